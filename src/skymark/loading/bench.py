@@ -1,0 +1,132 @@
+"""The worker's side of the loading suite: open one adapter and measure its cells, one by one."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skymark.loading.adapter import Job
+from skymark.loading.drives.outcome import Bench
+from skymark.loading.registry import adapter_class, bind_scenario
+from skymark.loading.storage import Storage
+from skymark.measure.page_cache import drop_page_cache
+from skymark.model.effort import Effort
+from skymark.model.record import Resources, RoundResult
+
+if TYPE_CHECKING:
+    from skymark.loading.adapter import Adapter
+    from skymark.model.cell import Cell
+
+
+class AdapterBench:
+    """One adapter in its own process. Implements `skymark.execute.suite.Runner`."""
+
+    def __init__(self, adapter: str, cache: Path) -> None:
+        self._class = adapter_class(adapter)
+        self._cache = cache
+        os.environ.update({k: v for k, v in self._class.environment.items() if k not in os.environ})
+        self.import_s = 0.0
+        self._adapter: Adapter | None = None
+
+    @property
+    def adapter(self) -> Adapter:
+        """The adapter, its library imported on first use (timed as `import_s`)."""
+        if self._adapter is None:
+            begin = time.perf_counter()
+            importlib.import_module(self._class.imports)
+            self.import_s = time.perf_counter() - begin
+            self._adapter = self._class()
+        return self._adapter
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the library under test and of what it stands on."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        found: dict[str, str] = {}
+        for name in dict.fromkeys([self._class.distribution, "numpy", "pillow"]):
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                continue
+        return found
+
+    def prepare(self, cell: Cell) -> None:
+        """Generate, import or convert the cell's data if that has not been done."""
+        storage, format = self._storage(cell)
+        if not storage.is_ready(self._class, format):
+            storage.prepare(self.adapter, format)
+
+    def measure(
+        self,
+        cell: Cell,
+        round: int,
+        effort: Effort,
+        timed_region_begins: Callable[[], None],
+        timed_region_ends: Callable[[], Resources],
+    ) -> RoundResult:
+        """Measure and verify one round of a cell."""
+        from skymark.loading.oracle import Oracle
+
+        adapter = self.adapter
+        storage, format = self._storage(cell)
+        scenario, dataset = storage.scenario, storage.dataset()
+        settings = dict(cell.settings)
+        if cell.settings.get("page_cache") == "cold":
+            drop_page_cache(storage.of(self._class, format))
+        job = Job(
+            scenario=scenario,
+            dataset=dataset,
+            storage=storage.of(self._class, format),
+            format=format,
+            batch_size=int(settings.get("batch_size", scenario.size.batch_size)),
+            seed=scenario.seed,
+            workers=int(settings.get("workers", 2)),
+            prefetch=int(settings.get("prefetch", 2)),
+            shuffle=scenario.shuffle,
+            options={k: v for k, v in settings.items() if k not in GENERAL_SETTINGS},
+        )
+        bench = Bench(
+            adapter=adapter,
+            job=job,
+            oracle=Oracle(
+                scenario,
+                dataset,
+                native=scenario.id in adapter.native,
+                allowed_short_batches=job.workers * adapter.short_batch_per_worker,
+            ),
+            effort=effort,
+            round=round,
+            think_ns=int(float(settings.get("think_time_ms", 0)) * 1e6),
+            timed_region_begins=timed_region_begins,
+            timed_region_ends=timed_region_ends,
+        )
+        started_at = datetime.now(UTC)
+        drive = importlib.import_module(f"skymark.loading.drives.{scenario.drive}")
+        outcome = drive.drive(bench)
+        fields: dict[str, Any] = {
+            name: getattr(outcome, name) for name in outcome.__dataclass_fields__
+        }
+        return RoundResult(
+            round=round,
+            started_at=started_at,
+            import_s=self.import_s,
+            page_cache="cold" if settings.get("page_cache") == "cold" else "warm",
+            **fields,
+        )
+
+    def _storage(self, cell: Cell) -> tuple[Storage, str]:
+        scenario = bind_scenario(cell)
+        data = cell.specification.get("data")
+        format = str(cell.settings.get("format") or self._class.format_for(type(scenario), cell.axes))
+        return Storage(self._cache, scenario, None if data is None else str(data)), format
+
+
+GENERAL_SETTINGS = frozenset(
+    {"workers", "prefetch", "batch_size", "format", "page_cache", "think_time_ms"}
+)
+"""Settings that every adapter has; any other goes to the adapter as an option."""

@@ -1,0 +1,37 @@
+"""Batches from a stream of elements, plain or by length bucket.
+
+For libraries that batch plainly only: this is the Python generator that their users write.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skymark.loading.adapter import Job
+    from skymark.loading.dataset.canonical import Element
+    from skymark.loading.scenario import Batch
+
+
+def batches_of(elements: Iterable[Element], job: Job) -> Iterator[Batch]:
+    """Group transformed elements into batches as the scenario wants them.
+
+    With bucket boundaries, elements gather per bucket and a bucket is delivered when it is full;
+    what is left comes at the end, bucket by bucket (unless `drop_last`).
+    """
+    boundaries = job.scenario.bucket_boundaries
+    length_field = job.scenario.length_field
+    waiting: list[list[Element]] = [[] for _ in range(len(boundaries) + 1)]
+    for element in elements:
+        bucket = bisect_left(boundaries, len(element[length_field])) if length_field else 0
+        group = waiting[bucket]
+        group.append(element)
+        if len(group) == job.batch_size:
+            yield job.collate(group)
+            waiting[bucket] = []
+    if not job.drop_last:
+        for group in waiting:
+            if group:
+                yield job.collate(group)

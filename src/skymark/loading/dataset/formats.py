@@ -1,0 +1,283 @@
+"""Shared storage formats, each with a writer and a random-access reader of raw elements.
+
+| format      | one element is                                   | read by |
+|-------------|--------------------------------------------------|---------|
+| `canonical` | a row of memory-mapped columns                   | anything that takes a Python source |
+| `memory`    | a row of columns held in memory                  | the same |
+| `files`     | one file per column (``.jpg``, ``.npy`` …)       | the same, image folders |
+| `tar`       | members ``KEY.index.npy``, ``KEY.COLUMN.EXT``     | WebDataset and everything tar |
+| `parquet`   | a row of row groups of `PARQUET_ROW_GROUP` rows  | Arrow-based libraries |
+| `http`      | an object on a server, see `skymark.loading.dataset.objects` | clients |
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skymark.loading.adapter import Reader
+from skymark.loading.dataset.canonical import Column, Dataset, Element
+from skymark.model.errors import UsageError
+
+TAR_SHARD_ELEMENTS = 128
+PARQUET_ROW_GROUP = 64
+PARQUET_FILE_ROWS = 256
+"""Rows per file, so that readers that share files between workers have several to share."""
+
+
+def extension(column: Column) -> str:
+    """Return the file name ending of a column's bytes."""
+    return {"jpeg": "jpg", "utf8": "txt", "wav": "wav", "raw": "npy"}[column.encoding]
+
+
+def to_bytes(column: Column, value: Any) -> bytes:
+    """Serialise one field: its own bytes when encoded, else the ``.npy`` format."""
+    if column.encoding != "raw":
+        return bytes(np.asarray(value))
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(value), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def from_bytes(column: Column, data: bytes | memoryview) -> Any:
+    """Undo `to_bytes`: a uint8 array ``[length]`` for encoded columns, else the array."""
+    if column.encoding != "raw":
+        return np.frombuffer(data, np.uint8)
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+class MemoryReader(Reader):
+    """All elements, held in memory as they are in storage (encoded images stay encoded)."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._elements = [
+            {name: np.array(value) if name != "index" else value for name, value in element.items()}
+            for element in dataset
+        ]
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def __getitem__(self, index: int) -> Element:
+        return dict(self._elements[index])
+
+
+class FilesReader(Reader):
+    """One file per element and column, in a folder per thousand elements."""
+
+    def __init__(self, directory: Path, dataset: Dataset) -> None:
+        self._directory = os.fspath(directory)
+        self._columns = dataset.columns
+        self._length = len(dataset)
+
+    def path(self, index: int, column: Column) -> str:
+        """Return the path of one element's column."""
+        folder = f"{self._directory}/{index // 1000:04d}"
+        return f"{folder}/{index:08d}.{column.name}.{extension(column)}"
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Element:
+        element: Element = {"index": int(index)}
+        for column in self._columns:
+            with open(self.path(index, column), "rb") as file:
+                element[column.name] = from_bytes(column, file.read())
+        return element
+
+
+class TarReader(Reader):
+    """Random access into tar shards through an index of member offsets made when opened."""
+
+    def __init__(self, directory: Path, dataset: Dataset) -> None:
+        self._columns = {f"{c.name}.{extension(c)}": c for c in dataset.columns}
+        self._length = len(dataset)
+        self._directory = directory
+        self._files: dict[Path, Any] = {}
+        self._members: list[dict[str, tuple[Path, int, int]]] = [{} for _ in range(len(dataset))]
+        for shard in sorted(directory.glob("*.tar")):
+            with tarfile.open(shard) as archive:
+                for member in archive:
+                    key, _, suffix = member.name.partition(".")
+                    if suffix in self._columns:
+                        place = (shard, member.offset_data, member.size)
+                        self._members[int(key)][suffix] = place
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Element:
+        element: Element = {"index": int(index)}
+        for suffix, (shard, offset, size) in self._members[index].items():
+            descriptor = self._descriptor(shard)
+            column = self._columns[suffix]
+            element[column.name] = from_bytes(column, os.pread(descriptor, size, offset))
+        return element
+
+    def _descriptor(self, shard: Path) -> int:
+        if shard not in self._files:
+            self._files[shard] = shard.open("rb")
+        number: int = self._files[shard].fileno()
+        return number
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": {}}
+
+
+class ParquetReader(Reader):
+    """Random access into Parquet files; the row group read last is kept."""
+
+    def __init__(self, directory: Path, dataset: Dataset) -> None:
+        self._directory = directory
+        self._columns = dataset.columns
+        self._length = len(dataset)
+        self._files: dict[int, Any] = {}
+        self._group: tuple[int, list[dict[str, Any]]] = (-1, [])
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Element:
+        group, row = divmod(int(index), PARQUET_ROW_GROUP)
+        if self._group[0] != group:
+            self._group = (group, self._read(group))
+        return dict(self._group[1][row])
+
+    def _read(self, group: int) -> list[dict[str, Any]]:
+        import pyarrow.parquet as pq
+
+        number, group_in_file = divmod(group, PARQUET_FILE_ROWS // PARQUET_ROW_GROUP)
+        if number not in self._files:
+            self._files[number] = pq.ParquetFile(self._directory / f"{number:05d}.parquet")
+        table = self._files[number].read_row_group(group_in_file)
+        return rows_of_table(table, self._columns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": {}, "_group": (-1, [])}
+
+
+def rows_of_table(table: Any, columns: Iterable[Column]) -> list[Element]:
+    """Turn an Arrow table in skymark's Parquet schema into elements."""
+    fields: dict[str, list[Any]] = {"index": table.column("index").to_pylist()}
+    for column in columns:
+        fields[column.name] = [from_arrow(column, value) for value in table.column(column.name)]
+    return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+
+
+def from_arrow(column: Column, scalar: Any) -> Any:
+    """Turn one Arrow value of skymark's Parquet schema into a field."""
+    if column.encoding != "raw":
+        return np.frombuffer(scalar.as_buffer(), np.uint8)
+    if column.shape == ():
+        return np.dtype(column.dtype).type(scalar.as_py())
+    values = scalar.values.to_numpy(zero_copy_only=False).astype(column.dtype, copy=False)
+    return values if column.shape is None else values.reshape(column.shape)
+
+
+def arrow_table(dataset: Dataset, start: int = 0, stop: int | None = None) -> Any:
+    """Return elements ``start:stop`` as an Arrow table: the schema of skymark's columnar files.
+
+    ``index`` is int64, encoded columns are binary, scalars are scalars, and every other array is
+    a list (fixed-size for a fixed shape, flattened in C order).
+    """
+    import pyarrow as pa
+
+    stop = len(dataset) if stop is None else min(stop, len(dataset))
+    rows = [dataset[index] for index in range(start, stop)]
+    arrays: dict[str, Any] = {"index": pa.array(range(start, stop), pa.int64())}
+    for column in dataset.columns:
+        values = [row[column.name] for row in rows]
+        item = pa.from_numpy_dtype(np.dtype(column.dtype))
+        if column.encoding != "raw":
+            arrays[column.name] = pa.array([bytes(value) for value in values], pa.binary())
+        elif column.shape == ():
+            arrays[column.name] = pa.array(np.stack(values), item)
+        elif column.shape is None:
+            lengths = np.cumsum([0, *(len(value) for value in values)])
+            flat = pa.array(np.concatenate(values), item)
+            arrays[column.name] = pa.ListArray.from_arrays(pa.array(lengths, pa.int32()), flat)
+        else:
+            flat = pa.array(np.stack(values).reshape(-1), item)
+            size = int(np.prod(column.shape))
+            arrays[column.name] = pa.FixedSizeListArray.from_arrays(flat, size)
+    return pa.table(arrays)
+
+
+def write_files(dataset: Dataset, directory: Path) -> None:
+    """Write one file per element and column."""
+    reader = FilesReader(directory, dataset)
+    for element in dataset:
+        for column in dataset.columns:
+            path = Path(reader.path(element["index"], column))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(to_bytes(column, element[column.name]))
+
+
+def write_tar(dataset: Dataset, directory: Path) -> None:
+    """Write tar shards of `TAR_SHARD_ELEMENTS` elements: ``shard-00000.tar`` …"""
+    for number, start in enumerate(range(0, len(dataset), TAR_SHARD_ELEMENTS)):
+        with tarfile.open(directory / f"shard-{number:05d}.tar", "w") as archive:
+            for index in range(start, min(start + TAR_SHARD_ELEMENTS, len(dataset))):
+                element = dataset[index]
+                members = {"index.npy": to_bytes(INDEX, np.int64(index))} | {
+                    f"{column.name}.{extension(column)}": to_bytes(column, element[column.name])
+                    for column in dataset.columns
+                }
+                for suffix, data in members.items():
+                    info = tarfile.TarInfo(f"{index:08d}.{suffix}")
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+
+
+def write_parquet(dataset: Dataset, directory: Path) -> None:
+    """Write Parquet files of `PARQUET_FILE_ROWS` rows: ``00000.parquet`` …"""
+    import pyarrow.parquet as pq
+
+    for number, start in enumerate(range(0, len(dataset), PARQUET_FILE_ROWS)):
+        table = arrow_table(dataset, start, start + PARQUET_FILE_ROWS)
+        path = directory / f"{number:05d}.parquet"
+        pq.write_table(table, path, row_group_size=PARQUET_ROW_GROUP)
+
+
+INDEX = Column("index", "<i8", ())
+
+WRITERS: Mapping[str, Callable[[Dataset, Path], None] | None] = {
+    "canonical": None,
+    "memory": None,
+    "files": write_files,
+    "tar": write_tar,
+    "parquet": write_parquet,
+    "http": write_files,
+    "http-tar": write_tar,
+    "http-parquet": write_parquet,
+}
+"""How each shared format is written; None where the canonical files serve as they are."""
+
+
+def open_reader(format: str, storage: Path, dataset: Dataset) -> Any:
+    """Open random access to the raw elements in a shared format.
+
+    Raises:
+        UsageError: the format has no random access.
+    """
+    if format == "canonical":
+        return dataset
+    if format == "memory":
+        return MemoryReader(dataset)
+    if format == "files":
+        return FilesReader(storage, dataset)
+    if format == "tar":
+        return TarReader(storage, dataset)
+    if format == "parquet":
+        return ParquetReader(storage, dataset)
+    if format == "http":
+        from skymark.loading.dataset.objects import HttpReader
+
+        return HttpReader(storage, dataset)
+    raise UsageError(f"format {format!r} has no random access; choose another with --set format=")

@@ -1,0 +1,1 @@
+"""How a loader is driven and timed, one module per kind of question."""

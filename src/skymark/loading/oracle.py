@@ -1,0 +1,319 @@
+"""The oracle: did the loader deliver every element once, with the right content?
+
+Content is compared with the NumPy reference. When it differs, the oracle tries to say what went
+wrong: it recomputes the batch with one thing changed at a time (a stage left out, another seed,
+another epoch, a known mistake) and names the change that explains what was delivered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from skymark.loading.dataset.canonical import Array, Dataset, Element
+from skymark.loading.scenario import Batch, Scenario, Stage
+from skymark.model.record import Cause, Verification
+
+HostBatch = dict[str, Array]
+
+
+def to_host(batch: Batch) -> HostBatch:
+    """Return a batch of any array library as NumPy arrays."""
+    return {name: np.asarray(value) for name, value in batch.items()}
+
+
+@dataclass
+class Oracle:
+    """Checks what one cell's loader delivered in one round. Stops at the first fault."""
+
+    scenario: Scenario
+    dataset: Dataset
+    native: bool = False
+    """Whether the library's own operators did the work, so that tolerances are theirs."""
+    cause: Cause | None = None
+    epochs: int = 0
+    indexed_elements: int = 0
+    content_elements: int = 0
+    max_difference: float | None = None
+    fields: tuple[str, ...] = field(default=())
+
+    @property
+    def tolerance(self) -> float:
+        """Largest absolute difference allowed in floating-point fields."""
+        return self.scenario.native_tolerance if self.native else self.scenario.tolerance
+
+    def verdict(self) -> Verification:
+        """Return what was checked and whether all of it was right."""
+        cause = self.cause
+        if cause is None and not self.content_elements:
+            cause = Cause(kind="nothing-checked", message="no batch was delivered to check")
+        return Verification(
+            passed=cause is None,
+            cause=cause,
+            epochs=self.epochs,
+            indexed_elements=self.indexed_elements,
+            content_elements=self.content_elements,
+            fields=self.fields,
+            tolerance=self.tolerance,
+            max_difference=self.max_difference,
+            operators="native" if self.native else "reference",
+        )
+
+    def refuse(self, kind: str, message: str) -> None:
+        """Remember the first fault."""
+        if self.cause is None:
+            self.cause = Cause(kind=kind, message=message)
+
+    # Which elements
+
+    def check_indices(
+        self,
+        epoch: int,
+        indices: Sequence[Any],
+        *,
+        complete: bool = True,
+        drop_last: bool = False,
+        batch_size: int | None = None,
+    ) -> None:
+        """Check that an epoch delivered each element exactly once (at most once if incomplete).
+
+        Args:
+            epoch: for the message.
+            indices: the ``index`` array of each batch, ``[B]``, in order of delivery.
+            complete: whether the epoch ran to its end.
+            drop_last: whether the job asked to drop the last short batch.
+            batch_size: what the job asked for; None skips that check.
+        """
+        batches = [np.asarray(index).reshape(-1).astype(np.int64) for index in indices]
+        self.epochs += 1
+        if not batches:
+            self.refuse("no-batches", f"epoch {epoch} delivered no batch at all")
+            return
+        order = np.concatenate(batches)
+        self.indexed_elements += len(order)
+        self._check_batches(epoch, batches, batch_size)
+        total = len(self.dataset)
+        if len(order) and (order.min() < 0 or order.max() >= total):
+            bad = order[(order < 0) | (order >= total)][0]
+            self.refuse("unknown-element", f"epoch {epoch} delivered index {bad} of {total} elements")
+            return
+        counts = np.bincount(order, minlength=total)
+        if (repeated := np.flatnonzero(counts > 1)).size:
+            self.refuse(
+                "repeated-element",
+                f"epoch {epoch} delivered {_some(repeated)} more than once "
+                f"({int((counts - 1).clip(0).sum())} surplus of {total} elements)",
+            )
+        missing = np.flatnonzero(counts == 0)
+        if complete and missing.size:
+            size = batch_size or self.scenario.size.batch_size
+            if drop_last and missing.size == total % size:
+                return
+            tail = (
+                "dropped tail: what was left after the last full batch is missing, "
+                if missing.size == total % size
+                else ""
+            )
+            self.refuse(
+                "dropped-tail" if tail else "missing-element",
+                f"{tail}epoch {epoch} never delivered {_some(missing)} "
+                f"({missing.size} of {total} elements)",
+            )
+
+    def _check_batches(self, epoch: int, batches: list[Array], batch_size: int | None) -> None:
+        for number, (previous, batch) in enumerate(zip(batches, batches[1:], strict=False), 1):
+            if len(batch) and np.array_equal(previous, batch):
+                self.refuse(
+                    "repeated-batch",
+                    f"batch {number} of epoch {epoch} is batch {number - 1} served again "
+                    f"(elements {_some(batch)})",
+                )
+        if batch_size and (largest := max(map(len, batches))) > batch_size:
+            self.refuse(
+                "batch-size", f"a batch of {largest} elements, where {batch_size} were asked for"
+            )
+        bucketed = bool(self.scenario.bucket_boundaries)
+        short = [number for number, batch in enumerate(batches[:-1]) if len(batch) != batch_size]
+        if batch_size and short and not bucketed and len(short) > self.allowed_short_batches:
+            self.refuse(
+                "batch-size",
+                f"batch {short[0]} of epoch {epoch} has {len(batches[short[0]])} elements "
+                f"before the end, where {batch_size} were asked for",
+            )
+
+    allowed_short_batches: int = 0
+    """Short batches before the last that are no fault: one per worker where each has a tail."""
+
+    def check_shuffled(self, epoch: int, indices: Sequence[Any]) -> None:
+        """Check that an epoch that was to be shuffled is not in storage order."""
+        order = np.concatenate([np.asarray(index).reshape(-1) for index in indices])
+        if len(order) > 16 and np.all(np.diff(order) > 0):
+            self.refuse("not-shuffled", f"epoch {epoch} came in storage order; a shuffle was asked")
+
+    # What content
+
+    def check_batch(self, epoch: int, batch: Batch) -> None:
+        """Compare every field of a delivered batch with the reference."""
+        delivered = to_host(batch)
+        if "index" not in delivered:
+            self.refuse("missing-field", "the batch has no field 'index'")
+            return
+        indices = delivered["index"].reshape(-1).astype(np.int64)
+        if len(indices) and (indices.min() < 0 or indices.max() >= len(self.dataset)):
+            self.refuse("unknown-element", f"epoch {epoch} delivered an index that does not exist")
+            return
+        expected = self.expected(epoch, indices)
+        self.content_elements += len(indices)
+        self.fields = tuple(sorted(expected))
+        for name in expected:
+            fault = self._field_fault(name, delivered, expected)
+            if fault is not None:
+                kind, message = fault
+                if kind == "content":
+                    kind, message = self._diagnose(epoch, indices, delivered, name, message)
+                self.refuse(kind, message)
+                return
+
+    def expected(
+        self,
+        epoch: int,
+        indices: Array,
+        scenario: Scenario | None = None,
+        stages: Sequence[Stage] | None = None,
+    ) -> HostBatch:
+        """Return the reference batch of these elements, in this order."""
+        scenario = scenario or self.scenario
+        elements: list[Element] = []
+        for index in indices.tolist():
+            element = self.dataset[index]
+            if stages is None:
+                element = scenario.transform(element, epoch)
+            else:
+                parameters = scenario.parameters(epoch, index)
+                for stage in stages:
+                    element = stage.apply(element, parameters)
+            elements.append(element)
+        return to_host(scenario.mix(scenario.collate(elements), epoch))
+
+    def _field_fault(
+        self, name: str, delivered: HostBatch, expected: HostBatch
+    ) -> tuple[str, str] | None:
+        """Return (kind, message) of what is wrong with one field, or None."""
+        if name not in delivered:
+            return "missing-field", f"the batch has no field {name!r}"
+        got, want = delivered[name], expected[name]
+        if got.dtype.kind != want.dtype.kind and not {got.dtype.kind, want.dtype.kind} <= set("iu"):
+            return "dtype", f"field {name!r} is {got.dtype}, where {want.dtype} was asked for"
+        if want.dtype.kind == "f" and got.dtype.itemsize < want.dtype.itemsize:
+            return (
+                "precision",
+                f"field {name!r} was cast to lower precision: {got.dtype} instead of {want.dtype}",
+            )
+        if got.shape != want.shape:
+            return "shape", f"field {name!r} has shape {got.shape}, where {want.shape} is right"
+        if want.dtype.kind != "f":
+            wrong = got != want
+            count = int(wrong.reshape(len(want), -1).any(axis=1).sum()) if want.size else 0
+            if count:
+                return "content", f"field {name!r} differs in {count} of {len(want)} elements"
+            return None
+        return self._float_fault(name, got, want)
+
+    def _float_fault(self, name: str, got: Array, want: Array) -> tuple[str, str] | None:
+        difference = np.abs(got.astype(np.float64) - want)
+        largest = float(difference.max()) if difference.size else 0.0
+        mean = float(difference.mean()) if difference.size else 0.0
+        mean_limit = self.scenario.native_mean_tolerance if self.native else None
+        if not largest <= self.tolerance or (mean_limit is not None and mean > mean_limit):
+            return (
+                "content",
+                f"field {name!r} differs from the reference by up to {largest:.3g}, "
+                f"{mean:.3g} on average (tolerance {self.tolerance:.3g})",
+            )
+        self.max_difference = max(self.max_difference or 0.0, largest)
+        for bits, kind in ((0x1FFF, "float16"), (0xFFFF, "bfloat16")):
+            if got.dtype == np.float32 and _only_high_bits(got, bits) > _only_high_bits(want, bits):
+                return (
+                    "precision",
+                    f"field {name!r} was cast to lower precision: its float32 values have only "
+                    f"the digits of {kind}",
+                )
+        return None
+
+    # What went wrong
+
+    def _diagnose(
+        self, epoch: int, indices: Array, delivered: HostBatch, name: str, message: str
+    ) -> tuple[str, str]:
+        """Find the one change to the reference that explains a field's content."""
+        got = delivered[name]
+        for kind, description, hypothesis in self._hypotheses(epoch, indices):
+            try:
+                guess = hypothesis()
+            except Exception:  # noqa: BLE001 - a stage left out can break the next: no explanation
+                continue
+            if name in guess and guess[name].shape == got.shape:
+                close = np.abs(guess[name].astype(np.float64) - got) <= max(self.tolerance, 1e-3)
+                if np.mean(close) > 0.98:
+                    return kind, f"{description}; {message}"
+        if moved := self._moved(indices, delivered, name, epoch):
+            return "misplaced", f"{moved}; {message}"
+        parameters = self.scenario.parameters(epoch, int(indices[0]))
+        drawn = ", ".join(f"{key}={np.asarray(value)}" for key, value in parameters.items())
+        return "content", f"{message}" + (f"; drawn for its first element: {drawn}" if drawn else "")
+
+    def _hypotheses(
+        self, epoch: int, indices: Array
+    ) -> Iterator[tuple[str, str, Callable[[], HostBatch]]]:
+        scenario, stages = self.scenario, self.scenario.stages()
+        for place, stage in enumerate(stages):
+            without = (*stages[:place], *stages[place + 1 :])
+            yield (
+                "skipped-stage",
+                f"the stage {stage.name!r} was skipped",
+                lambda chosen=without: self.expected(epoch, indices, stages=chosen),
+            )
+            for description, mistake in stage.mistakes.items():
+                wrong = (*stages[:place], Stage(stage.name, mistake), *stages[place + 1 :])
+                yield (
+                    "wrong-stage",
+                    f"the stage {stage.name!r} is wrong: {description}",
+                    lambda chosen=wrong: self.expected(epoch, indices, stages=chosen),
+                )
+        for seed in {0, 1, 42, scenario.seed + 1, scenario.seed - 1} - {scenario.seed}:
+            other = dataclasses.replace(scenario, seed=seed)
+            yield (
+                "ignored-seed",
+                f"the seed was ignored: this is the content of seed {seed}, not {scenario.seed}",
+                lambda chosen=other: self.expected(epoch, indices, scenario=chosen),
+            )
+        for wrong_epoch in {0, 1, epoch - 1, epoch + 1} - {epoch, -1}:
+            yield (
+                "ignored-epoch",
+                f"the epoch was ignored: this is the content of epoch {wrong_epoch}, not {epoch}",
+                lambda chosen=wrong_epoch: self.expected(chosen, indices),
+            )
+
+    def _moved(self, indices: Array, delivered: HostBatch, name: str, epoch: int) -> str | None:
+        """Tell whether the field's values are right but belong to other elements."""
+        got = delivered[name].reshape(len(indices), -1)
+        everything = range(len(self.dataset)) if len(self.dataset) <= 4096 else indices.tolist()
+        pool = self.expected(epoch, np.asarray(everything, np.int64))[name] if got.size else got
+        known = {row.tobytes() for row in pool.reshape(len(pool), -1).astype(got.dtype)}
+        if all(row.tobytes() in known for row in got):
+            return f"the values of field {name!r} belong to other elements (shuffled against index)"
+        return None
+
+
+def _only_high_bits(values: Array, mask: int) -> bool:
+    """Whether no float32 value uses the mantissa bits in `mask`, for more than a few values."""
+    return values.size >= 64 and not np.any(values.view(np.uint32) & np.uint32(mask))
+
+
+def _some(indices: Array) -> str:
+    shown = ", ".join(str(index) for index in indices[:5].tolist())
+    return f"element{'s' if len(indices) > 1 else ''} {shown}" + (" …" if len(indices) > 5 else "")

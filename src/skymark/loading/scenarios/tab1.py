@@ -1,0 +1,44 @@
+"""TAB-1: dense tabular features, standardised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+
+if TYPE_CHECKING:
+    from skymark.loading.dataset.canonical import Dataset, Element
+
+
+@scenario
+class DenseFeatures(Scenario):
+    """Standardise dense float features: ``(x - mean) / deviation``, float32 ``[F]``."""
+
+    id: ClassVar = "TAB-1"
+    title: ClassVar = "dense features: standardise"
+    tier: ClassVar = 1
+    needs: ClassVar = frozenset({"map", "shuffle"})
+    variants: ClassVar = {
+        "small": Size(elements=20_000, batch_size=256, values={"features": 32}),
+        "medium": Size(elements=200_000, batch_size=1024, values={"features": 64}),
+        "large": Size(elements=2_000_000, batch_size=4096, values={"features": 128}),
+    }
+
+    def generate(self, directory: Path) -> Dataset:
+        """Columns: ``features`` float32 ``[F]`` of differing mean and spread, ``label`` int64."""
+        from skymark.loading.dataset.tabular import write_dense
+
+        return write_dense(directory, self.size.elements, self.size["features"])
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Standardise by the known mean and deviation of each feature."""
+        from skymark.loading.dataset.tabular import feature_moments
+
+        mean, deviation = feature_moments(self.size["features"])
+
+        def standardise(element: Element, parameters: Parameters) -> Element:
+            del parameters
+            return {**element, "features": (element["features"] - mean) / deviation}
+
+        return (Stage("standardise", standardise),)

@@ -1,0 +1,150 @@
+"""Where datasets lie on disk, and how they get there: once, under a lock, outside any timing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.loading.scenario import Scenario
+from skymark.model.base import digest_of
+from skymark.model.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from skymark.loading.adapter import Adapter
+    from skymark.loading.dataset.canonical import Dataset
+
+LAYOUT_VERSION = 1
+"""Raise when a shared format or the canonical form changes, so that old caches are not read."""
+
+OWN_NOTHING = frozenset({"canonical", "memory"})
+"""Formats that read the canonical files as they are."""
+SHARED = OWN_NOTHING | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
+
+
+def format_of_source(source: str, formats: Iterable[str]) -> str:
+    """Return the adapter's format for an IO-1 source: its own in that class, else the shared one.
+
+    Raises:
+        UsageError: the source does not exist.
+    """
+    by_source = {
+        "memory": ("memory",),
+        "files": ("files",),
+        "tar": ("tar",),
+        "columnar": ("parquet", "arrow", "lance"),
+        "http": ("http", "http-tar", "http-parquet"),
+    }
+    if source not in by_source:
+        raise UsageError(f"unknown source {source!r}; choose from {', '.join(by_source)}")
+    names = by_source[source]
+    return next((name for name in formats if name in names), names[0])
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The places of one scenario's data under the cache directory.
+
+    `data` is None for synthetic data, else the user's ``--data`` text; imported data is keyed by
+    what the source resolved to.
+    """
+
+    cache: Path
+    scenario: Scenario
+    data: str | None = None
+
+    @property
+    def canonical(self) -> Path:
+        """The canonical dataset's directory."""
+        scenario = self.scenario
+        if self.data is not None:
+            key = digest_of([LAYOUT_VERSION, self.data, scenario.id, scenario.size.elements])
+            return self.cache / "datasets" / f"imported-{key[:16]}"
+        key = digest_of(
+            [
+                LAYOUT_VERSION,
+                scenario.version,
+                scenario.size.elements,
+                dict(scenario.size.values),
+                [scenario.data_axes()],
+            ]
+        )
+        return self.cache / "datasets" / f"{scenario.id}-{key[:16]}"
+
+    def of(self, adapter: type[Adapter], format: str) -> Path:
+        """The directory of the data in one format; library formats are kept per library."""
+        if format in OWN_NOTHING:
+            return self.canonical
+        owner = "shared" if format in SHARED else adapter.slug
+        return self.canonical.with_name(f"{self.canonical.name}--{owner}-{format}")
+
+    def is_ready(self, adapter: type[Adapter], format: str) -> bool:
+        """Whether nothing is left to prepare."""
+        return all(_done(path).exists() for path in {self.canonical, self.of(adapter, format)})
+
+    def dataset(self) -> Dataset:
+        """Open the canonical dataset, generating or importing it first if needed."""
+        from skymark.loading.dataset.canonical import Dataset
+
+        def make(directory: Path) -> None:
+            if self.data is None:
+                self.scenario.generate(directory)
+            else:
+                from skymark.loading.dataset.importing import import_data
+
+                import_data(self.data, self.scenario, directory)
+
+        _once(self.canonical, make)
+        return Dataset(self.canonical)
+
+    def prepare(self, adapter: Adapter, format: str) -> Path:
+        """Convert the data to a format if that has not been done, and return its directory."""
+        dataset = self.dataset()
+        if format in OWN_NOTHING:
+            return self.canonical
+
+        def make(directory: Path) -> None:
+            directory.mkdir(parents=True, exist_ok=True)
+            if format in SHARED:
+                from skymark.loading.dataset.formats import WRITERS
+
+                writer = WRITERS[format]
+                if writer is not None:
+                    writer(dataset, directory)
+            else:
+                adapter.convert(dataset, directory, format)
+
+        directory = self.of(type(adapter), format)
+        _once(directory, make)
+        return directory
+
+
+def _done(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.done")
+
+
+def _once(directory: Path, make: Callable[[Path], None]) -> None:
+    """Make a directory exactly once over all processes; a half-made one is made again."""
+    from filelock import FileLock
+
+    if _done(directory).exists():
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(directory.with_name(f"{directory.name}.lock")):
+        if _done(directory).exists():
+            return
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            make(directory)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise DataError(
+                f"could not prepare {directory}: {error}; free some space or set "
+                "SKYMARK_CACHE to a larger disk"
+            ) from error
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        _done(directory).touch()

@@ -1,0 +1,79 @@
+"""The timed loop: the clock starts before a batch is asked for and stops when it can be used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Clock = Callable[[], int]
+"""A monotonic clock in nanoseconds."""
+
+
+@dataclass
+class Pass:
+    """What one timed pass over a loader left behind.
+
+    `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is the
+    batch's own ``index`` array, not yet copied or converted. `kept` holds the whole batches whose
+    numbers were asked for.
+    """
+
+    wait_ns: list[int] = field(default_factory=list)
+    indices: list[Any] = field(default_factory=list)
+    kept: dict[int, Any] = field(default_factory=dict)
+    wall_ns: int = 0
+    think_ns: int = 0
+    complete: bool = True
+
+
+def timed_pass(
+    start: Callable[[], Iterator[Any]],
+    ready: Callable[[Any], None] | None = None,
+    keep: Callable[[int], bool] | None = None,
+    stop_after_ns: int | None = None,
+    think_ns: int = 0,
+    clock: Clock = time.perf_counter_ns,
+    sleep: Callable[[float], None] = time.sleep,
+    copy: Callable[[Any], Any] = lambda batch: batch,
+) -> Pass:
+    """Iterate once over a loader and time every wait.
+
+    Args:
+        start: begins the pass and returns its iterator; part of the first batch's wait.
+        ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
+        keep: tells for a batch number whether the whole batch is to be kept for verification.
+        stop_after_ns: end the pass after the batch that crosses this wall time.
+        think_ns: time to sleep after each batch, as a busy accelerator would make the caller do.
+        clock: monotonic nanoseconds.
+        sleep: how to let `think_ns` pass.
+        copy: makes a kept batch independent of the loader's buffers.
+
+    Returns:
+        The waits and what is needed to verify them. `complete` is False if stopped early.
+    """
+    result = Pass()
+    record_wait, record_index = result.wait_ns.append, result.indices.append
+    begin = before = clock()
+    batches = start()
+    number = 0
+    for batch in batches:
+        if ready is not None:
+            ready(batch)
+        after = clock()
+        record_wait(after - before)
+        record_index(batch["index"])
+        if keep is not None and keep(number):
+            result.kept[number] = copy(batch)
+        number += 1
+        if stop_after_ns is not None and after - begin > stop_after_ns:
+            result.complete = False
+            break
+        if think_ns:
+            thinking = clock()
+            sleep(think_ns / 1e9)
+            result.think_ns += clock() - thinking
+        before = clock()
+    result.wall_ns = clock() - begin
+    return result

@@ -1,0 +1,47 @@
+"""A cell: one scenario variant, one adapter, one set of settings. The unit of running and resuming."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from pydantic import Field
+
+from skymark.model.base import Frozen, digest_of
+
+Setting = bool | int | float | str
+
+
+class Cell(Frozen):
+    """One scenario variant × one adapter × settings.
+
+    `axes` are the values that tell cells of one scenario and adapter apart (`depth=50`) and are
+    part of the id. `settings` apply to the whole run (`workers=2`). `specification` is everything
+    else that decides what is measured: sizes, seed, versions of generators and oracle.
+    """
+
+    suite: str
+    scenario: str
+    variant: str
+    adapter: str
+    axes: dict[str, Setting] = Field(default_factory=dict)
+    settings: dict[str, Setting] = Field(default_factory=dict)
+    specification: dict[str, object] = Field(default_factory=dict)
+
+    @cached_property
+    def id(self) -> str:
+        """The readable, stable, file-name-safe name, such as ``PC-1.small.depth-50.grain``."""
+        parts = [self.scenario, self.variant]
+        parts += [f"{name}-{value}" for name, value in sorted(self.axes.items())]
+        return ".".join(re.sub(r"[^\w@=+-]", "_", part) for part in [*parts, self.adapter])
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 hex digest of the full specification; a record is reused only if it agrees."""
+        return digest_of(self.model_dump(mode="json"))
+
+    @property
+    def label(self) -> str:
+        """The scenario with its variant and axes, such as ``PC-1:small depth=50``."""
+        axes = "".join(f" {name}={value}" for name, value in sorted(self.axes.items()))
+        return f"{self.scenario}:{self.variant}{axes}"

@@ -1,0 +1,57 @@
+"""The errors skymark raises on purpose. The CLI catches `SkymarkError` once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SkymarkError(Exception):
+    """A failure whose message gives the value, the cause and the next action."""
+
+    exit_code = 2
+
+
+class UsageError(SkymarkError):
+    """A request that cannot be carried out as given; nothing was started."""
+
+
+class UnknownNameError(UsageError):
+    """A scenario, adapter, profile or setting that does not exist."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        choices = sorted(known)
+        by_folded = {choice.casefold(): choice for choice in choices}
+        near = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.4)
+        hint = f" Did you mean {by_folded[near[0]]!r}?" if near else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(choices)}")
+
+
+class DataError(UsageError):
+    """A dataset that cannot be read, or is not what it says it is."""
+
+
+class RunDirectoryError(UsageError):
+    """An output directory that holds another plan, or that cannot be written."""
+
+
+class EnvironmentBuildError(SkymarkError):
+    """An adapter's environment could not be made. `log_tail` says why."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
+
+
+class StorageFullError(SkymarkError):
+    """The disk or store refused a write; what was written before is intact."""
+
+    exit_code = 1
+
+
+class GateError(SkymarkError):
+    """A gate said no: a budget or a regression."""
+
+    exit_code = 3
