@@ -1,0 +1,121 @@
+"""Random resized crop: which box of an image is cut out, for one image or for a whole table.
+
+The definition is Inception's (Szegedy et al., "Going deeper with convolutions", CVPR 2015, section
+6) as torchvision's ``RandomResizedCrop`` made it common: up to ten tries of an area between 8 % and
+100 % of the image and an aspect ratio between 3/4 and 4/3; if none fits, the largest central box
+whose aspect ratio is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from skymark.loading.random import uniforms
+
+TRIES = 10
+AREA = (0.08, 1.0)
+ASPECT = (3 / 4, 4 / 3)
+"""Smallest and largest width / height, drawn uniformly on a logarithmic scale."""
+DRAWS = 2 * TRIES + 2
+"""Uniform numbers that one crop takes."""
+
+Boxes = npt.NDArray[np.int32]
+"""int32 ``[n, 4]``: top, left, height, width in pixels."""
+
+
+def draw_crops(
+    seed: int, epoch: int, indices: npt.NDArray[np.int64], extra: int = 0
+) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.float64]]:
+    """Draw what decides the crop of each element, whatever the size of its image.
+
+    Args:
+        seed: the run's seed.
+        epoch: which pass over the data.
+        indices: int64 ``[n]``.
+        extra: how many further uniform numbers to draw for each element.
+
+    Returns:
+        ``area`` (share of the image) and ``aspect`` (width / height) of each try, float64
+        ``[n, 10]``; ``corner`` (share of the free space above and left of the box), float64
+        ``[n, 2]``; and the further numbers, float64 ``[n, extra]``.
+    """
+    numbers = uniforms(seed, epoch, indices, DRAWS + extra)
+    low, high = math.log(ASPECT[0]), math.log(ASPECT[1])
+    crops = {
+        "area": AREA[0] + numbers[:, :TRIES] * (AREA[1] - AREA[0]),
+        "aspect": np.exp(low + numbers[:, TRIES : 2 * TRIES] * (high - low)),
+        "corner": numbers[:, 2 * TRIES : DRAWS],
+    }
+    return crops, numbers[:, DRAWS:]
+
+
+def pixel_boxes(
+    crops: Mapping[str, npt.NDArray[np.float64]],
+    heights: npt.NDArray[np.int32],
+    widths: npt.NDArray[np.int32],
+) -> Boxes:
+    """Return the box of each image in pixels: the same as `pixel_box`, for whole columns.
+
+    Args:
+        crops: what `draw_crops` drew for these n elements.
+        heights: of the decoded images, ``[n]``.
+        widths: of the decoded images, ``[n]``.
+    """
+    height, width = heights.astype(np.float64), widths.astype(np.float64)
+    area = crops["area"] * (height * width)[:, None]
+    tried_width = np.rint(np.sqrt(area * crops["aspect"]))
+    tried_height = np.rint(np.sqrt(area / crops["aspect"]))
+    fits = (
+        (tried_width > 0)
+        & (tried_width <= width[:, None])
+        & (tried_height > 0)
+        & (tried_height <= height[:, None])
+    )
+    first, rows = fits.argmax(axis=1), np.arange(len(height))
+    found = fits.any(axis=1)
+    narrow, wide = width / height < ASPECT[0], width / height > ASPECT[1]
+    whole_height = np.where(narrow, np.rint(width / ASPECT[0]), height)
+    whole_width = np.where(wide, np.rint(height * ASPECT[1]), width)
+    box_height = np.where(found, tried_height[rows, first], whole_height)
+    box_width = np.where(found, tried_width[rows, first], whole_width)
+    corner = crops["corner"]
+    free_height, free_width = height - box_height, width - box_width
+    top = np.floor(np.where(found, corner[:, 0] * (free_height + 1), free_height / 2))
+    left = np.floor(np.where(found, corner[:, 1] * (free_width + 1), free_width / 2))
+    return np.stack([top, left, box_height, box_width], axis=1).astype(np.int32)
+
+
+def pixel_box(
+    crop: Mapping[str, npt.NDArray[np.float64]], height: int, width: int
+) -> tuple[int, int, int, int]:
+    """Return the box (top, left, height, width) of one image in pixels.
+
+    Args:
+        crop: one element's row of what `draw_crops` drew.
+        height: of the decoded image.
+        width: of the decoded image.
+    """
+    top_share, left_share = crop["corner"].tolist()
+    pixels = float(height * width)
+    for area, aspect in zip(crop["area"].tolist(), crop["aspect"].tolist(), strict=True):
+        box_width = round(math.sqrt(area * pixels * aspect))
+        box_height = round(math.sqrt(area * pixels / aspect))
+        if 0 < box_width <= width and 0 < box_height <= height:
+            top = math.floor(top_share * (height - box_height + 1))
+            left = math.floor(left_share * (width - box_width + 1))
+            return top, left, box_height, box_width
+    return central_box(height, width)
+
+
+def central_box(height: int, width: int) -> tuple[int, int, int, int]:
+    """Return the largest central box of an image whose aspect ratio is allowed."""
+    box_height, box_width = height, width
+    if width / height < ASPECT[0]:
+        box_height = round(width / ASPECT[0])
+    elif width / height > ASPECT[1]:
+        box_width = round(height * ASPECT[1])
+    return (height - box_height) // 2, (width - box_width) // 2, box_height, box_width
