@@ -149,6 +149,10 @@ class Adapter(ABC):
     """Scenario ids whose work is done by the library's own operators."""
     short_batch_per_worker: ClassVar[int] = 0
     """Short batches that each worker may deliver at the end of its own share of the data."""
+    requirements: ClassVar[tuple[str, ...]] = ()
+    """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
+    version: ClassVar[int] = 1
+    """Raise when the adapter's code changes what is measured, so old records are not reused."""
     environment: ClassVar[Mapping[str, str]] = {}
     """Environment variables of the worker, set before the library is imported."""
     python: ClassVar[str | None] = None
@@ -182,6 +186,9 @@ class Adapter(ABC):
     @abstractmethod
     def open(self, job: Job) -> Loader:
         """Return a loader for the job. Reading must not start before `Loader.epoch`."""
+
+    def close(self) -> None:
+        """Free what lives longer than one loader, such as a cluster. Called once, at the end."""
 
 
 ADAPTERS: dict[str, type[Adapter]] = {}

@@ -119,6 +119,11 @@ class AdapterBench:
             **fields,
         )
 
+    def close(self) -> None:
+        """Close the adapter, if it was opened."""
+        if self._adapter is not None:
+            self._adapter.close()
+
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
         scenario = bind_scenario(cell)
         data = cell.specification.get("data")

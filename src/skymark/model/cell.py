@@ -41,6 +41,11 @@ class Cell(Frozen):
         return digest_of(self.model_dump(mode="json"))
 
     @property
+    def reference(self) -> str:
+        """How to find the adapter: its slug, ``slug@version`` or ``file.py:Class``."""
+        return str(self.specification.get("adapter_file", self.adapter))
+
+    @property
     def label(self) -> str:
         """The scenario with its variant and axes, such as ``PC-1:small depth=50``."""
         axes = "".join(f" {name}={value}" for name, value in sorted(self.axes.items()))

@@ -1,0 +1,138 @@
+"""Adapter environments: made by uv on first use, cached by the hash of their pins.
+
+Each adapter runs with the newest release of its library, which one common environment could not
+give to all. uv hard-links files from its own cache, so a package that many environments share is
+on disk once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from skymark.execute.suite import EnvironmentSpec
+from skymark.model.base import Frozen, digest_of
+from skymark.model.errors import EnvironmentBuildError
+from skymark.resources import resource_directory
+
+LOG_TAIL_LINES = 15
+MARKER = "skymark-environment.json"
+
+
+class BuiltEnvironment(Frozen):
+    """An environment on disk."""
+
+    name: str
+    directory: Path
+    size_bytes: int | None = None
+
+    @property
+    def python(self) -> Path:
+        """The environment's interpreter."""
+        return self.directory / "bin" / "python"
+
+
+class Environments:
+    """The adapter environments below one cache directory."""
+
+    def __init__(self, cache: Path, announce: Callable[[str], None] = lambda _: None) -> None:
+        self._root = cache / "environments"
+        self._announce = announce
+
+    def path_of(self, spec: EnvironmentSpec) -> Path:
+        """Return where an environment lies, or would lie; changed pins give another place."""
+        directory = resource_directory("requirements")
+        texts = [
+            (directory / name).read_text() for name in (spec.locked, spec.declared) if name is not None
+        ]
+        python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
+        key = digest_of([texts, list(spec.packages), python, sys.platform])
+        return self._root / f"{spec.name}-{key[:12]}"
+
+    def is_built(self, spec: EnvironmentSpec) -> bool:
+        """Whether the environment is complete."""
+        return (self.path_of(spec) / MARKER).exists()
+
+    def ensure(self, spec: EnvironmentSpec) -> BuiltEnvironment:
+        """Return the environment, making it first if needed, under a lock.
+
+        Raises:
+            EnvironmentBuildError: uv failed; the message has the tail of its log.
+        """
+        from filelock import FileLock
+
+        directory = self.path_of(spec)
+        built = BuiltEnvironment(name=spec.name, directory=directory)
+        if (directory / MARKER).exists():
+            return built
+        self._root.mkdir(parents=True, exist_ok=True)
+        with FileLock(directory.with_name(f"{directory.name}.lock")):
+            if not (directory / MARKER).exists():
+                self._announce(f"making the environment of {spec.name} (once)")
+                shutil.rmtree(directory, ignore_errors=True)
+                self._build(spec, directory)
+        return built
+
+    def built(self) -> Iterator[BuiltEnvironment]:
+        """Yield the environments on disk, with the size of their files."""
+        for marker in sorted(self._root.glob(f"*/{MARKER}")):
+            name = json.loads(marker.read_text())["name"]
+            size = sum(
+                path.lstat().st_size for path in marker.parent.rglob("*") if not path.is_dir()
+            )
+            yield BuiltEnvironment(name=name, directory=marker.parent, size_bytes=size)
+
+    def clean(self, name: str | None = None) -> list[BuiltEnvironment]:
+        """Remove environments, all or those of one name; returns what was removed."""
+        removed = [built for built in self.built() if name in {None, built.name}]
+        for built in removed:
+            shutil.rmtree(built.directory)
+        return removed
+
+    def _build(self, spec: EnvironmentSpec, directory: Path) -> None:
+        requirements = resource_directory("requirements")
+        python = spec.python or sys.executable
+        self._uv(spec, "venv", "--python", python, os.fspath(directory))
+        install = ["pip", "install", "--python", os.fspath(directory / "bin" / "python")]
+        if spec.locked is not None:
+            self._uv(spec, *install, "--require-hashes", "-r", f"{requirements / spec.locked}")
+        extra = [] if spec.declared is None else ["-r", f"{requirements / spec.declared}"]
+        if extra or spec.packages:
+            self._uv(spec, *install, *extra, *spec.packages)
+        (directory / MARKER).write_text(spec.model_dump_json())
+
+    def _uv(self, spec: EnvironmentSpec, *arguments: str) -> None:
+        from uv import find_uv_bin
+
+        command = [find_uv_bin(), *arguments, "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LOG_TAIL_LINES:])
+            raise EnvironmentBuildError(
+                f"uv could not make the environment of {spec.name} "
+                f"(`uv {' '.join(arguments[:2])}` exited with {done.returncode})",
+                log_tail=tail,
+            )
+
+
+def import_root(cache: Path) -> Path:
+    """Return a directory that holds skymark and nothing else, to put on a worker's path.
+
+    A worker's environment does not have skymark installed; adding the directory that skymark lies
+    in would bring along everything that is installed beside it.
+    """
+    package = Path(__file__).resolve().parents[1]
+    root = cache / "import" / digest_of(os.fspath(package))[:12]
+    root.mkdir(parents=True, exist_ok=True)
+    link = root / "skymark"
+    if not link.is_symlink():
+        try:
+            link.symlink_to(package)
+        except FileExistsError:
+            pass
+    return root

@@ -1,0 +1,49 @@
+"""Profiles: one TOML file per kind of machine."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.plan import Profile
+from skymark.resources import resource_directory
+
+
+def profile_paths() -> dict[str, Path]:
+    """Return the file of each profile by name."""
+    return {path.stem: path for path in sorted(resource_directory("profiles").glob("*.toml"))}
+
+
+def load_profile(name: str) -> Profile:
+    """Load a profile by name, or from a ``.toml`` file.
+
+    Raises:
+        UnknownNameError: there is no such profile.
+        UsageError: the file is no TOML, or has a key that profiles do not have.
+    """
+    paths = profile_paths()
+    path = Path(name) if name.endswith(".toml") else paths.get(name)
+    if path is None:
+        raise UnknownNameError("profile", name, paths)
+    try:
+        content = tomllib.loads(path.read_text())
+        return Profile.model_validate({"name": path.stem, **content})
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"profile {path}: {error}; mend the file") from error
+    except ValidationError as error:
+        raise UsageError(f"profile {path}: {explain(error, Profile)}") from error
+
+
+def explain(error: ValidationError, model: type[Profile]) -> str:
+    """Say in one line what is wrong with a profile, with the nearest key for an unknown one."""
+    faults: list[str] = []
+    for fault in error.errors():
+        key = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            faults.append(str(UnknownNameError("key", key, model.model_fields)))
+        else:
+            faults.append(f"{key}: {fault['msg']}")
+    return "; ".join(faults)

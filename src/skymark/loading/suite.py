@@ -1,0 +1,195 @@
+"""The planning side of the loading suite: from names to cells, with the reasons against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.execute.suite import EnvironmentSpec
+from skymark.loading.adapter import ABILITIES, Adapter
+from skymark.loading.registry import (
+    adapter_class,
+    adapter_slug,
+    adapters,
+    bind_scenario,
+    scenario_class,
+    scenarios,
+)
+from skymark.loading.storage import Storage
+from skymark.model.cell import Cell, Setting
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.plan import PlannedCell, Selection
+from skymark.model.record import Cause, Status
+
+if TYPE_CHECKING:
+    from skymark.loading.scenario import Scenario, Size
+
+
+class LoadingSuite:
+    """Scenarios × data-loading libraries. Implements `skymark.execute.suite.Suite`."""
+
+    name = "loading"
+    runner = "skymark.loading.bench:AdapterBench"
+
+    def plan(self, selection: Selection) -> list[PlannedCell]:
+        """Return the cells of a selection: scenario by scenario, adapter by adapter."""
+        names = selection.scenarios or ("tier-1",)
+        chosen = [pair for name in names for pair in scenario_variants(name)]
+        slugs = [adapter_slug(name) for name in selection.adapters] or list(adapters())
+        check_axes(selection.axes, [cls for cls, _ in chosen])
+        planned: list[PlannedCell] = []
+        for (cls, variant), slug in product(dict.fromkeys(chosen), dict.fromkeys(slugs)):
+            for axes in axis_points(cls, selection.axes):
+                planned.append(plan_cell(cls, variant, slug, axes, selection))
+        return planned
+
+    def environment(self, adapter: str) -> EnvironmentSpec:
+        """Return the adapter's environment: its locked file, or the packages it names."""
+        cls = adapter_class(adapter)
+        version = "" if ".py:" in adapter else adapter.partition("@")[2]
+        if version:
+            return EnvironmentSpec(
+                name=f"{cls.slug}@{version}",
+                declared=f"adapters/{cls.slug}.in",
+                packages=(f"{cls.distribution}=={version}",),
+                python=cls.python,
+            )
+        built_in = cls.__module__.startswith("skymark.loading.adapters.")
+        return EnvironmentSpec(
+            name=cls.slug,
+            locked=f"adapters/{cls.slug if built_in else 'numpy'}.txt",
+            packages=cls.requirements,
+            python=cls.python,
+        )
+
+    def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
+        """Return the cells whose data is not on disk in their format yet."""
+        missing: list[Cell] = []
+        for cell in cells:
+            cls, scenario = adapter_class(cell.reference), bind_scenario(cell)
+            data = cell.specification.get("data")
+            storage = Storage(cache, scenario, None if data is None else str(data))
+            format = str(cell.settings.get("format") or cls.format_for(type(scenario), cell.axes))
+            if not storage.is_ready(cls, format):
+                missing.append(cell)
+        return missing
+
+
+def scenario_variants(name: str) -> list[tuple[type[Scenario], str]]:
+    """Return the scenario classes and variants that ``ID``, ``ID:variant`` or ``tier-N`` names.
+
+    Raises:
+        UnknownNameError: no such scenario or variant.
+    """
+    plain, _, variant = name.partition(":")
+    if plain.casefold().startswith("tier-"):
+        tier = plain.casefold().removeprefix("tier-")
+        found = [cls for cls in scenarios().values() if tier == str(cls.tier)]
+        if not found:
+            tiers = {f"tier-{cls.tier}" for cls in scenarios().values()}
+            raise UnknownNameError("scenario tier", plain, tiers)
+    elif plain == "all":
+        found = list(scenarios().values())
+    else:
+        found = [scenario_class(plain)]
+    variant = variant or "small"
+    for cls in found:
+        if variant not in cls.variants:
+            raise UnknownNameError(f"variant of {cls.id}", variant, cls.variants)
+    return [(cls, variant) for cls in found]
+
+
+def check_axes(axes: Mapping[str, tuple[Setting, ...]], chosen: list[type[Scenario]]) -> None:
+    """Refuse an axis that none of the chosen scenarios has, or a value of another type."""
+    known = {name: values for cls in chosen for name, values in cls.axis_values.items()}
+    for name, values in axes.items():
+        if name not in known:
+            raise UnknownNameError("axis", name, known or ["(these scenarios have no axis)"])
+        expected = type(known[name][0])
+        for value in values:
+            if type(value) is not expected:
+                raise UsageError(
+                    f"axis {name}={value!r} must be {expected.__name__}, such as {known[name]}"
+                )
+
+
+def axis_points(
+    cls: type[Scenario], chosen: Mapping[str, tuple[Setting, ...]]
+) -> list[dict[str, Setting]]:
+    """Return one dictionary per combination of the scenario's axis values."""
+    values = {name: chosen.get(name, default) for name, default in cls.axis_values.items()}
+    return [dict(zip(values, point, strict=True)) for point in product(*values.values())]
+
+
+def plan_cell(
+    cls: type[Scenario],
+    variant: str,
+    slug: str,
+    axes: dict[str, Setting],
+    selection: Selection,
+) -> PlannedCell:
+    """Make one cell, with the reason if it cannot be run."""
+    size = cls.variants[variant]
+    specification: dict[str, object] = {"scenario_version": cls.version, "seed": selection.seed}
+    if selection.data is not None:
+        size = _imported(cls, size, selection.data, specification)
+    specification["size"] = size.model_dump(mode="json")
+    adapter = adapter_class(slug)
+    specification["adapter_version"] = adapter.version
+    if own_file := ".py:" in slug:
+        source = Path(slug.rpartition(":")[0]).read_bytes()
+        specification |= {"adapter_file": slug, "adapter_digest": sha256(source).hexdigest()}
+    cell = Cell(
+        suite="loading",
+        scenario=cls.id,
+        variant=variant,
+        adapter=adapter.slug if own_file else slug,
+        axes=axes,
+        settings=dict(selection.settings),
+        specification=specification,
+    )
+    return PlannedCell(cell=cell, refusal=refusal(cls, adapter, axes, cell.settings))
+
+
+def _imported(
+    cls: type[Scenario], size: Size, data: str, specification: dict[str, object]
+) -> Size:
+    from skymark.loading.dataset.importing import check_data, data_fingerprint, imported_size
+
+    check_data(data, cls)
+    specification["data"] = data
+    specification["data_fingerprint"] = data_fingerprint(data)
+    return imported_size(data, cls, size)
+
+
+def refusal(
+    cls: type[Scenario],
+    adapter: type[Adapter],
+    axes: Mapping[str, Setting],
+    settings: Mapping[str, Setting],
+) -> tuple[Status, Cause] | None:
+    """Return why a cell cannot be run: what the adapter lacks of what the scenario needs."""
+    if lacking := sorted(cls.requirements(axes) - adapter.abilities):
+        reasons = "; ".join(
+            adapter.limits.get(name, f"the adapter does not {ABILITIES[name]}") for name in lacking
+        )
+        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=reasons)
+    if (format := settings.get("format")) is not None and format not in adapter.formats:
+        return Status.UNSUPPORTED, Cause(
+            kind="lacks-format",
+            message=f"{adapter.name} does not read the format {format!r}",
+            action=f"choose from {', '.join(adapter.formats)}",
+        )
+    if adapter.install_hint:
+        import importlib.util
+
+        if importlib.util.find_spec(adapter.imports.partition(".")[0]) is None:
+            return Status.SKIPPED, Cause(
+                kind="library-absent",
+                message=f"{adapter.name} has no package that installs by itself",
+                action=adapter.install_hint,
+            )
+    return None
