@@ -26,6 +26,16 @@ def to_host(batch: Batch) -> HostBatch:
     return {name: np.asarray(value) for name, value in batch.items()}
 
 
+def stream_of(indices: Sequence[Any]) -> Array:
+    """Return the elements of batches in order of delivery, int64 ``[n]``.
+
+    Args:
+        indices: the ``index`` array of each batch, of any array library.
+    """
+    flat = [np.asarray(index).reshape(-1).astype(np.int64) for index in indices]
+    return np.concatenate(flat) if flat else np.empty(0, np.int64)
+
+
 @dataclass
 class Oracle:
     """Checks what one cell's loader delivered in one round. Stops at the first fault."""
@@ -67,6 +77,21 @@ class Oracle:
         """Remember the first fault."""
         if self.cause is None:
             self.cause = Cause(kind=kind, message=message)
+
+    def fresh(self, **changes: Any) -> Oracle:
+        """Return an oracle of the same kind that has seen nothing, for another run of a loader."""
+        nothing = {"cause": None, "epochs": 0, "indexed_elements": 0, "content_elements": 0}
+        return dataclasses.replace(self, **nothing, max_difference=None, **changes)
+
+    def absorb(self, other: Oracle, context: str) -> None:
+        """Count what another oracle checked; its fault, if any, is told with the context."""
+        self.epochs += other.epochs
+        self.indexed_elements += other.indexed_elements
+        self.content_elements += other.content_elements
+        if other.max_difference is not None:
+            self.max_difference = max(self.max_difference or 0.0, other.max_difference)
+        if other.cause is not None:
+            self.refuse(other.cause.kind, f"{context}: {other.cause.message}")
 
     # Which elements
 
@@ -150,7 +175,7 @@ class Oracle:
 
     def check_shuffled(self, epoch: int, indices: Sequence[Any]) -> None:
         """Check that an epoch that was to be shuffled is not in storage order."""
-        order = np.concatenate([np.asarray(index).reshape(-1) for index in indices])
+        order = stream_of(indices)
         if len(order) > 16 and np.all(np.diff(order) > 0):
             self.refuse("not-shuffled", f"epoch {epoch} came in storage order; a shuffle was asked")
 

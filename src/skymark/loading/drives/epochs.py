@@ -5,62 +5,84 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from skymark.loading.drives.outcome import Bench, Outcome
-from skymark.loading.oracle import to_host
 from skymark.measure.loop import Pass, timed_pass
 
 if TYPE_CHECKING:
-    from skymark.loading.adapter import Loader
+    from skymark.loading.adapter import Job, Loader
+    from skymark.loading.oracle import HostBatch
+    from skymark.loading.scenario import Batch
 
 KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""
 
 
 def drive(bench: Bench) -> Outcome:
-    """Measure and verify one round of a cell.
+    """Measure and verify one round of a cell."""
+    with bench.opened() as (loader, setup_s):
+        outcome = Outcome(setup_s=setup_s)
+        measure(bench, loader, outcome)
+    outcome.verification = bench.oracle.verdict()
+    return outcome
+
+
+def measure(bench: Bench, loader: Loader, outcome: Outcome) -> list[Pass]:
+    """Run and verify a warm-up epoch and the measured ones; return them by epoch number.
 
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s)
-        warm_up = one_epoch(bench, loader, 0, warm_up=True)
-        outcome.add(warm_up, epoch=0, measured=False)
-        verify(bench, 0, warm_up)
-        bench.timed_region_begins()
-        passes: list[Pass] = []
-        measured_ns = 0
-        while measured_ns < bench.effort.min_seconds * 1e9:
-            epoch = len(passes) + 1
-            passes.append(one_epoch(bench, loader, epoch))
-            measured_ns += passes[-1].wall_ns
-            if not passes[-1].complete:
-                break
-        outcome.resources = bench.timed_region_ends()
-        for epoch, done in enumerate(passes, 1):
-            outcome.add(done, epoch=epoch, measured=True)
-            verify(bench, epoch, done)
-    outcome.verification = bench.oracle.verdict()
-    return outcome
+    warm_up = one_epoch(bench, loader, 0, warm_up=True)
+    outcome.add(warm_up, epoch=0, measured=False)
+    verify(bench, 0, warm_up)
+    bench.timed_region_begins()
+    passes = [warm_up]
+    measured_ns = 0
+    while measured_ns < bench.effort.min_seconds * 1e9:
+        passes.append(one_epoch(bench, loader, len(passes)))
+        measured_ns += passes[-1].wall_ns
+        if not passes[-1].complete:
+            break
+    outcome.resources = bench.timed_region_ends()
+    for epoch, done in enumerate(passes[1:], 1):
+        outcome.add(done, epoch=epoch, measured=True)
+        verify(bench, epoch, done)
+    return passes
 
 
 def one_epoch(bench: Bench, loader: Loader, epoch: int, *, warm_up: bool = False) -> Pass:
     """Run one timed epoch, keeping batches to verify: all at first, a random few when measured."""
     job, effort = bench.job, bench.effort
-    total = max(1, -(-len(job.dataset) // job.batch_size // job.world))
     if warm_up:
-        kept = set(range(max(1, -(-effort.verified_elements // job.batch_size))))
+        kept = first_batches(job, effort.verified_elements)
     else:
-        places = random.Random(f"{job.seed}/{epoch}/{bench.round}")
-        kept = set(places.sample(range(total), min(KEPT_PER_EPOCH, total)))
+        kept = random_batches(job, f"{job.seed}/{epoch}/{bench.round}")
     return timed_pass(
         lambda: loader.epoch(epoch),
         ready=bench.ready(loader),
         keep=kept.__contains__,
         stop_after_ns=int(effort.max_seconds * 1e9),
         think_ns=bench.think_ns,
-        copy=to_host,
+        copy=own_copy,
     )
+
+
+def first_batches(job: Job, elements: int) -> set[int]:
+    """Return the numbers of the first batches that together hold so many elements."""
+    return set(range(max(1, -(-elements // job.batch_size))))
+
+
+def random_batches(job: Job, key: str) -> set[int]:
+    """Return the numbers of a few batches of an epoch of one rank, drawn by a key."""
+    total = max(1, -(-len(job.dataset) // job.batch_size // job.world))
+    return set(random.Random(key).sample(range(total), min(KEPT_PER_EPOCH, total)))
+
+
+def own_copy(batch: Batch) -> HostBatch:
+    """Copy a batch to NumPy arrays: the library may reuse its buffers for the next one."""
+    return {name: np.array(value) for name, value in batch.items()}
 
 
 def verify(bench: Bench, epoch: int, done: Pass) -> None:
