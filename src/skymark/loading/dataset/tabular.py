@@ -15,7 +15,8 @@ GENERATOR_SEED = 20_240_607
 def feature_moments(features: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Return the mean and the standard deviation of each dense feature, float32 ``[F]``."""
     places = np.arange(features, dtype=np.float32)
-    return np.sin(places) * 10, 0.5 + places / features * 4
+    deviation = 0.5 + places / features * 4
+    return np.sin(places) * 10, deviation.astype(np.float32)
 
 
 def write_dense(directory: Path, elements: int, features: int) -> Dataset:
