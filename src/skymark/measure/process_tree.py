@@ -1,0 +1,202 @@
+"""What a process and everything it started use: CPU time, memory, processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Collection
+from types import TracebackType
+from typing import Self
+
+from skymark.measure.process_end import MARKER_VARIABLE, kill_tree
+from skymark.measure.process_table import PROC, Process, Table, own_cpu_s, process_table, tree_of
+from skymark.model.record import Resources
+
+__all__ = ["MARKER_VARIABLE", "TreeSampler", "cpu_seconds_of_tree", "kill_tree", "pss_bytes"]
+
+DUTY = 0.05
+"""Largest share of one core that sampling may take; a costly sample makes the pauses longer."""
+
+_spent_here_s = 0.0
+
+
+def cpu_seconds_of_tree(pid: int, exclude: Collection[int] = ()) -> float:
+    """Return the CPU seconds that a tree has used so far, children that ended included.
+
+    Made to be called in the process itself, right before and right after what is measured: the
+    difference is what was used in between, exact to the 10 ms tick for children that ended in
+    between and better for the rest. The cost of the calls themselves is taken out.
+
+    Args:
+        pid: the root of the tree.
+        exclude: processes left out, with everything below them.
+    """
+    global _spent_here_s  # noqa: PLW0603 - the process's own clock goes on counting, so must this
+    begin = time.thread_time()
+    table = process_table()
+    members = tree_of(pid, table, exclude)
+    used = sum(table[member].reaped_cpu_s for member in members)
+    used += sum(own_cpu_s(table[member]) for member in members - {pid})
+    if pid != os.getpid():
+        return used + own_cpu_s(table[pid])
+    root = own_cpu_s(table[pid])
+    _spent_here_s += time.thread_time() - begin
+    return used + root - _spent_here_s
+
+
+def pss_bytes(pid: int) -> int | None:
+    """Return a process's proportional set size: its memory, shared pages divided by their users.
+
+    Pages of memory-mapped files count while they are mapped and resident. A process that has
+    ended has 0. None where the kernel does not tell (no ``smaps_rollup``, before Linux 4.14) or
+    may not (another user's process).
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        with (PROC / str(pid) / "smaps_rollup").open("rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (FileNotFoundError, ProcessLookupError):
+        # The file is missing for a process that lives: an old kernel, not an ended process.
+        return None if (PROC / str(pid) / "maps").exists() else 0
+    except PermissionError:
+        return None
+    return 0
+
+
+class TreeSampler:
+    """Watches a process tree from outside, in a thread, between `begin` and `end`.
+
+    CPU time counts processes that start or end in between. A child that ended is known through
+    its parent, which waited for it; one that detached itself and then ended, by its last sample.
+    Also a context manager, which begins and ends.
+    """
+
+    def __init__(self, pid: int, interval_s: float = 0.2, exclude: Collection[int] = ()) -> None:
+        self._pid = pid
+        self._interval_s = interval_s
+        self._exclude = frozenset(exclude)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._ledger = _CpuLedger(pid, self._exclude)
+        self._cpu_at_begin = 0.0
+        self._resources = Resources()
+        self._peak_pss: int | None = 0
+        self._most_processes = 0
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def begin(self) -> None:
+        """Start to watch; what was used before does not count. Restarts a sampler that ended."""
+        self.end()
+        self._stop.clear()
+        self._ledger = _CpuLedger(self._pid, self._exclude)
+        self._peak_pss, self._most_processes = 0, 0
+        self._sample()
+        self._cpu_at_begin = self._ledger.cpu_s
+        self._thread = threading.Thread(target=self._watch, name="skymark-sampler", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Take a last sample and stop; safe to call again."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        self._sample()
+        seen = self._most_processes > 0
+        self._resources = Resources(
+            cpu_s=max(0.0, self._ledger.cpu_s - self._cpu_at_begin) if seen else None,
+            peak_pss_bytes=self._peak_pss or None,
+            processes=self._most_processes or None,
+        )
+
+    def resources(self) -> Resources:
+        """Return what the tree used between `begin` and `end`; empty before the first `end`."""
+        return self._resources
+
+    def _watch(self) -> None:
+        pause_s = self._interval_s
+        while not self._stop.wait(pause_s):
+            begin = time.thread_time()
+            self._sample()
+            pause_s = max(self._interval_s, (time.thread_time() - begin) / DUTY)
+
+    def _sample(self) -> None:
+        running = self._ledger.update(process_table())
+        self._most_processes = max(self._most_processes, len(running))
+        sizes = [pss_bytes(pid) for pid in running]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes) or self._peak_pss is None:
+            self._peak_pss = None  # A sum over some of the processes would look like the whole.
+        else:
+            self._peak_pss = max(self._peak_pss, sum(known))
+
+
+class _CpuLedger:
+    """Sums the CPU time of a tree over time, so that nothing counts twice or is lost."""
+
+    def __init__(self, pid: int, exclude: frozenset[int]) -> None:
+        self._pid = pid
+        self._exclude = exclude
+        self._members: dict[tuple[int, float], Process] = {}
+        self._excluded: dict[tuple[int, float], Process] = {}
+        self._lost_s = 0.0
+        """Used by members that ended and that no member waited for."""
+        self._foreign_s = 0.0
+        """Used by excluded processes that a member waited for, so its reaped time has them."""
+        self.cpu_s = 0.0
+
+    def update(self, table: Table) -> list[int]:
+        """Account for one look at the processes; returns the pids that run."""
+        roots = [self._pid] + [
+            process.pid
+            for process in self._members.values()
+            # Seen in the tree before: stays in it, also after it got another parent.
+            if process.pid in table and table[process.pid].started == process.started
+        ]
+        pids = set().union(*(tree_of(root, table, self._exclude) for root in roots))
+        excluded = set().union(*(tree_of(pid, table) for pid in self._exclude)) - pids
+        members = _with_exact_time(pids, table)
+        outsiders = _with_exact_time(excluded, table)
+        parents = {process.pid for process in self._members.values()}
+        for identity, process in self._members.items():
+            if identity not in members and process.parent not in parents:
+                self._lost_s += process.cpu_s + process.reaped_cpu_s
+        for identity, process in self._excluded.items():
+            if identity not in outsiders and process.parent in parents:
+                self._foreign_s += process.cpu_s + process.reaped_cpu_s
+        self._members, self._excluded = members, outsiders
+        living_s = sum(process.cpu_s + process.reaped_cpu_s for process in members.values())
+        self.cpu_s = living_s + self._lost_s - self._foreign_s
+        return [process.pid for process in members.values() if not process.ended]
+
+
+def _with_exact_time(pids: set[int], table: Table) -> dict[tuple[int, float], Process]:
+    exact: dict[tuple[int, float], Process] = {}
+    for pid in pids:
+        process = table[pid]
+        exact[process.identity] = Process(
+            pid=pid,
+            parent=process.parent,
+            started=process.started,
+            ended=process.ended,
+            cpu_s=own_cpu_s(process),
+            reaped_cpu_s=process.reaped_cpu_s,
+        )
+    return exact
