@@ -14,11 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from skymark.loading.bucketing import bucket_of
 from skymark.loading.dataset.canonical import Array, Dataset, Element
 from skymark.loading.scenario import Batch, Scenario, Stage
 from skymark.model.record import Cause, Verification
 
 HostBatch = dict[str, Array]
+
+NEAR_ENOUGH = 0.2
+"""An explanation must be this much nearer to what was delivered than the reference is."""
 
 
 def to_host(batch: Batch) -> HostBatch:
@@ -124,7 +128,9 @@ class Oracle:
         total = len(self.dataset)
         if len(order) and (order.min() < 0 or order.max() >= total):
             bad = order[(order < 0) | (order >= total)][0]
-            self.refuse("unknown-element", f"epoch {epoch} delivered index {bad} of {total} elements")
+            self.refuse(
+                "unknown-element", f"epoch {epoch} delivered index {bad} of {total} elements"
+            )
             return
         counts = np.bincount(order, minlength=total)
         if (repeated := np.flatnonzero(counts > 1)).size:
@@ -191,7 +197,9 @@ class Oracle:
         if len(indices) and (indices.min() < 0 or indices.max() >= len(self.dataset)):
             self.refuse("unknown-element", f"epoch {epoch} delivered an index that does not exist")
             return
-        expected = self.expected(epoch, indices)
+        elements = self._reference(epoch, indices, self.scenario, None)
+        self._check_one_bucket(epoch, elements)
+        expected = self._batch_of(epoch, elements, self.scenario)
         self.content_elements += len(indices)
         self.fields = tuple(sorted(expected))
         for name in expected:
@@ -212,6 +220,12 @@ class Oracle:
     ) -> HostBatch:
         """Return the reference batch of these elements, in this order."""
         scenario = scenario or self.scenario
+        elements = self._reference(epoch, indices, scenario, stages)
+        return self._batch_of(epoch, elements, scenario)
+
+    def _reference(
+        self, epoch: int, indices: Array, scenario: Scenario, stages: Sequence[Stage] | None
+    ) -> list[Element]:
         elements: list[Element] = []
         for index in indices.tolist():
             element = self.dataset[index]
@@ -222,7 +236,26 @@ class Oracle:
                 for stage in stages:
                     element = stage.apply(element, parameters)
             elements.append(element)
+        return elements
+
+    def _batch_of(self, epoch: int, elements: list[Element], scenario: Scenario) -> HostBatch:
         return to_host(scenario.mix(scenario.collate(elements), epoch))
+
+    def _check_one_bucket(self, epoch: int, elements: list[Element]) -> None:
+        """Check that a batch's elements are of one length bucket, where the scenario has such."""
+        scenario, name = self.scenario, self.scenario.length_field
+        members = {bucket_of(element, scenario): element for element in elements}
+        if name is None or len(members) < 2:
+            return
+        shown = ", ".join(
+            f"element {element['index']} of length {len(element[name])} is of bucket {bucket}"
+            for bucket, element in sorted(members.items())
+        )
+        self.refuse(
+            "mixed-buckets",
+            f"a batch of epoch {epoch} mixes length buckets: {shown} "
+            f"(boundaries {', '.join(map(str, scenario.bucket_boundaries))})",
+        )
 
     def _field_fault(
         self, name: str, delivered: HostBatch, expected: HostBatch
@@ -250,24 +283,18 @@ class Oracle:
 
     def _float_fault(self, name: str, got: Array, want: Array) -> tuple[str, str] | None:
         difference = np.abs(got.astype(np.float64) - want)
-        largest = float(difference.max()) if difference.size else 0.0
-        mean = float(difference.mean()) if difference.size else 0.0
+        within_element = tuple(range(1, difference.ndim))
+        largest = float(difference.max(initial=0.0))
+        mean = float(difference.mean(axis=within_element).max(initial=0.0))
         mean_limit = self.scenario.native_mean_tolerance if self.native else None
         if not largest <= self.tolerance or (mean_limit is not None and mean > mean_limit):
             return (
                 "content",
                 f"field {name!r} differs from the reference by up to {largest:.3g}, "
-                f"{mean:.3g} on average (tolerance {self.tolerance:.3g})",
+                f"{mean:.3g} on average in the worst element (tolerance {self.tolerance:.3g})",
             )
         self.max_difference = max(self.max_difference or 0.0, largest)
-        for bits, kind in ((0x1FFF, "float16"), (0xFFFF, "bfloat16")):
-            if got.dtype == np.float32 and _only_high_bits(got, bits) > _only_high_bits(want, bits):
-                return (
-                    "precision",
-                    f"field {name!r} was cast to lower precision: its float32 values have only "
-                    f"the digits of {kind}",
-                )
-        return None
+        return _cast_fault(name, got, want)
 
     # What went wrong
 
@@ -275,21 +302,42 @@ class Oracle:
         self, epoch: int, indices: Array, delivered: HostBatch, name: str, message: str
     ) -> tuple[str, str]:
         """Find the one change to the reference that explains a field's content."""
-        got = delivered[name]
+        got, want = delivered[name], self.expected(epoch, indices)[name]
+        if found := self._explanation(epoch, indices, name, got):
+            kind, description = found
+            return kind, f"{description}; {message}"
+        if _is_rounded(got, want) and (cast := _cast_fault(name, got, want)):
+            return cast
+        if moved := self._moved(indices, delivered, name, epoch):
+            return "misplaced", f"{moved}; {message}"
+        parameters = self.scenario.parameters(epoch, int(indices[0]))
+        drawn = ", ".join(f"{key}={np.asarray(value)}" for key, value in parameters.items())
+        return "content", f"{message}" + (
+            f"; drawn for its first element: {drawn}" if drawn else ""
+        )
+
+    def _explanation(
+        self, epoch: int, indices: Array, name: str, got: Array
+    ) -> tuple[str, str] | None:
+        """Return (kind, description) of the hypothesis nearest to what was delivered, if near.
+
+        Nearness is relative to the reference's distance, so that it holds for a library's own
+        operators, which never agree exactly, and for values of any scale.
+        """
+        distance = _mean_difference(self.expected(epoch, indices)[name], got)
+        nearest, found = NEAR_ENOUGH * distance, None
         for kind, description, hypothesis in self._hypotheses(epoch, indices):
             try:
                 guess = hypothesis()
             except Exception:  # noqa: BLE001 - a stage left out can break the next: no explanation
                 continue
             if name in guess and guess[name].shape == got.shape:
-                close = np.abs(guess[name].astype(np.float64) - got) <= max(self.tolerance, 1e-3)
-                if np.mean(close) > 0.98:
-                    return kind, f"{description}; {message}"
-        if moved := self._moved(indices, delivered, name, epoch):
-            return "misplaced", f"{moved}; {message}"
-        parameters = self.scenario.parameters(epoch, int(indices[0]))
-        drawn = ", ".join(f"{key}={np.asarray(value)}" for key, value in parameters.items())
-        return "content", f"{message}" + (f"; drawn for its first element: {drawn}" if drawn else "")
+                difference = _mean_difference(guess[name], got)
+                if difference < nearest:
+                    nearest, found = difference, (kind, description)
+                if difference <= 1e-6 * distance:
+                    break
+        return found
 
     def _hypotheses(
         self, epoch: int, indices: Array
@@ -332,6 +380,33 @@ class Oracle:
         if all(row.tobytes() in known for row in got):
             return f"the values of field {name!r} belong to other elements (shuffled against index)"
         return None
+
+
+def _mean_difference(one: Array, other: Array) -> float:
+    return float(np.abs(one.astype(np.float64) - other.astype(np.float64)).mean())
+
+
+def _is_rounded(got: Array, want: Array) -> bool:
+    """Whether values differ by no more than bfloat16 and a few operations on it would explain."""
+    return bool(_largest(got.astype(np.float64) - want) <= 2**-7 * _largest(want))
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0))
+
+
+def _cast_fault(name: str, got: Array, want: Array) -> tuple[str, str] | None:
+    """Return (kind, message) if float32 values have only the digits of a smaller type."""
+    if got.dtype != np.float32 or want.dtype.kind != "f":
+        return None
+    for bits, kind in ((0xFFFF, "bfloat16"), (0x1FFF, "float16")):
+        if _only_high_bits(got, bits) and not _only_high_bits(want.astype(np.float32), bits):
+            return (
+                "precision",
+                f"field {name!r} was cast to lower precision: its float32 values have only "
+                f"the digits of {kind}",
+            )
+    return None
 
 
 def _only_high_bits(values: Array, mask: int) -> bool:

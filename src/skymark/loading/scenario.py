@@ -85,7 +85,8 @@ class Scenario(ABC):
     native_tolerance: ClassVar[float] = 1e-3
     """The same for a library's own operators."""
     native_mean_tolerance: ClassVar[float | None] = None
-    """Largest mean absolute difference for a library's own operators, where stricter."""
+    """Largest mean absolute difference of any element for a library's own operators; the stricter
+    test where single values may differ much."""
     variable_length: ClassVar[frozenset[str]] = frozenset()
     """Fields padded to the longest of the batch (last axis of the element is ragged)."""
     bucket_boundaries: ClassVar[tuple[int, ...]] = ()
@@ -98,6 +99,15 @@ class Scenario(ABC):
         """Return the abilities one cell needs; override when an axis value needs more."""
         del axes
         return cls.needs
+
+    @classmethod
+    def source(cls, axes: Mapping[str, Setting]) -> str | None:
+        """Return the kind of source a cell reads from, None for what the adapter recommends.
+
+        Kinds are those of `skymark.loading.storage.format_of_source`.
+        """
+        del axes
+        return None
 
     @abstractmethod
     def generate(self, directory: Path) -> Dataset:

@@ -1,9 +1,9 @@
 """Synthetic photographs: JPEG images with the spectrum of natural scenes.
 
-The amplitude of natural images falls as 1/f (Field, "Relations between the statistics of natural
-images and the response properties of cortical cells", JOSA A 4, 1987), and their chroma varies less
-and more slowly than their luma. Images made so compress and decode at the cost of photographs,
-which noise would not.
+The amplitude of natural images falls about as 1/f (Field, "Relations between the statistics of
+natural images and the response properties of cortical cells", JOSA A 4, 1987), and their chroma
+varies less and more slowly than their luma. Images made so compress and decode at the cost of
+photographs, which noise would not.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from skymark.loading.dataset.canonical import Dataset, write_dataset
 
 GENERATOR_SEED = 20_240_608
 JPEG_QUALITY = 90
+LUMA_FALLOFF = 1.2
+"""Mean exponent of 1/f over photographs (Tolhurst, Tadmor and Chao, "Amplitude spectra of natural
+images", Ophthalmic and Physiological Optics 12, 1992)."""
+CHROMA_FALLOFF = 1.7
 TEXTURES = 8
 """Periodic pictures that elements are cut from, at a place, in a mixture and light of their own."""
 LUMA_DEVIATION = 50.0
@@ -30,14 +34,14 @@ Texture = npt.NDArray[np.float32]
 
 
 def textures(random: np.random.Generator, side: int, count: int = TEXTURES) -> list[Texture]:
-    """Make periodic pictures with a 1/f luma and a 1/f^1.5 chroma spectrum."""
+    """Make periodic pictures whose amplitude falls with frequency as that of photographs."""
     vertical = np.fft.fftfreq(side)[:, None]
     frequency = np.hypot(vertical, np.fft.rfftfreq(side)[None, :])
     frequency[0, 0] = np.inf
     made = []
     for _ in range(count):
         channels = []
-        for falloff in (1.0, 1.5, 1.5):
+        for falloff in (LUMA_FALLOFF, CHROMA_FALLOFF, CHROMA_FALLOFF):
             phase = np.exp(2j * np.pi * random.random(frequency.shape))
             channel = np.fft.irfft2(phase / frequency**falloff, s=(side, side))
             channels.append((channel / channel.std()).astype(np.float32))
@@ -63,7 +67,7 @@ def photograph(
     light = random.uniform(0.6, 1.2) * LUMA_DEVIATION
     mixed *= np.array([light, CHROMA_DEVIATION, CHROMA_DEVIATION], np.float32)
     mixed += np.array([random.uniform(90, 150), 128, 128], np.float32)
-    return Image.fromarray(mixed.clip(0, 255).astype(np.uint8), mode="YCbCr")
+    return Image.frombytes("YCbCr", (width, height), mixed.clip(0, 255).astype(np.uint8).tobytes())
 
 
 def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
@@ -73,9 +77,7 @@ def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
     return np.frombuffer(buffer.getvalue(), np.uint8)
 
 
-def write_images(
-    directory: Path, elements: int, height: int, width: int, classes: int
-) -> Dataset:
+def write_images(directory: Path, elements: int, height: int, width: int, classes: int) -> Dataset:
     """Write JPEG images whose sides vary by a quarter about the given ones.
 
     Columns: ``jpeg`` (uint8, ragged), ``height`` and ``width`` int32 of the image, ``label`` int64.

@@ -41,8 +41,12 @@ class ImageClassification(Scenario):
         ),
     }
     encoded_media: ClassVar = True
-    native_tolerance: ClassVar = 1.0
-    native_mean_tolerance: ClassVar = 0.03
+    native_tolerance: ClassVar = 0.5
+    native_mean_tolerance: ClassVar = 0.04
+    """In deviations of a channel, 57 levels. Measured on 100 medium images with tf.data: another
+    resizer differs by 0.018 at most and 0.005 on average, another decoder (fast DCT, plain chroma)
+    by 0.11 and 0.019; the right box without antialiasing by 0.54 and 0.067 in the worst image, a
+    box two pixels off by 0.13 on average in the best."""
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64."""
@@ -59,7 +63,7 @@ class ImageClassification(Scenario):
         return ("jpeg", "height", "width", "label")
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
-        """Draw ``area``, ``aspect`` ``[n, 10]``, ``corner`` ``[n, 2]`` and ``flip`` bool ``[n]``."""
+        """Draw ``area``, ``aspect`` ``[n, 10]``, ``corner`` ``[n, 2]``, ``flip`` bool ``[n]``."""
         from skymark.loading.transforms.random_crop import draw_crops
 
         crops, further = draw_crops(self.seed, epoch, indices, extra=1)

@@ -133,7 +133,7 @@ _SHIFT = (np.asarray(IMAGENET_MEAN) / np.asarray(IMAGENET_DEVIATION)).astype(np.
 
 
 def normalised(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
-    """Return ``(pixels / 255 - mean) / deviation`` with ImageNet's figures, float32 ``[H, W, 3]``."""
+    """Return ``(pixels / 255 - mean) / deviation`` of ImageNet, float32 ``[H, W, 3]``."""
     pixels: npt.NDArray[np.float32] = np.asarray(image).astype(np.float32)
     pixels *= _SCALE
     pixels -= _SHIFT
@@ -141,5 +141,5 @@ def normalised(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
 
 
 def scaled(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
-    """Return ``pixels / 255``, float32 ``[H, W, 3]``: what is left when normalising is forgotten."""
+    """Return ``pixels / 255``, float32 ``[H, W, 3]``: half of normalising."""
     return np.asarray(image).astype(np.float32) / np.float32(255)

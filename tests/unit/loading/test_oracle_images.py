@@ -1,0 +1,194 @@
+"""The oracle names what a cheating image loader did wrong. Batches are fed to it directly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from skymark.loading.dataset.canonical import Dataset, Element
+from skymark.loading.oracle import HostBatch, Oracle
+from skymark.loading.scenario import Parameters, Size, Stage
+from skymark.loading.scenarios.cv1 import ImageClassification
+from skymark.model.record import Cause
+
+INDICES = np.array([5, 0, 11, 7, 2, 9, 4, 3])
+EPOCH = 2
+
+
+@pytest.fixture(scope="module")
+def scenario() -> ImageClassification:
+    values = {"height": 72, "width": 88, "side": 32, "classes": 10}
+    return ImageClassification(size=Size(elements=13, batch_size=8, values=values), seed=5)
+
+
+@pytest.fixture(scope="module")
+def dataset(scenario: ImageClassification, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return scenario.generate(tmp_path_factory.mktemp("data") / "set")
+
+
+def cause_of(
+    scenario: ImageClassification, dataset: Dataset, batch: HostBatch, *, native: bool = False
+) -> Cause | None:
+    oracle = Oracle(scenario, dataset, native=native)
+    oracle.check_batch(EPOCH, batch)
+    return oracle.verdict().cause
+
+
+def batch_with(
+    scenario: ImageClassification,
+    dataset: Dataset,
+    name: str = "",
+    apply: Callable[[Element, Parameters], Element] | None = None,
+) -> HostBatch:
+    """Return the reference batch, but with the work of one stage replaced."""
+    stages = [
+        Stage(stage.name, apply) if stage.name == name and apply else stage
+        for stage in scenario.stages()
+    ]
+    return Oracle(scenario, dataset).expected(EPOCH, INDICES, stages=stages)
+
+
+def test_the_right_batch_passes(scenario: ImageClassification, dataset: Dataset) -> None:
+    assert cause_of(scenario, dataset, batch_with(scenario, dataset)) is None
+
+
+def test_a_skipped_normalise_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
+    def only_float(element: Element, parameters: Parameters) -> Element:
+        del parameters
+        return {**element, "image": np.asarray(element["image"], np.float32)}
+
+    for native in (False, True):
+        cause = cause_of(
+            scenario,
+            dataset,
+            batch_with(scenario, dataset, "normalise", only_float),
+            native=native,
+        )
+
+        assert cause is not None
+        assert cause.kind == "skipped-stage"
+        assert "'normalise'" in cause.message
+
+
+def test_a_skipped_flip_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
+    batch = batch_with(scenario, dataset, "flip", lambda element, parameters: element)
+
+    for native in (False, True):
+        cause = cause_of(scenario, dataset, batch, native=native)
+
+        assert cause is not None
+        assert cause.kind == "skipped-stage"
+        assert "'flip'" in cause.message
+
+
+@pytest.mark.parametrize("stage_name", ["crop", "flip", "normalise"])
+def test_every_known_mistake_is_recognised_as_itself(
+    scenario: ImageClassification, dataset: Dataset, stage_name: str
+) -> None:
+    stage = next(stage for stage in scenario.stages() if stage.name == stage_name)
+    assert stage.mistakes
+
+    for description, mistake in stage.mistakes.items():
+        cause = cause_of(scenario, dataset, batch_with(scenario, dataset, stage_name, mistake))
+
+        assert cause is not None
+        assert cause.kind == "wrong-stage"
+        assert description in cause.message
+
+
+def test_a_wrong_crop_is_named_under_native_tolerance_with_another_resizer(
+    scenario: ImageClassification, dataset: Dataset
+) -> None:
+    crop = next(stage for stage in scenario.stages() if stage.name == "crop")
+    batch = batch_with(scenario, dataset, "crop", crop.mistakes["the box is two pixels off"])
+    noise = np.random.default_rng(0).normal(0, 0.02, batch["image"].shape)
+
+    cause = cause_of(
+        scenario,
+        dataset,
+        {**batch, "image": (batch["image"] + noise).astype(np.float32)},
+        native=True,
+    )
+
+    assert cause is not None
+    assert "two pixels off" in cause.message
+
+
+def test_an_ignored_seed_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
+    other = dataclasses.replace(scenario, seed=0)
+
+    cause = cause_of(scenario, dataset, Oracle(other, dataset).expected(EPOCH, INDICES))
+
+    assert cause is not None
+    assert cause.kind == "ignored-seed"
+    assert "seed 0" in cause.message
+
+
+def test_an_ignored_epoch_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
+    cause = cause_of(scenario, dataset, Oracle(scenario, dataset).expected(0, INDICES))
+
+    assert cause is not None
+    assert cause.kind == "ignored-epoch"
+
+
+def test_a_shuffled_label_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
+    batch = batch_with(scenario, dataset)
+    moved = np.roll(batch["label"], 1)
+    assert not np.array_equal(moved, batch["label"])
+
+    cause = cause_of(scenario, dataset, {**batch, "label": moved})
+
+    assert cause is not None
+    assert cause.kind == "misplaced"
+    assert "'label'" in cause.message
+
+
+def test_images_of_other_elements_are_named(
+    scenario: ImageClassification, dataset: Dataset
+) -> None:
+    batch = batch_with(scenario, dataset)
+
+    cause = cause_of(scenario, dataset, {**batch, "image": np.roll(batch["image"], 1, axis=0)})
+
+    assert cause is not None
+    assert cause.kind == "misplaced"
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_cast_to_float16_is_named(
+    scenario: ImageClassification, dataset: Dataset, native: bool
+) -> None:
+    batch = batch_with(scenario, dataset)
+    half = batch["image"].astype(np.float16)
+
+    for image in (half, half.astype(np.float32)):
+        cause = cause_of(scenario, dataset, {**batch, "image": image}, native=native)
+
+        assert cause is not None
+        assert cause.kind == "precision"
+        assert "float16" in cause.message
+
+
+def test_unexplained_content_says_what_was_drawn(
+    scenario: ImageClassification, dataset: Dataset
+) -> None:
+    batch = batch_with(scenario, dataset)
+
+    cause = cause_of(scenario, dataset, {**batch, "image": np.ones_like(batch["image"])})
+
+    assert cause is not None
+    assert cause.kind == "content"
+    assert "flip=" in cause.message
+
+
+def test_a_missing_image_field_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
+    batch = batch_with(scenario, dataset)
+    del batch["image"]
+
+    cause = cause_of(scenario, dataset, batch)
+
+    assert cause is not None
+    assert cause.kind == "missing-field"
