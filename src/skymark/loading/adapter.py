@@ -165,13 +165,13 @@ class Adapter(ABC):
     def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
         """Return the storage format for a cell.
 
-        IO-1 chooses by its ``source``; else it is the recommended one, where one file per element
-        is only recommended for encoded media (images, audio), never for rows of numbers.
+        A scenario may ask for a kind of source; else it is the recommended one, where one file per
+        element is only recommended for encoded media (images, audio), never for rows of numbers.
         """
         from skymark.loading.storage import format_of_source
 
-        if (source := axes.get("source")) is not None:
-            return format_of_source(str(source), cls.formats)
+        if (source := scenario.source(axes)) is not None:
+            return format_of_source(source, cls.formats)
         if not scenario.encoded_media:
             return next(format for format in cls.formats if format != "files")
         return cls.formats[0]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 from skymark.loading.adapter import Job
 from skymark.loading.drives.outcome import Bench
 from skymark.loading.registry import adapter_class, bind_scenario
-from skymark.loading.storage import Storage
+from skymark.loading.storage import HTTP, Storage
 from skymark.measure.page_cache import drop_page_cache
 from skymark.model.effort import Effort
+from skymark.model.errors import LibraryAbsentError
 from skymark.model.record import Resources, RoundResult
 
 if TYPE_CHECKING:
     from skymark.loading.adapter import Adapter
-    from skymark.model.cell import Cell
+    from skymark.model.cell import Cell, Setting
 
 
 class AdapterBench:
-    """One adapter in its own process. Implements `skymark.execute.suite.Runner`."""
+    """One adapter in its own process. Implements `skymark.model.suite.Runner`."""
 
     def __init__(self, adapter: str, cache: Path) -> None:
+        self.reference = adapter
         self._class = adapter_class(adapter)
         self._cache = cache
         os.environ.update({k: v for k, v in self._class.environment.items() if k not in os.environ})
@@ -38,10 +42,21 @@ class AdapterBench:
         """The adapter, its library imported on first use (timed as `import_s`)."""
         if self._adapter is None:
             begin = time.perf_counter()
-            importlib.import_module(self._class.imports)
+            self._import()
             self.import_s = time.perf_counter() - begin
             self._adapter = self._class()
         return self._adapter
+
+    def _import(self) -> None:
+        try:
+            importlib.import_module(self._class.imports)
+        except ModuleNotFoundError as error:
+            if error.name != self._class.imports.partition(".")[0]:
+                raise
+            package = self._class.install_hint or f"uv pip install {self._class.distribution}"
+            raise LibraryAbsentError(
+                f"{self._class.name} is not installed in {sys.prefix}; run: {package}"
+            ) from error
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the library under test and of what it stands on."""
@@ -66,7 +81,7 @@ class AdapterBench:
         cell: Cell,
         round: int,
         effort: Effort,
-        timed_region_begins: Callable[[], None],
+        timed_region_begins: Callable[[tuple[int, ...]], None],
         timed_region_ends: Callable[[], Resources],
     ) -> RoundResult:
         """Measure and verify one round of a cell."""
@@ -92,6 +107,7 @@ class AdapterBench:
         )
         bench = Bench(
             adapter=adapter,
+            reference=self.reference,
             job=job,
             oracle=Oracle(
                 scenario,
@@ -107,7 +123,9 @@ class AdapterBench:
         )
         started_at = datetime.now(UTC)
         drive = importlib.import_module(f"skymark.loading.drives.{scenario.drive}")
-        outcome = drive.drive(bench)
+        with self._served(job, settings, bench) as link:
+            outcome = drive.drive(bench)
+        outcome.extra |= link
         fields: dict[str, Any] = {
             name: getattr(outcome, name) for name in outcome.__dataclass_fields__
         }
@@ -124,6 +142,21 @@ class AdapterBench:
         if self._adapter is not None:
             self._adapter.close()
 
+    @contextmanager
+    def _served(
+        self, job: Job, settings: Mapping[str, Setting], bench: Bench
+    ) -> Iterator[dict[str, float]]:
+        """Serve the job's storage over HTTP, where its format asks for that; yields the link."""
+        if job.format not in HTTP:
+            yield {}
+            return
+        from skymark.loading.dataset.objects import serving
+
+        link = {name: float(settings.get(name, value)) for name, value in HTTP_LINK.items()}
+        with serving(job.storage, link["http_latency_ms"], link["http_bandwidth_mb_s"]) as store:
+            bench.excluded_pids = (store.pid,)
+            yield link
+
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
         scenario = bind_scenario(cell)
         data = cell.specification.get("data")
@@ -131,7 +164,10 @@ class AdapterBench:
         return Storage(self._cache, scenario, None if data is None else str(data)), format
 
 
+HTTP_LINK: Mapping[str, float] = {"http_latency_ms": 1.0, "http_bandwidth_mb_s": 200.0}
+"""The object store's link where no setting says otherwise: a fast one in the same data centre."""
+
 GENERAL_SETTINGS = frozenset(
-    {"workers", "prefetch", "batch_size", "format", "page_cache", "think_time_ms"}
+    {"workers", "prefetch", "batch_size", "format", "page_cache", "think_time_ms", *HTTP_LINK}
 )
 """Settings that every adapter has; any other goes to the adapter as an option."""

@@ -21,11 +21,13 @@ LAYOUT_VERSION = 1
 
 OWN_NOTHING = frozenset({"canonical", "memory"})
 """Formats that read the canonical files as they are."""
-SHARED = OWN_NOTHING | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
+HTTP = frozenset({"http", "http-tar", "http-parquet"})
+"""Formats read from an object server, which serves what lies on disk."""
+SHARED = OWN_NOTHING | {"files", "tar", "parquet"} | HTTP
 
 
 def format_of_source(source: str, formats: Iterable[str]) -> str:
-    """Return the adapter's format for an IO-1 source: its own in that class, else the shared one.
+    """Return the adapter's format for a kind of source: its own in that class, else the shared one.
 
     Raises:
         UsageError: the source does not exist.

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 Element = dict[str, Any]
 """One example: ``index`` (int) and one NumPy array per column; scalars are 0-D arrays."""
 
-Encoding = Literal["raw", "jpeg", "utf8", "wav"]
+Encoding = Literal["raw", "bytes", "jpeg", "utf8", "wav"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Column:
     """What one column holds.
 
     `shape` is the shape of one element, or None for a ragged column, whose elements are 1-D.
-    `encoding` says what the bytes of a ragged uint8 column are.
+    `encoding` says what the bytes of a ragged uint8 column are; ``raw`` columns are plain arrays,
+    and ``bytes`` are opaque.
     """
 
     name: str

@@ -33,7 +33,13 @@ PARQUET_FILE_ROWS = 256
 
 def extension(column: Column) -> str:
     """Return the file name ending of a column's bytes."""
-    return {"jpeg": "jpg", "utf8": "txt", "wav": "wav", "raw": "npy"}[column.encoding]
+    endings = {"bytes": "bin", "jpeg": "jpg", "utf8": "txt", "wav": "wav", "raw": "npy"}
+    return endings[column.encoding]
+
+
+def element_path(index: int, column: Column) -> str:
+    """Return where one element's column lies below the storage directory, or on a server."""
+    return f"{index // 1000:04d}/{index:08d}.{column.name}.{extension(column)}"
 
 
 def to_bytes(column: Column, value: Any) -> bytes:
@@ -78,8 +84,7 @@ class FilesReader(Reader):
 
     def path(self, index: int, column: Column) -> str:
         """Return the path of one element's column."""
-        folder = f"{self._directory}/{index // 1000:04d}"
-        return f"{folder}/{index:08d}.{column.name}.{extension(column)}"
+        return f"{self._directory}/{element_path(index, column)}"
 
     def __len__(self) -> int:
         return self._length
@@ -279,5 +284,5 @@ def open_reader(format: str, storage: Path, dataset: Dataset) -> Any:
     if format == "http":
         from skymark.loading.dataset.objects import HttpReader
 
-        return HttpReader(storage, dataset)
+        return HttpReader(dataset)
     raise UsageError(f"format {format!r} has no random access; choose another with --set format=")

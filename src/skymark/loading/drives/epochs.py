@@ -37,7 +37,7 @@ def measure(bench: Bench, loader: Loader, outcome: Outcome) -> list[Pass]:
     warm_up = one_epoch(bench, loader, 0, warm_up=True)
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
-    bench.timed_region_begins()
+    bench.begin()
     passes = [warm_up]
     measured_ns = 0
     while measured_ns < bench.effort.min_seconds * 1e9:

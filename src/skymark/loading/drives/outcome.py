@@ -29,10 +29,18 @@ class Bench:
     effort: Effort
     round: int
     think_ns: int = 0
-    timed_region_begins: Callable[[], None] = lambda: None
-    """Called right before the measured part; resource sampling starts."""
+    timed_region_begins: Callable[[tuple[int, ...]], None] = lambda excluded_pids: None
+    """Called right before the measured part; resource sampling starts. Drives call `begin`."""
     timed_region_ends: Callable[[], Resources] = Resources
     """Called right after it; returns what the process tree used."""
+    excluded_pids: tuple[int, ...] = ()
+    """Processes that serve the benchmark, such as the object server, and are not the library's."""
+    reference: str = ""
+    """How a fresh process finds the adapter; see `skymark.loading.registry.adapter_class`."""
+
+    def begin(self) -> None:
+        """Start sampling what the process tree uses, right before the measured part."""
+        self.timed_region_begins(self.excluded_pids)
 
     @contextmanager
     def opened(self) -> Iterator[tuple[Loader, float]]:

@@ -1,0 +1,179 @@
+"""An object store over HTTP for IO-1: serves a directory with a given latency and bandwidth.
+
+Runs as a process of its own, so that its work is not the loader's, and needs nothing but the
+standard library, so that it starts quickly:
+``python object_server.py DIR --latency-ms 2 --bandwidth-mb-s 200`` prints its port on standard
+output and serves until its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+PIECE_BYTES = 64 * 1024
+"""The link is shared in pieces of this size, so that no body waits for the whole of another."""
+
+
+class Link:
+    """A network link that all connections share; a piece arrives when all before it have.
+
+    Args:
+        bytes_per_s: what the link carries in total.
+        clock: monotonic seconds.
+        sleep: how to let time pass.
+    """
+
+    def __init__(
+        self,
+        bytes_per_s: float,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._free_at = clock()
+
+    def carry(self, size: int) -> None:
+        """Wait until `size` bytes have gone over the link."""
+        with self._lock:
+            self._free_at = max(self._free_at, self._clock()) + size / self._bytes_per_s
+            arrives_at = self._free_at
+        wait_until(arrives_at, self._clock, self._sleep)
+
+
+def wait_until(
+    moment: float,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Sleep until the clock shows a moment in seconds."""
+    if (left := moment - clock()) > 0:
+        sleep(left)
+
+
+def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """Return ``(start, stop)`` of a Range header (RFC 9110, section 14), None for the whole.
+
+    A header of several ranges, or of another unit, is ignored, as the RFC allows.
+
+    Raises:
+        ValueError: the range lies outside the object.
+    """
+    match = re.fullmatch(r"bytes=(\d*)-(\d*)", (header or "").strip())
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if not first:
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(size, int(last) + 1 if last else size)
+    if start >= stop:
+        raise ValueError(f"{header} of an object of {size} bytes")
+    return start, stop
+
+
+class ObjectServer(ThreadingHTTPServer):
+    """Serves the files below a directory on a free port of the loopback interface.
+
+    Args:
+        directory: what to serve; nothing outside it is.
+        latency_ms: from a request to the first byte of its answer.
+        bandwidth_mb_s: 10⁶ bytes per second over all connections together.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, directory: Path, latency_ms: float, bandwidth_mb_s: float) -> None:
+        super().__init__(("127.0.0.1", 0), ObjectHandler)
+        self.directory = directory.resolve()
+        self.latency_s = latency_ms / 1e3
+        self.link = Link(bandwidth_mb_s * 1e6)
+
+
+class ObjectHandler(BaseHTTPRequestHandler):
+    """One connection: GET and HEAD of objects, whole or a range, kept alive."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 2 * PIECE_BYTES
+    server: ObjectServer
+
+    def do_GET(self) -> None:
+        """Answer with an object or a range of it."""
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        """Answer with an object's size."""
+        self._answer(with_body=False)
+
+    def _answer(self, *, with_body: bool) -> None:
+        answers_at = time.perf_counter() + self.server.latency_s
+        path = (self.server.directory / unquote(urlsplit(self.path).path).lstrip("/")).resolve()
+        if not (path.is_relative_to(self.server.directory) and path.is_file()):
+            self._send_head(answers_at, HTTPStatus.NOT_FOUND, {"Content-Length": "0"})
+            return
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            try:
+                chosen = byte_range(self.headers.get("Range"), size)
+            except ValueError:
+                head = {"Content-Range": f"bytes */{size}", "Content-Length": "0"}
+                self._send_head(answers_at, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, head)
+                return
+            start, stop = chosen or (0, size)
+            head = {"Content-Length": str(stop - start), "Accept-Ranges": "bytes"}
+            if chosen:
+                head["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+            status = HTTPStatus.PARTIAL_CONTENT if chosen else HTTPStatus.OK
+            self._send_head(answers_at, status, head)
+            if with_body:
+                file.seek(start)
+                self._send_body(file, stop - start)
+
+    def _send_head(self, answers_at: float, status: HTTPStatus, head: dict[str, str]) -> None:
+        self.send_response_only(status)
+        for name, value in {"Content-Type": "application/octet-stream", **head}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        wait_until(answers_at)
+
+    def _send_body(self, file: BinaryIO, size: int) -> None:
+        while size > 0 and (piece := file.read(min(size, PIECE_BYTES))):
+            self.server.link.carry(len(piece))
+            self.wfile.write(piece)
+            self.wfile.flush()
+            size -= len(piece)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: an answer's status tells the client."""
+
+
+def main() -> None:
+    """Serve a directory until standard input is closed."""
+    parser = argparse.ArgumentParser(description="Serve a directory as an object store.")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--latency-ms", type=float, required=True)
+    parser.add_argument("--bandwidth-mb-s", type=float, required=True)
+    arguments = parser.parse_args()
+    server = ObjectServer(arguments.directory, arguments.latency_ms, arguments.bandwidth_mb_s)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdout.write(f"{server.server_address[1]}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
