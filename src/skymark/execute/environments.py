@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from skymark.execute.suite import EnvironmentSpec
+from skymark.model.suite import EnvironmentSpec
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import EnvironmentBuildError
 from skymark.resources import resource_directory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.execute.suite import Suite, load_object
+from skymark.model.suite import Suite, load_object
 from skymark.model.effort import EFFORTS
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection

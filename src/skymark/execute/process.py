@@ -17,6 +17,9 @@ from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.record import Cause
 
+START_TIMEOUT_S = 60.0
+"""Time a worker has to start; the adapter's library is imported later."""
+
 GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
 
@@ -79,6 +82,14 @@ class WorkerProcess:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+    def await_ready(self) -> None:
+        """Wait until the worker has started.
+
+        Raises:
+            WorkerError: it did not.
+        """
+        self._await("ready", START_TIMEOUT_S)
 
     def prepare(self, cell: Cell, log: Path, timeout_s: float) -> None:
         """Have the worker make a cell's data.

@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from skymark.execute.suite import Runner, load_object
+from skymark.model.suite import Runner, load_object
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import SkymarkError
@@ -111,12 +111,6 @@ class TimedRegion:
 
 def describe(error: Exception) -> dict[str, str | None]:
     """Turn an exception into the kind, message and action of a cause."""
-    if isinstance(error, ModuleNotFoundError):
-        return {
-            "kind": "library-absent",
-            "message": f"no module {error.name!r} in {sys.prefix}",
-            "module": error.name,
-        }
     if isinstance(error, SkymarkError):
         return {"kind": type(error).__name__, "message": str(error)}
     text = "".join(traceback.format_exception_only(error)).strip()

@@ -45,6 +45,12 @@ class EnvironmentBuildError(SkymarkError):
         self.log_tail = log_tail
 
 
+class LibraryAbsentError(SkymarkError):
+    """The adapter's library is not installed where the worker runs; the cell is skipped."""
+
+    exit_code = 1
+
+
 class StorageFullError(SkymarkError):
     """The disk or store refused a write; what was written before is intact."""
 

@@ -70,7 +70,7 @@ class Runner(Protocol):
         cell: Cell,
         round: int,
         effort: Effort,
-        timed_region_begins: Callable[[], None],
+        timed_region_begins: Callable[[tuple[int, ...]], None],
         timed_region_ends: Callable[[], Resources],
     ) -> RoundResult:
         """Measure and verify one round of a cell."""

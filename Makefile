@@ -1,0 +1,40 @@
+# One-line fronts to nox, in a virtual environment of skymark's own.
+PYTHON ?= python3
+VENV := .venv
+NOX := $(VENV)/bin/nox
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: help setup bench test lint types microbench pins clean
+
+help: ## Show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+setup: $(VENV)/.installed ## Make .venv with pinned packages
+
+$(VENV)/.installed: requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skymark needs Python 3.11 or newer; set PYTHON=python3.11")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+bench: setup ## Run the ci_cpu profile on this machine: make bench ARGS="--rounds 5"
+	$(NOX) -s bench -- $(ARGS)
+
+test: setup ## Run the tests
+	$(NOX) -s tests -- $(ARGS)
+
+lint: setup ## Check style and the direction of imports
+	$(NOX) -s lint
+
+types: setup ## Check types
+	$(NOX) -s types
+
+microbench: setup ## Measure skymark's own cost per batch
+	$(NOX) -s microbench
+
+pins: setup ## Renew the pinned requirements
+	$(NOX) -s pins -- $(ARGS)
+
+clean: ## Remove the virtual environment and caches of tools
+	rm -rf $(VENV) .nox .pytest_cache .mypy_cache .ruff_cache .coverage*

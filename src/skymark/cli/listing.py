@@ -1,0 +1,101 @@
+"""`skymark list`: scenarios, adapters and profiles, with why something is unavailable."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from skymark.cli.tables import print_rows
+from skymark.execute.environments import Environments
+from skymark.execute.locations import cache_directory
+from skymark.execute.profiles import load_profile, profile_paths
+from skymark.loading.adapter import Adapter
+from skymark.loading.registry import adapters, scenarios
+from skymark.loading.suite import LoadingSuite
+
+Row = dict[str, object]
+
+
+def listing(
+    what: Literal["scenarios", "adapters", "profiles"],
+    /,
+    *,
+    json: Annotated[bool, Parameter(negative=(), help="Print as JSON.")] = False,
+) -> int:
+    """List scenarios, adapters or profiles."""
+    kinds: dict[str, Callable[[], list[Row]]] = {
+        "scenarios": scenario_rows,
+        "adapters": adapter_rows,
+        "profiles": profile_rows,
+    }
+    rows = kinds[what]()
+    if json:
+        print(json_module.dumps(rows, indent=1))
+    else:
+        headers = list(rows[0])
+        print_rows(headers, ([_text(row[name]) for name in headers] for row in rows))
+    return 0
+
+
+def scenario_rows() -> list[Row]:
+    """One row per scenario."""
+    return [
+        {
+            "id": cls.id,
+            "tier": cls.tier,
+            "work": cls.title,
+            "variants": list(cls.variants),
+            "axes": {name: list(values) for name, values in cls.axis_values.items()},
+            "needs": sorted(cls.needs),
+        }
+        for cls in scenarios().values()
+    ]
+
+
+def adapter_rows() -> list[Row]:
+    """One row per adapter."""
+    environments = Environments(cache_directory())
+    return [
+        {
+            "slug": slug,
+            "name": cls.name,
+            "environment": environment_state(slug, cls, environments),
+            "formats": list(cls.formats),
+            "native": sorted(cls.native),
+        }
+        for slug, cls in adapters().items()
+    ]
+
+
+def environment_state(slug: str, cls: type[Adapter], environments: Environments) -> str:
+    """Say whether an adapter can run: its environment is built, will be built, or cannot be."""
+    if cls.install_hint:
+        return f"not by itself; run: {cls.install_hint}"
+    built = environments.is_built(LoadingSuite().environment(slug))
+    return "built" if built else "made on first use"
+
+
+def profile_rows() -> list[Row]:
+    """One row per profile."""
+    profiles = [load_profile(name) for name in profile_paths()]
+    return [
+        {
+            "name": profile.name,
+            "platform": profile.platform,
+            "scenarios": list(profile.scenarios),
+            "effort": profile.effort,
+            "description": profile.description,
+        }
+        for profile in profiles
+    ]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_text(item).replace(' ', ',')}" for key, item in value.items())
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value)
+    return str(value)

@@ -1,0 +1,90 @@
+"""What a run shows while it goes: a bar on standard error, plain lines where that is no terminal."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from skymark.model.cell import Cell
+from skymark.model.record import Record, Status
+
+STYLES = {
+    Status.OK: "green",
+    Status.INVALID: "bold red",
+    Status.FAILED: "red",
+    Status.TIMEOUT: "red",
+    Status.SKIPPED: "yellow",
+    Status.UNSUPPORTED: "dim",
+}
+
+
+class ProgressObserver:
+    """Shows cell, round, elapsed and remaining time. Implements `skymark.execute.engine.Observer`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+            expand=True,
+        )
+        self._task = self._progress.add_task("starting", total=None)
+
+    def __enter__(self) -> ProgressObserver:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def stage(self, text: str) -> None:
+        """Show a step before the measuring."""
+        self._progress.update(self._task, description=text)
+        self._console.print(text, style="dim", highlight=False)
+
+    def planned(self, steps: int) -> None:
+        """Set the bar's length."""
+        self._progress.reset(self._task, total=steps, description="measuring")
+
+    def measuring(self, cell: Cell, round: int) -> None:
+        """Show the cell and round under way."""
+        text = f"round {round + 1}  {cell.label}  {cell.adapter}"
+        self._progress.update(self._task, description=text)
+
+    def measured(self, cell: Cell, round: int) -> None:
+        """Move the bar."""
+        del cell, round
+        self._progress.advance(self._task)
+
+    def ended(self, record: Record, *, rounds_left: int = 0) -> None:
+        """Say how a cell ended, if it did not end well."""
+        self._progress.advance(self._task, rounds_left)
+        if record.status.is_bad or record.status is Status.SKIPPED:
+            cause = record.cause.message.splitlines()[0] if record.cause else ""
+            self._console.print(
+                f"{record.status.value:>11}  {record.cell.label}  {record.cell.adapter}: {cause}",
+                style=STYLES[record.status],
+                highlight=False,
+                markup=False,
+            )

@@ -1,0 +1,121 @@
+"""`skymark run` and `skymark plan`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from skymark.cli.options import PlanOptions, Several
+from skymark.model.errors import UnknownNameError
+from skymark.model.plan import Plan
+from skymark.model.record import Status
+
+DEFAULT_OPTIONS = PlanOptions()
+
+
+def run(
+    options: PlanOptions = DEFAULT_OPTIONS,
+    *,
+    output: Annotated[
+        Path | None, Parameter(help="Directory of this run [default: results/RUN-ID].")
+    ] = None,
+    resume: Annotated[
+        bool, Parameter(negative=(), help="Continue a run in --output; finished cells are kept.")
+    ] = False,
+    retry: Annotated[
+        tuple[str, ...], Several, Parameter(help="With --resume: run cells of these statuses again.")
+    ] = (),
+    env: Annotated[
+        Literal["own", "current"],
+        Parameter(help="An environment per adapter, or the running one for all."),
+    ] = "own",
+    json: Annotated[
+        bool, Parameter(negative=(), help="Print the records as JSON instead of a table.")
+    ] = False,
+) -> int:
+    """Measure scenarios × adapters on this machine.
+
+    Every library runs in an environment and a process of its own; an oracle checks that all did
+    the same work. Results are written as they come; Ctrl-C keeps them, and --resume goes on.
+    """
+    from rich.console import Console
+
+    from skymark.cli.progress import ProgressObserver
+    from skymark.execute.session import run_plan
+
+    plan = options.plan()
+    statuses = _statuses(retry)
+    path = output or Path("results") / _run_id(plan)
+    signal.signal(signal.SIGTERM, _interrupt)
+    progress_console = Console(stderr=True)
+    try:
+        with ProgressObserver(progress_console) as observer:
+            records = run_plan(plan, path, observer, resume=resume, retry=statuses, own=env == "own")
+    except KeyboardInterrupt:
+        print(
+            f"skymark: interrupted; what was measured is in {path}. "
+            f"Continue with the same command and --output {path} --resume",
+            file=sys.stderr,
+        )
+        raise
+    _show(path, json=json)
+    return 1 if any(record.status.is_bad for record in records) else 0
+
+
+def plan(
+    options: PlanOptions = DEFAULT_OPTIONS,
+    *,
+    json: Annotated[bool, Parameter(negative=(), help="Print the plan as JSON.")] = False,
+) -> int:
+    """Show what would run, cell by cell, without running it."""
+    from skymark.cli.tables import print_plan
+
+    made = options.plan()
+    if json:
+        print(made.model_dump_json(indent=1))
+    else:
+        print_plan(made)
+    return 0
+
+
+def _show(path: Path, *, json: bool) -> None:
+    from rich.console import Console
+
+    from skymark.report.html import write_html
+    from skymark.report.load import open_run
+    from skymark.report.terminal import print_report
+
+    opened = open_run(path)
+    if json:
+        print("[" + ",\n".join(r.model_dump_json(indent=1) for r in opened.records) + "]")
+    else:
+        print_report(opened, Console())
+    write_html(opened, path / "report.html")
+    print(f"results in {path}, report in {path / 'report.html'}", file=sys.stderr)
+
+
+def _run_id(plan: Plan) -> str:
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{plan.profile}"
+
+
+def _statuses(names: tuple[str, ...]) -> set[Status]:
+    """Return the statuses that were named, by comma or one after another."""
+    plain = [part for name in names for part in name.split(",") if part]
+    for name in plain:
+        if name not in set(Status):
+            raise UnknownNameError("status", name, [status.value for status in Status])
+    return {Status(name) for name in plain}
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    """Treat a request to terminate like Ctrl-C: end the worker, keep the results."""
+    del signal_number, frame
+    raise KeyboardInterrupt
+
+

@@ -1,0 +1,295 @@
+"""The engine: carry out a plan round by round, and write down what became of each cell."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from skymark.execute.environments import Environments, import_root
+from skymark.execute.process import WorkerError, WorkerProcess, describe_leaks
+from skymark.measure.statistics import enough, figures_of, summary_of, warnings_of
+from skymark.model.cell import Cell
+from skymark.model.errors import EnvironmentBuildError
+from skymark.model.plan import Plan
+from skymark.model.record import Cause, Record, RoundResult, StabilityWarning, Status
+from skymark.model.suite import Suite
+from skymark.store.local import RunDirectory
+
+PREPARE_TIMEOUT_S = 1800.0
+"""Time to generate, download or convert the data of one cell."""
+
+
+class Observer(Protocol):
+    """Is told how a run goes; the CLI shows it."""
+
+    def stage(self, text: str) -> None:
+        """Something that is not a measurement begins, such as making an environment."""
+
+    def planned(self, steps: int) -> None:
+        """So many cell-rounds are to be measured."""
+
+    def measuring(self, cell: Cell, round: int) -> None:
+        """A cell's round begins."""
+
+    def measured(self, cell: Cell, round: int) -> None:
+        """A cell's round ended, well or not."""
+
+    def ended(self, record: Record, *, rounds_left: int = 0) -> None:
+        """A cell has its record; `rounds_left` planned rounds of it will not be run."""
+
+
+@dataclass
+class Progress:
+    """An unfinished cell."""
+
+    cell: Cell
+    started_at: datetime
+    rounds: list[RoundResult] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    leaks: list[StabilityWarning] = field(default_factory=list)
+
+
+class Engine:
+    """Runs one plan into one run directory."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        suite: Suite,
+        run: RunDirectory,
+        cache: Path,
+        observer: Observer,
+        environments: Environments | None,
+        current_python: Path,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Get ready; nothing runs yet.
+
+        Args:
+            plan: what to run.
+            suite: the suite that planned it.
+            run: where results go; finished cells found there are not run again.
+            cache: where datasets lie.
+            observer: told how it goes.
+            environments: makes the adapters' environments; None to run all in `current_python`.
+            current_python: the interpreter for ``--env current``.
+            now: the wall clock, UTC.
+        """
+        self._plan = plan
+        self._suite = suite
+        self._run = run
+        self._cache = cache
+        self._observer = observer
+        self._environments = environments
+        self._current_python = current_python
+        self._now = now
+        self._pythons: dict[str, Path] = {}
+        self._progress: dict[str, Progress] = {}
+        self.records: dict[str, Record] = {}
+
+    def run(self, retry: Collection[Status] = ()) -> list[Record]:
+        """Run every cell that has no record yet; return all records in the plan's order.
+
+        Args:
+            retry: statuses of earlier records whose cells are to be run again.
+        """
+        self._take_up(retry)
+        self._refuse()
+        self._build_environments()
+        self._prepare()
+        self._measure_rounds()
+        return [self.records[planned.cell.id] for planned in self._plan.cells]
+
+    # Before measuring
+
+    def _take_up(self, retry: Collection[Status]) -> None:
+        """Find what an earlier, interrupted run left."""
+        for planned in self._plan.cells:
+            cell = planned.cell
+            record = self._run.record(cell)
+            if record is not None and record.status not in retry:
+                self.records[cell.id] = record
+                continue
+            if planned.refusal is None:
+                progress = Progress(cell, self._now())
+                for result, versions in self._run.rounds(cell):
+                    if versions != progress.versions:
+                        progress.rounds.clear()
+                    progress.versions = versions
+                    progress.rounds.append(result)
+                self._progress[cell.id] = progress
+
+    def _refuse(self) -> None:
+        for planned in self._plan.cells:
+            if planned.refusal is not None and planned.cell.id not in self.records:
+                status, cause = planned.refusal
+                self._end(Progress(planned.cell, self._now()), status, cause)
+
+    def _build_environments(self) -> None:
+        for reference in dict.fromkeys(p.cell.reference for p in self._progress.values()):
+            if self._environments is None:
+                self._pythons[reference] = self._current_python
+                continue
+            try:
+                built = self._environments.ensure(self._suite.environment(reference))
+                self._pythons[reference] = built.python
+            except EnvironmentBuildError as error:
+                for progress in self._pending(reference):
+                    self._run.log_path(progress.cell).write_text(error.log_tail)
+                    cause = Cause(
+                        kind="environment",
+                        message=f"{error}: {error.log_tail}",
+                        action=f"skymark env build {progress.cell.adapter}",
+                    )
+                    self._end(progress, Status.SKIPPED, cause)
+
+    def _prepare(self) -> None:
+        cells = [progress.cell for progress in self._progress.values()]
+        by_reference: dict[str, list[Cell]] = {}
+        for cell in self._suite.unprepared(cells, self._cache):
+            by_reference.setdefault(cell.reference, []).append(cell)
+        for reference, waiting in by_reference.items():
+            self._observer.stage(f"preparing the data of {waiting[0].adapter}")
+
+            def prepare(worker: WorkerProcess, cell: Cell) -> None:
+                worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
+
+            self._with_worker(reference, waiting, prepare)
+
+    # Measuring
+
+    def _measure_rounds(self) -> None:
+        effort = self._plan.effort
+        left = [effort.min_rounds - len(p.rounds) for p in self._progress.values()]
+        self._observer.planned(sum(max(0, rounds) for rounds in left))
+        for progress in list(self._progress.values()):
+            self._end_if_enough(progress)
+        turn = 0
+        while self._progress:
+            references = list(dict.fromkeys(p.cell.reference for p in self._progress.values()))
+            first = turn % len(references)
+            for reference in references[first:] + references[:first]:
+                cells = [progress.cell for progress in self._pending(reference)]
+                self._with_worker(reference, cells, self._measure)
+            turn += 1
+
+    def _measure(self, worker: WorkerProcess, cell: Cell) -> None:
+        progress, effort = self._progress[cell.id], self._plan.effort
+        number = len(progress.rounds)
+        self._observer.measuring(cell, number)
+        try:
+            message = worker.measure(cell, number, effort, self._run.log_path(cell))
+        finally:
+            self._observer.measured(cell, number)
+        result = RoundResult.model_validate(message["result"])
+        if progress.versions and message["versions"] != progress.versions:
+            progress.rounds.clear()
+        progress.versions = message["versions"]
+        progress.rounds.append(result)
+        self._run.write_round(cell, result, progress.versions)
+
+    def _with_worker(
+        self,
+        reference: str,
+        cells: Iterable[Cell],
+        work: Callable[[WorkerProcess, Cell], None],
+    ) -> None:
+        """Do some work on cells in one worker process; in a new one after each that breaks."""
+        waiting = deque(cells)
+        while waiting:
+            served: list[Cell] = []
+            worker = self._start(reference, waiting[0])
+            try:
+                worker.await_ready()
+                while waiting:
+                    cell = waiting.popleft()
+                    served.append(cell)
+                    try:
+                        work(worker, cell)
+                    except WorkerError as error:
+                        self._fail(cell, error)
+                        if not error.alive:
+                            worker.kill()
+                            break
+            except WorkerError as error:
+                for cell in waiting:
+                    self._fail(cell, error)
+                waiting.clear()
+            except BaseException:
+                worker.kill()
+                raise
+            finally:
+                worker.end()
+            self._note_leaks(worker, served)
+            for cell in served:
+                if cell.id in self._progress:
+                    self._end_if_enough(self._progress[cell.id])
+
+    def _start(self, reference: str, cell: Cell) -> WorkerProcess:
+        return WorkerProcess(
+            self._pythons[reference],
+            self._suite.runner,
+            reference,
+            self._cache,
+            None if self._environments is None else import_root(self._cache),
+            self._run.log_path(cell),
+        )
+
+    # After measuring
+
+    def _note_leaks(self, worker: WorkerProcess, served: Iterable[Cell]) -> None:
+        if not worker.leaked:
+            return
+        warning = StabilityWarning(
+            kind="leaked-processes",
+            message=describe_leaks(worker.leaked),
+            action="have the adapter's close() end every process that it started",
+        )
+        for cell in served:
+            if cell.id in self._progress:
+                self._progress[cell.id].leaks = [warning]
+
+    def _fail(self, cell: Cell, error: WorkerError) -> None:
+        status = Status.TIMEOUT if error.timed_out else Status.FAILED
+        if error.cause.kind == "LibraryAbsentError":
+            status = Status.SKIPPED
+        self._end(self._progress[cell.id], status, error.cause)
+
+    def _end_if_enough(self, progress: Progress) -> None:
+        if not progress.rounds:
+            return
+        verification = progress.rounds[-1].verification
+        if not verification.passed:
+            self._end(progress, Status.INVALID, verification.cause)
+        elif enough(progress.rounds, self._plan.effort):
+            self._end(progress, Status.OK, None)
+
+    def _end(self, progress: Progress, status: Status, cause: Cause | None) -> None:
+        """Write a cell's record and forget about the cell."""
+        cell, rounds = progress.cell, progress.rounds
+        record = Record(
+            cell=cell,
+            cell_hash=cell.hash,
+            status=status,
+            cause=cause,
+            rounds=tuple(summary_of(result) for result in rounds),
+            figures=figures_of(rounds) if rounds and status is Status.OK else None,
+            verification=rounds[-1].verification if rounds else None,
+            warnings=(*warnings_of(rounds), *progress.leaks) if rounds else (),
+            versions=progress.versions,
+            page_cache=rounds[-1].page_cache if rounds else None,
+            started_at=progress.started_at,
+            ended_at=self._now(),
+        )
+        self._run.write_record(record, rounds)
+        self.records[cell.id] = record
+        self._progress.pop(cell.id, None)
+        left = max(0, self._plan.effort.min_rounds - len(rounds))
+        self._observer.ended(record, rounds_left=left)
+
+    def _pending(self, reference: str) -> list[Progress]:
+        return [p for p in self._progress.values() if p.cell.reference == reference]
