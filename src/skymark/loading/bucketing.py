@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skymark.loading.adapter import Job
     from skymark.loading.dataset.canonical import Element
-    from skymark.loading.scenario import Batch
+    from skymark.loading.scenario import Batch, Scenario
+
+
+def bucket_of(element: Element, scenario: Scenario) -> int:
+    """Return the length bucket of a transformed element; 0 where the scenario has no buckets.
+
+    Bucket k holds the lengths above boundary k - 1 up to and with boundary k.
+    """
+    field = scenario.length_field
+    return bisect_left(scenario.bucket_boundaries, len(element[field])) if field else 0
 
 
 def batches_of(elements: Iterable[Element], job: Job) -> Iterator[Batch]:
@@ -21,11 +30,10 @@ def batches_of(elements: Iterable[Element], job: Job) -> Iterator[Batch]:
     With bucket boundaries, elements gather per bucket and a bucket is delivered when it is full;
     what is left comes at the end, bucket by bucket (unless `drop_last`).
     """
-    boundaries = job.scenario.bucket_boundaries
-    length_field = job.scenario.length_field
-    waiting: list[list[Element]] = [[] for _ in range(len(boundaries) + 1)]
+    scenario = job.scenario
+    waiting: list[list[Element]] = [[] for _ in range(len(scenario.bucket_boundaries) + 1)]
     for element in elements:
-        bucket = bisect_left(boundaries, len(element[length_field])) if length_field else 0
+        bucket = bucket_of(element, scenario)
         group = waiting[bucket]
         group.append(element)
         if len(group) == job.batch_size:

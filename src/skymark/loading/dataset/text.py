@@ -16,6 +16,8 @@ GENERATOR_SEED = 20_240_611
 VOCABULARY = 50_257
 """Tokens of GPT-2 (Radford et al., 2019); the last one ends a text."""
 END_OF_TEXT = VOCABULARY - 1
+START_OF_TEXT = VOCABULARY
+"""One more than GPT-2 has, so that a start can be told from an end."""
 
 Tokens = npt.NDArray[np.uint16]
 
@@ -72,6 +74,19 @@ def write_blocks(directory: Path, elements: int, block_length: int) -> Dataset:
     order = random.permutation(len(plan))[:elements].tolist()
     documents = [zipf_tokens(random, length) for length in lengths.tolist()]
     return write_planned(directory, "packed text", documents, [plan[place] for place in order])
+
+
+def write_sequences(directory: Path, elements: int, longest: int, classes: int) -> Dataset:
+    """Write labelled texts of log-normal length, a few of them longer than `longest`.
+
+    Returns:
+        Columns ``tokens`` uint16 ``[n]``, ragged, and ``label`` int64.
+    """
+    random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
+    lengths = document_lengths(random, elements, median=longest / 5, spread=0.8)
+    tokens = [zipf_tokens(random, length) for length in lengths.tolist()]
+    label = random.integers(classes, size=elements)
+    return write_dataset(directory, "texts", {"tokens": tokens, "label": label})
 
 
 def write_planned(

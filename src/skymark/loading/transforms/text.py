@@ -1,5 +1,6 @@
-"""Token blocks for language models: documents laid one after another, then inputs and targets.
+"""Token ids made ready for language models: packed blocks, or padded sequences with a mask.
 
+A packed block has documents laid one after another, and is shifted into inputs and targets.
 Segment ids and positions tell the documents of a block apart, as attention over packed sequences
 needs (Krell, Kosec, Perez and Fitzgibbon, "Efficient sequence packing without
 cross-contamination", 2021).
@@ -7,6 +8,7 @@ cross-contamination", 2021).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,3 +88,44 @@ def shift(block: Block, by: int = 1) -> dict[str, npt.NDArray[Any]]:
         "positions": block.positions[:-1],
         "loss_mask": same.astype(np.uint8),
     }
+
+
+def delimit(tokens: npt.NDArray[Any], start: int | None, end: int | None) -> npt.NDArray[np.int32]:
+    """Put a start token before and an end token after a sequence; None leaves it out.
+
+    Args:
+        tokens: integers ``[n]``.
+        start: the token before.
+        end: the token after.
+
+    Returns:
+        int32 ``[n + 2]``, or shorter where one is left out.
+    """
+    first, last = int(start is not None), int(end is not None)
+    delimited = np.empty(len(tokens) + first + last, np.int32)
+    delimited[first : first + len(tokens)] = tokens
+    if start is not None:
+        delimited[0] = start
+    if end is not None:
+        delimited[-1] = end
+    return delimited
+
+
+def pad(
+    sequences: Sequence[npt.NDArray[np.int32]], padding: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Pad sequences to the longest of them.
+
+    Args:
+        sequences: B arrays int32 ``[n]``.
+        padding: the token to fill with.
+
+    Returns:
+        Token ids int32 ``[B, longest]`` and the attention mask uint8 ``[B, longest]``, 1 where a
+        token is no padding.
+    """
+    lengths = np.array([len(sequence) for sequence in sequences])
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    ids = np.full(mask.shape, padding, np.int32)
+    ids[mask] = np.concatenate(sequences)
+    return ids, mask.astype(np.uint8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skymark.loading.transforms.text import pack, shift
+from skymark.loading.transforms.text import delimit, pack, pad, shift
 
 END = 99
 
@@ -50,3 +50,17 @@ def test_targets_are_the_next_tokens_and_the_loss_stays_within_a_document():
     assert element["loss_mask"].tolist() == [1, 1, 0, 1, 0]
     assert element["segment_ids"].tolist() == [1, 1, 1, 2, 2]
     assert element["positions"].tolist() == [0, 1, 2, 0, 1]
+
+
+def test_delimiters_stand_where_they_are_asked_for():
+    tokens = np.array([5, 6], np.uint16)
+    assert delimit(tokens, 1, 2).tolist() == [1, 5, 6, 2]
+    assert delimit(tokens, None, 2).tolist() == [5, 6, 2]
+    assert delimit(tokens[:0], 1, None).tolist() == [1]
+    assert delimit(tokens, None, None).dtype == np.int32
+
+
+def test_sequences_are_padded_to_the_longest():
+    ids, mask = pad([np.array([1], np.int32), np.array([2, 3, 4], np.int32)], padding=9)
+    assert ids.tolist() == [[1, 9, 9], [2, 3, 4]]
+    assert mask.tolist() == [[1, 0, 0], [1, 1, 1]]
