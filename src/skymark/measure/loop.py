@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ class Pass:
 def timed_pass(
     start: Callable[[], Iterator[Any]],
     ready: Callable[[Any], None] | None = None,
-    keep: Callable[[int], bool] | None = None,
+    keep: Iterable[int] = (),
     stop_after_ns: int | None = None,
     think_ns: int = 0,
     clock: Clock = time.perf_counter_ns,
@@ -40,10 +40,13 @@ def timed_pass(
 ) -> Pass:
     """Iterate once over a loader and time every wait.
 
+    Without think time a batch is asked for as soon as the one before is there, so one look at the
+    clock per batch both ends a wait and begins the next.
+
     Args:
         start: begins the pass and returns its iterator; part of the first batch's wait.
         ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
-        keep: tells for a batch number whether the whole batch is to be kept for verification.
+        keep: numbers of the batches that are to be kept whole for verification.
         stop_after_ns: end the pass after the batch that crosses this wall time.
         think_ns: time to sleep after each batch, as a busy accelerator would make the caller do.
         clock: monotonic nanoseconds.
@@ -54,26 +57,33 @@ def timed_pass(
         The waits and what is needed to verify them. `complete` is False if stopped early.
     """
     result = Pass()
-    record_wait, record_index = result.wait_ns.append, result.indices.append
-    begin = before = clock()
-    batches = start()
+    arrived: list[int] = []
+    asked: list[int] = []
+    record_arrival, record_index = arrived.append, result.indices.append
+    to_keep = iter(sorted(keep))
+    next_kept = next(to_keep, -1)
     number = 0
-    for batch in batches:
+    begin = clock()
+    deadline = float("inf") if stop_after_ns is None else begin + stop_after_ns
+    for batch in start():
         if ready is not None:
             ready(batch)
-        after = clock()
-        record_wait(after - before)
+        now = clock()
+        record_arrival(now)
         record_index(batch["index"])
-        if keep is not None and keep(number):
+        if number == next_kept:
             result.kept[number] = copy(batch)
+            next_kept = next(to_keep, -1)
         number += 1
-        if stop_after_ns is not None and after - begin > stop_after_ns:
+        if now > deadline:
             result.complete = False
             break
         if think_ns:
             thinking = clock()
             sleep(think_ns / 1e9)
-            result.think_ns += clock() - thinking
-        before = clock()
+            asked.append(clock())
+            result.think_ns += asked[-1] - thinking
     result.wall_ns = clock() - begin
+    begins = [begin, *(asked or arrived)]
+    result.wait_ns = [end - start for start, end in zip(begins, arrived, strict=False)]
     return result

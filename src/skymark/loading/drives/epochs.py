@@ -62,7 +62,7 @@ def one_epoch(bench: Bench, loader: Loader, epoch: int, *, warm_up: bool = False
     return timed_pass(
         lambda: loader.epoch(epoch),
         ready=bench.ready(loader),
-        keep=kept.__contains__,
+        keep=kept,
         stop_after_ns=int(effort.max_seconds * 1e9),
         think_ns=bench.think_ns,
         copy=own_copy,

@@ -1,0 +1,44 @@
+"""What skymark itself costs: its own time per batch, and a loader that does nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from skymark.measure.loop import timed_pass
+
+BATCH = {"index": ()}
+
+
+def null_loader(batches: int) -> Iterator[dict[str, Any]]:
+    """Yield the same ready batch so many times: no loader can be faster."""
+    for _ in range(batches):
+        yield BATCH
+
+
+def own_cost_ns(batches: int = 100_000) -> float:
+    """Return the time per batch that the timed loop adds to a bare loop over the null loader.
+
+    Args:
+        batches: how many to average over.
+
+    Returns:
+        Nanoseconds per batch; the bare ``for`` loop is measured right before and subtracted.
+    """
+    begin = time.perf_counter_ns()
+    for _ in null_loader(batches):
+        pass
+    bare_ns = time.perf_counter_ns() - begin
+    begin = time.perf_counter_ns()
+    timed_pass(lambda: null_loader(batches), keep=(3,))
+    return (time.perf_counter_ns() - begin - bare_ns) / batches
+
+
+def null_utilisation(think_ms: float, batches: int = 200) -> float:
+    """Return the utilisation that the null loader reaches at a think time per batch, 0 to 1.
+
+    What is missing to 1 is what skymark takes from every loader's utilisation.
+    """
+    done = timed_pass(lambda: null_loader(batches), think_ns=int(think_ms * 1e6))
+    return done.think_ns / done.wall_ns
