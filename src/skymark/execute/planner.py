@@ -59,4 +59,13 @@ def make_plan(
     cells = suite_named(suite).plan(merged)
     if not cells:
         raise UsageError("the selection has no cell; name at least one scenario and one adapter")
-    return Plan(profile=profile.name, effort=chosen, cells=tuple(cells))
+    return Plan(
+        profile=profile.name,
+        effort=chosen,
+        settings=merged.settings,
+        settings_from={
+            name: "command line" if name in selection.settings else "profile"
+            for name in merged.settings
+        },
+        cells=tuple(cells),
+    )

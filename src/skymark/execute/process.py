@@ -17,6 +17,9 @@ from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.record import Cause
 
+WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
+"""Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""
+
 START_TIMEOUT_S = 60.0
 """Time a worker has to start; the adapter's library is imported later."""
 
@@ -49,9 +52,9 @@ class WorkerProcess:
     ) -> None:
         self.id = uuid.uuid4().hex
         environment = {**os.environ, MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
-        environment.pop("PYTHONPATH", None)
-        if import_root is not None:
-            environment["PYTHONPATH"] = os.fspath(import_root)
+        own_modules = os.environ.get(WORKER_PATH_VARIABLE, "")
+        root = "" if import_root is None else os.fspath(import_root)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
         to_worker, self._out = os.pipe()
         self._in, from_worker = os.pipe()
         command = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,12 +44,26 @@ def run_plan(
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
     suite = suite_named(plan.cells[0].cell.suite)
-    manifest = Manifest.begun(path.name, plan, capture(), datetime.now(UTC))
+    manifest = Manifest(
+        run_id=path.name,
+        created_at=datetime.now(UTC),
+        plan=plan,
+        plan_hash=plan.hash,
+        environment=capture(),
+    )
     run = RunDirectory.create(path, manifest, plan, resume=resume)
     cache = cache_directory()
     environments = Environments(cache, observer.stage) if own else None
     engine = Engine(plan, suite, run, cache, observer, environments, Path(sys.executable))
     with measuring(announce=observer.stage):
         records = engine.run(retry)
-    run.write_manifest(run.manifest().finished_with(records, datetime.now(UTC)))
+    run.write_manifest(
+        run.manifest().model_copy(
+            update={
+                "ended_at": datetime.now(UTC),
+                "finished": True,
+                "counts": dict(Counter(record.status for record in records)),
+            }
+        )
+    )
     return records

@@ -1,0 +1,31 @@
+"""What all tests share: coverage inside worker processes, and one cache for the session's data."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+START_COVERAGE = "import coverage; coverage.process_startup()\n"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let workers, which run in environments without coverage, load it from this one."""
+    spec = find_spec("coverage")
+    if "COVERAGE_PROCESS_START" not in os.environ or spec is None or spec.origin is None:
+        return
+    directory = tmp_path_factory.mktemp("worker-path")
+    (directory / "coverage").symlink_to(Path(spec.origin).parent)
+    (directory / "sitecustomize.py").write_text(START_COVERAGE)
+    os.environ["SKYMARK_WORKER_PATH"] = str(directory)
+
+
+@pytest.fixture(scope="session")
+def cache() -> Path:
+    """The cache that the tests share with the user's own runs, so nothing is built twice."""
+    from skymark.execute.locations import cache_directory
+
+    return cache_directory()
