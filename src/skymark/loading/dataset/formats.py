@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -136,35 +137,40 @@ class TarReader(Reader):
 
 
 class ParquetReader(Reader):
-    """Random access into Parquet files; the row group read last is kept."""
+    """Random access into Parquet files; each thread keeps its files and the row group read last."""
 
     def __init__(self, directory: Path, dataset: Dataset) -> None:
         self._directory = directory
         self._columns = dataset.columns
         self._length = len(dataset)
-        self._files: dict[int, Any] = {}
-        self._group: tuple[int, list[dict[str, Any]]] = (-1, [])
+        self._open = threading.local()
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, index: int) -> Element:
+        mine = self._open
         group, row = divmod(int(index), PARQUET_ROW_GROUP)
-        if self._group[0] != group:
-            self._group = (group, self._read(group))
-        return dict(self._group[1][row])
+        if getattr(mine, "group", None) != group:
+            mine.rows = self._read(group)
+            mine.group = group
+        return dict(mine.rows[row])
 
-    def _read(self, group: int) -> list[dict[str, Any]]:
+    def _read(self, group: int) -> list[Element]:
         import pyarrow.parquet as pq
 
+        files: dict[int, Any] = self._open.__dict__.setdefault("files", {})
         number, group_in_file = divmod(group, PARQUET_FILE_ROWS // PARQUET_ROW_GROUP)
-        if number not in self._files:
-            self._files[number] = pq.ParquetFile(self._directory / f"{number:05d}.parquet")
-        table = self._files[number].read_row_group(group_in_file)
+        if number not in files:
+            files[number] = pq.ParquetFile(self._directory / f"{number:05d}.parquet")
+        table = files[number].read_row_group(group_in_file)
         return rows_of_table(table, self._columns)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": {}, "_group": (-1, [])}
+        return {**self.__dict__, "_open": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _open=threading.local())
 
 
 def rows_of_table(table: Any, columns: Iterable[Column]) -> list[Element]:
