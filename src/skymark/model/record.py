@@ -134,9 +134,10 @@ class Figures(Frozen):
     samples_per_s: Estimate
     bytes_per_s: Estimate
     first_batch_ns: Estimate
-    wait_p50_ns: float
-    wait_p95_ns: float
-    wait_p99_ns: float
+    wait_p50_ns: float | None
+    """Null where a scenario times no batches one by one, as do the other percentiles."""
+    wait_p95_ns: float | None
+    wait_p99_ns: float | None
     utilisation: Estimate | None = None
     """Share of the time an accelerator with the given think time per batch would be busy."""
     cpu_s_per_1000_samples: Estimate | None = None

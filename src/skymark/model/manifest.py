@@ -1,0 +1,56 @@
+"""What a run is: its plan, where it was made, and how far it came. One file per run directory."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+
+from pydantic import Field
+
+from skymark.model.base import Frozen
+from skymark.model.cell import Cell
+from skymark.model.effort import Effort
+from skymark.model.environment import Environment, GitState
+from skymark.model.plan import Plan
+from skymark.model.record import SCHEMA_VERSION, Status
+
+
+class Manifest(Frozen):
+    """The head of a run directory. Written when the run begins and again when it ends.
+
+    A run that was interrupted has `finished` false and its records stand; `counts` and `ended_at`
+    are those of the last writing.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    created_at: datetime
+    ended_at: datetime | None = None
+    finished: bool = False
+    plan: Plan
+    plan_hash: str
+    environment: Environment
+    counts: dict[Status, int] = Field(default_factory=dict)
+    """Records by status; a status that did not occur is left out."""
+    hourly_price_usd: float | None = None
+    price_usd: float | None = None
+
+    @property
+    def profile(self) -> str:
+        """The profile that was planned from."""
+        return self.plan.profile
+
+    @property
+    def effort(self) -> Effort:
+        """The effort of the run."""
+        return self.plan.effort
+
+    @property
+    def git(self) -> GitState | None:
+        """The commit of skymark that ran."""
+        return self.environment.git
+
+    @cached_property
+    def cells(self) -> dict[str, Cell]:
+        """Every planned cell by id, in order."""
+        return {planned.cell.id: planned.cell for planned in self.plan.cells}
