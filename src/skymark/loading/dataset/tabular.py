@@ -1,4 +1,4 @@
-"""Synthetic tables: dense features as regression data has them."""
+"""Synthetic tables: dense features as regression data has them, clicks as Criteo's logs have them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from skymark.loading.dataset.canonical import Dataset, write_dataset
+from skymark.loading.transforms.tabular import feature_keys, mix
 
 GENERATOR_SEED = 20_240_607
+
+CLICK_COUNTS = 13
+"""Integer features of a row of Criteo's click logs."""
+CARDINALITIES = (
+    *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194),
+    *(27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572),
+)
+"""Distinct values of the 26 categorical features in the Criteo Kaggle logs, from the script with
+which DLRM's reference implementation trains on them (``--arch-embedding-size``)."""
+CLICK_RATE = 0.256
+"""Share of clicks in the Criteo Kaggle logs."""
+MISSING_SHARE = 0.1
+MISSING = -1
+"""Stands for an empty field, in counts and in ids."""
 
 
 def feature_moments(features: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -29,3 +44,31 @@ def write_dense(directory: Path, elements: int, features: int) -> Dataset:
     label = (standard @ weights + noise > 0).astype(np.int64)
     values = standard * deviation + mean
     return write_dataset(directory, "dense table", {"features": values, "label": label})
+
+
+def table_sizes(largest: int) -> npt.NDArray[np.uint64]:
+    """Return the rows of each categorical feature's table, at most `largest`, uint64 ``[26]``."""
+    return np.minimum(CARDINALITIES, largest).astype(np.uint64)
+
+
+def write_clicks(directory: Path, elements: int) -> Dataset:
+    """Write rows like Criteo's click logs.
+
+    Counts are log-normal. A category's rank is log-uniform over the feature's cardinality, which
+    is Zipf's law, and its id is a 32-bit hash of the rank, as in the logs. A tenth of the fields
+    is missing.
+
+    Returns:
+        Columns ``dense`` int32 ``[13]``, ``categorical`` int64 ``[26]`` (both `MISSING` where
+        empty) and ``label`` int64.
+    """
+    random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
+    dense = np.exp(random.normal(1.5, 1.8, (elements, CLICK_COUNTS))).astype(np.int32)
+    ranks = np.power(np.array(CARDINALITIES, np.float64), random.random((elements, 26)))
+    keys = feature_keys(len(CARDINALITIES)) + np.uint64(GENERATOR_SEED)
+    categorical = (mix(ranks.astype(np.uint64) + keys) >> np.uint64(32)).astype(np.int64)
+    for values in (dense, categorical):
+        values[random.random(values.shape) < MISSING_SHARE] = MISSING
+    label = (random.random(elements) < CLICK_RATE).astype(np.int64)
+    columns = {"dense": dense, "categorical": categorical, "label": label}
+    return write_dataset(directory, "click logs", columns)
