@@ -1,4 +1,4 @@
-"""Synthetic tables: dense features as regression data has them, clicks as Criteo's logs have them."""
+"""Synthetic tables: dense features as in regression data, clicks as in Criteo's logs."""
 
 from __future__ import annotations
 
@@ -70,5 +70,8 @@ def write_clicks(directory: Path, elements: int) -> Dataset:
     for values in (dense, categorical):
         values[random.random(values.shape) < MISSING_SHARE] = MISSING
     label = (random.random(elements) < CLICK_RATE).astype(np.int64)
-    columns = {"dense": dense, "categorical": categorical, "label": label}
-    return write_dataset(directory, "click logs", columns)
+    return write_dataset(
+        directory,
+        "click logs",
+        {"dense": dense, "categorical": categorical, "label": label},
+    )

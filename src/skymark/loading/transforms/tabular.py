@@ -27,7 +27,8 @@ def log_counts(counts: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     Returns:
         float32 of the same shape.
     """
-    return np.log1p(np.maximum(counts, 0).astype(np.float32))
+    logs: npt.NDArray[np.float32] = np.log1p(np.maximum(counts, 0).astype(np.float32))
+    return logs
 
 
 def mix(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
