@@ -87,4 +87,5 @@ class ProgressObserver:
                 style=STYLES[record.status],
                 highlight=False,
                 markup=False,
+                soft_wrap=True,
             )

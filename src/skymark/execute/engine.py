@@ -279,7 +279,7 @@ class Engine:
             rounds=tuple(summary_of(result) for result in rounds),
             figures=figures_of(rounds) if rounds and status is Status.OK else None,
             verification=rounds[-1].verification if rounds else None,
-            warnings=(*warnings_of(rounds), *progress.leaks) if rounds else (),
+            warnings=(*warnings_of(rounds, self._plan.effort), *progress.leaks) if rounds else (),
             versions=progress.versions,
             page_cache=rounds[-1].page_cache if rounds else None,
             started_at=progress.started_at,

@@ -43,16 +43,16 @@ def run_plan(
         RunDirectoryError: the directory is another plan's or cannot be written.
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
+    cache = cache_directory()
     suite = suite_named(plan.cells[0].cell.suite)
     manifest = Manifest(
         run_id=path.name,
         created_at=datetime.now(UTC),
         plan=plan,
         plan_hash=plan.hash,
-        environment=capture(),
+        environment=capture(cache),
     )
     run = RunDirectory.create(path, manifest, plan, resume=resume)
-    cache = cache_directory()
     environments = Environments(cache, observer.stage) if own else None
     engine = Engine(plan, suite, run, cache, observer, environments, Path(sys.executable))
     with measuring(announce=observer.stage):

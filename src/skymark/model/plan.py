@@ -39,6 +39,10 @@ class Plan(Frozen):
 
     profile: str
     effort: Effort
+    settings: dict[str, Setting] = Field(default_factory=dict)
+    """Settings of the whole run, such as ``workers``."""
+    settings_from: dict[str, str] = Field(default_factory=dict)
+    """Who set each of them: ``profile`` or ``command line``."""
     cells: tuple[PlannedCell, ...]
 
     @cached_property
