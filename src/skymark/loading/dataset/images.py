@@ -77,22 +77,34 @@ def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
     return np.frombuffer(buffer.getvalue(), np.uint8)
 
 
-def write_images(directory: Path, elements: int, height: int, width: int, classes: int) -> Dataset:
-    """Write JPEG images whose sides vary by a quarter about the given ones.
+def photographs(
+    random: np.random.Generator, count: int, height: int, width: int
+) -> tuple[list[npt.NDArray[np.uint8]], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Make JPEG files whose sides vary by a quarter about the given ones.
 
-    Columns: ``jpeg`` (uint8, ragged), ``height`` and ``width`` int32 of the image, ``label`` int64.
+    Returns:
+        The files, each uint8 ``[length]``, and their heights and widths, int32 ``[count]``.
     """
-    random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
     largest = int(1.25 * max(height, width)) + 1
     pool = textures(random, side=1 << (largest - 1).bit_length())
     heights, widths = (
-        np.rint(side * random.uniform(0.75, 1.25, elements)).astype(np.int32)
+        np.rint(side * random.uniform(0.75, 1.25, count)).astype(np.int32)
         for side in (height, width)
     )
     files = [
         jpeg_bytes(photograph(random, pool, int(h), int(w)))
         for h, w in zip(heights, widths, strict=True)
     ]
+    return files, heights, widths
+
+
+def write_images(directory: Path, elements: int, height: int, width: int, classes: int) -> Dataset:
+    """Write JPEG images whose sides vary by a quarter about the given ones.
+
+    Columns: ``jpeg`` (uint8, ragged), ``height`` and ``width`` int32 of the image, ``label`` int64.
+    """
+    random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
+    files, heights, widths = photographs(random, elements, height, width)
     return write_dataset(
         directory,
         "synthetic photographs",
