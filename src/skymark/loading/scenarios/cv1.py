@@ -64,10 +64,11 @@ class ImageClassification(Scenario):
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``area``, ``aspect`` ``[n, 10]``, ``corner`` ``[n, 2]``, ``flip`` bool ``[n]``."""
-        from skymark.loading.transforms.random_crop import draw_crops
+        from skymark.loading.random import uniforms
+        from skymark.loading.transforms.random_crop import DRAWS, crops_from
 
-        crops, further = draw_crops(self.seed, epoch, indices, extra=1)
-        return {**crops, "flip": further[:, 0] < 0.5}
+        numbers = uniforms(self.seed, epoch, indices, DRAWS + 1)
+        return {**crops_from(numbers[:, :DRAWS]), "flip": numbers[:, DRAWS] < 0.5}
 
     def boxes(self, epoch: int, dataset: Dataset) -> Array:
         """Return every element's crop in this epoch: top, left, height, width, int32 ``[n, 4]``."""
@@ -99,14 +100,6 @@ class ImageClassification(Scenario):
         def flip_others(element: Element, parameters: Parameters) -> Element:
             return flip(element, {"flip": not parameters["flip"]})
 
-        def normalise(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "image": images.normalised(element["image"])}
-
-        def scale(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "image": images.scaled(element["image"])}
-
         mistakes = {what: crop_with(method) for what, method in images.WRONG_CROPS.items()}
         return (
             Stage("decode", images.decode),
@@ -116,9 +109,5 @@ class ImageClassification(Scenario):
                 flip,
                 {"every image is mirrored": flip_all, "the other images are mirrored": flip_others},
             ),
-            Stage(
-                "normalise",
-                normalise,
-                {"pixels are scaled to 0…1 but mean and deviation are not applied": scale},
-            ),
+            Stage("normalise", images.normalise, {images.ONLY_SCALED: images.scale}),
         )

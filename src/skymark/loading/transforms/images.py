@@ -58,8 +58,12 @@ def resize_box(image: Image.Image, box: tuple[int, int, int, int], side: int) ->
     The box is cut out first, so that no pixel outside it has weight, as in torchvision.
     """
     top, left, height, width = box
-    cut = image.crop((left, top, left + width, top + height))
-    return cut.resize((side, side), Image.Resampling.BILINEAR)
+    return resized(image.crop((left, top, left + width, top + height)), side)
+
+
+def resized(image: Image.Image, side: int) -> Image.Image:
+    """Resize the whole image to a square, antialiased bilinear."""
+    return image.resize((side, side), Image.Resampling.BILINEAR)
 
 
 def random_resized_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
@@ -143,3 +147,19 @@ def normalised(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
 def scaled(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
     """Return ``pixels / 255``, float32 ``[H, W, 3]``: half of normalising."""
     return np.asarray(image).astype(np.float32) / np.float32(255)
+
+
+def normalise(element: Element, parameters: Parameters) -> Element:
+    """Replace ``image`` by its `normalised` pixels."""
+    del parameters
+    return {**element, "image": normalised(element["image"])}
+
+
+def scale(element: Element, parameters: Parameters) -> Element:
+    """Replace ``image`` by its `scaled` pixels."""
+    del parameters
+    return {**element, "image": scaled(element["image"])}
+
+
+ONLY_SCALED = "pixels are scaled to 0…1 but mean and deviation are not applied"
+"""What `scale` does instead of `normalise`, in an oracle's words."""

@@ -14,8 +14,6 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from skymark.loading.random import uniforms
-
 TRIES = 10
 AREA = (0.08, 1.0)
 ASPECT = (3 / 4, 4 / 3)
@@ -27,30 +25,23 @@ Boxes = npt.NDArray[np.int32]
 """int32 ``[n, 4]``: top, left, height, width in pixels."""
 
 
-def draw_crops(
-    seed: int, epoch: int, indices: npt.NDArray[np.int64], extra: int = 0
-) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.float64]]:
-    """Draw what decides the crop of each element, whatever the size of its image.
+def crops_from(numbers: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+    """Turn uniform numbers into what decides a crop, whatever the size of the image.
 
     Args:
-        seed: the run's seed.
-        epoch: which pass over the data.
-        indices: int64 ``[n]``.
-        extra: how many further uniform numbers to draw for each element.
+        numbers: uniform in [0, 1), float64 ``[n, DRAWS]``.
 
     Returns:
         ``area`` (share of the image) and ``aspect`` (width / height) of each try, float64
-        ``[n, 10]``; ``corner`` (share of the free space above and left of the box), float64
-        ``[n, 2]``; and the further numbers, float64 ``[n, extra]``.
+        ``[n, 10]``, and ``corner`` (share of the free space above and left of the box), float64
+        ``[n, 2]``.
     """
-    numbers = uniforms(seed, epoch, indices, DRAWS + extra)
     low, high = math.log(ASPECT[0]), math.log(ASPECT[1])
-    crops = {
+    return {
         "area": AREA[0] + numbers[:, :TRIES] * (AREA[1] - AREA[0]),
         "aspect": np.exp(low + numbers[:, TRIES : 2 * TRIES] * (high - low)),
         "corner": numbers[:, 2 * TRIES : DRAWS],
     }
-    return crops, numbers[:, DRAWS:]
 
 
 def pixel_boxes(
@@ -61,7 +52,7 @@ def pixel_boxes(
     """Return the box of each image in pixels: the same as `pixel_box`, for whole columns.
 
     Args:
-        crops: what `draw_crops` drew for these n elements.
+        crops: what `crops_from` made for these n elements.
         heights: of the decoded images, ``[n]``.
         widths: of the decoded images, ``[n]``.
     """
@@ -95,7 +86,7 @@ def pixel_box(
     """Return the box (top, left, height, width) of one image in pixels.
 
     Args:
-        crop: one element's row of what `draw_crops` drew.
+        crop: one element's row of what `crops_from` made.
         height: of the decoded image.
         width: of the decoded image.
     """

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from skymark.loading.random import uniforms
 from skymark.loading.transforms.random_crop import (
+    DRAWS,
     TRIES,
     central_box,
-    draw_crops,
+    crops_from,
     pixel_box,
     pixel_boxes,
 )
@@ -18,8 +20,7 @@ Table = dict[str, npt.NDArray[np.float64]]
 
 
 def crops_of(count: int) -> Table:
-    crops, _ = draw_crops(3, 1, np.arange(count))
-    return crops
+    return crops_from(uniforms(3, 1, np.arange(count), DRAWS))
 
 
 def row(crops: Table, index: int) -> Table:
@@ -102,11 +103,3 @@ def test_the_largest_allowed_central_box_serves_where_no_try_fits(
     assert pixel_box(row(crops, 0), height, width) == box
     sides = np.array([height], np.int32), np.array([width], np.int32)
     assert tuple(pixel_boxes(crops, *sides)[0].tolist()) == box
-
-
-def test_further_numbers_do_not_change_the_crops() -> None:
-    plain, _ = draw_crops(3, 1, np.arange(5))
-    crops, further = draw_crops(3, 1, np.arange(5), extra=2)
-
-    assert further.shape == (5, 2)
-    assert all(np.array_equal(plain[name], crops[name]) for name in plain)
