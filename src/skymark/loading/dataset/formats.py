@@ -48,15 +48,21 @@ def to_bytes(column: Column, value: Any) -> bytes:
     if column.encoding != "raw":
         return bytes(np.asarray(value))
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.asarray(value), allow_pickle=False)
+    np.lib.format.write_array(buffer, np.asarray(value, order="C"), (1, 0), allow_pickle=False)
     return buffer.getvalue()
 
 
 def from_bytes(column: Column, data: bytes | memoryview) -> Any:
-    """Undo `to_bytes`: a uint8 array ``[length]`` for encoded columns, else the array."""
+    """Undo `to_bytes` without a copy: uint8 ``[length]`` for encoded columns, else the array.
+
+    Of the ``.npy`` header only the length is read, bytes 8 and 9 of format 1.0: the column knows
+    the rest, and to parse it takes twenty times as long as to make the array.
+    """
     if column.encoding != "raw":
         return np.frombuffer(data, np.uint8)
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    begin = 10 + int.from_bytes(data[8:10], "little")
+    values = np.frombuffer(data, column.dtype, offset=begin)
+    return values if column.shape is None else values.reshape(column.shape)
 
 
 class MemoryReader(Reader):
