@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,3 +44,14 @@ def batches_of(elements: Iterable[Element], job: Job) -> Iterator[Batch]:
         for group in waiting:
             if group:
                 yield job.collate(group)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """`batches_of` as an iterable that can be sent to a worker process and iterated there."""
+
+    elements: Iterable[Element]
+    job: Job
+
+    def __iter__(self) -> Iterator[Batch]:
+        return batches_of(self.elements, self.job)

@@ -2,75 +2,130 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.loading.bucketing import Batches
 
 if TYPE_CHECKING:
+    from skymark.loading.dataset.canonical import Element
     from skymark.loading.scenario import Batch
+
+Key = tuple[int, int]
+"""(epoch, index). Persistent workers are not told of a new epoch, so it comes with each index."""
 
 
 class Elements:
-    """Map-style dataset. A key is (epoch, index): persistent workers never see `set_epoch`."""
+    """Map-style dataset of transformed elements, each with its epoch."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.reader = job.reader()
 
-    def __getitem__(self, key: tuple[int, int]) -> dict[str, Any]:
+    def __getitem__(self, key: Key) -> tuple[int, Element]:
         epoch, index = key
-        return self.job.transform(self.reader[index], epoch)
+        return epoch, self.job.transform(self.reader[index], epoch)
 
 
 class EpochSampler:
-    """This rank's (epoch, index) keys in an order that depends on seed and epoch alone."""
+    """This rank's keys in an order that depends on seed and epoch alone."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, epoch: Any) -> None:
         self.job = job
-        self.epoch = 0
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return len(range(self.job.rank, len(self.job.dataset), self.job.world))
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
+    def __iter__(self) -> Iterator[Key]:
         import torch
 
-        job, total = self.job, len(self.job.dataset)
-        generator = torch.Generator().manual_seed(job.shuffle_seed(self.epoch))
+        job, total, epoch = self.job, len(self.job.dataset), self.epoch.value
+        generator = torch.Generator().manual_seed(job.shuffle_seed(epoch))
         order = torch.randperm(total, generator=generator) if job.shuffle else torch.arange(total)
-        return ((self.epoch, index) for index in order[job.rank :: job.world].tolist())
+        return ((epoch, index) for index in order[job.rank :: job.world].tolist())
+
+
+class Share:
+    """A worker's share of the elements, for an iterable-style dataset."""
+
+    def __init__(self, job: Job, sampler: EpochSampler) -> None:
+        self.elements = Elements(job)
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Element]:
+        from itertools import islice
+
+        from torch.utils.data import get_worker_info
+
+        worker = get_worker_info()
+        start, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        return (self.elements[key][1] for key in islice(self.sampler, start, None, step))
+
+
+def tensors(batch: Batch) -> dict[str, Any]:
+    """Turn arrays into tensors, which travel between processes in shared memory."""
+    import torch
+
+    return {name: torch.as_tensor(value) for name, value in batch.items()}
+
+
+def collate(job: Job, elements: list[tuple[int, Element]]) -> dict[str, Any]:
+    """Make a batch, and do its batch-level work in the worker, as torchvision recommends."""
+    epoch = elements[0][0]
+    batch = job.collate([element for _, element in elements])
+    return tensors(job.mix(batch, epoch) if job.scenario.mixes else batch)
 
 
 class PyTorchLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
     def __init__(self, job: Job) -> None:
-        import torch
-        from torch.utils.data import DataLoader
+        from multiprocessing import Value
 
-        def collate(elements: list[dict[str, Any]]) -> dict[str, Any]:
-            return {name: torch.as_tensor(v) for name, v in job.collate(elements).items()}
+        from torch.utils.data import DataLoader, IterableDataset
 
-        self.job = job
-        self.sampler = EpochSampler(job)
-        self.loader = DataLoader(
-            Elements(job),  # type: ignore[arg-type]
-            batch_size=job.batch_size,
-            sampler=self.sampler,  # type: ignore[arg-type]
-            num_workers=job.workers,
-            collate_fn=collate,
-            drop_last=job.drop_last,
-            persistent_workers=job.workers > 0,
-            prefetch_factor=job.prefetch if job.workers else None,
-        )
+        loader: Any = DataLoader
+        if "checkpoint" in job.scenario.requirements(job.scenario.axes):
+            from torchdata.stateful_dataloader import StatefulDataLoader as loader
+
+        self.current = Value("q", 0, lock=False)
+        sampler = EpochSampler(job, self.current)
+        workers = {
+            "num_workers": job.workers,
+            "persistent_workers": job.workers > 0,
+            "prefetch_factor": job.prefetch if job.workers else None,
+        }
+        if job.scenario.bucket_boundaries:
+            IterableDataset.register(Batches)  # a subclass, without importing torch up there
+            stream = Batches(Share(job, sampler), job)
+            self.loader = loader(stream, batch_size=None, collate_fn=tensors, **workers)
+        else:
+            self.loader = loader(
+                Elements(job),
+                batch_size=job.batch_size,
+                sampler=sampler,
+                collate_fn=partial(collate, job),
+                drop_last=job.drop_last,
+                **workers,
+            )
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Iterate over batches of tensors; batch-level work is done here, as users do."""
-        self.sampler.epoch = epoch
-        if not self.job.scenario.mixes:
-            return iter(self.loader)
-        return (self.job.mix(batch, epoch) for batch in self.loader)
+        """Iterate over batches of tensors."""
+        self.current.value = epoch
+        return iter(self.loader)
+
+    def state(self) -> bytes:
+        """Return the state of torchdata's StatefulDataLoader."""
+        return pickle.dumps(self.loader.state_dict())
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Load it, and iterate over the rest of the epoch."""
+        self.loader.load_state_dict(pickle.loads(state))
+        return self.epoch(epoch)
 
     def close(self) -> None:
         """Drop the loader, which ends its workers."""
@@ -79,7 +134,7 @@ class PyTorchLoader(Loader):
 
 @adapter
 class PyTorch(Adapter):
-    """`torch.utils.data.DataLoader` over a map-style dataset."""
+    """`torch.utils.data.DataLoader`, or torchdata's StatefulDataLoader to save positions."""
 
     slug: ClassVar = "pytorch"
     name: ClassVar = "PyTorch DataLoader"
@@ -94,7 +149,9 @@ class PyTorch(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "bucket",
             "shard",
+            "checkpoint",
             "stream",
             "eager",
             "source:memory",
@@ -104,6 +161,7 @@ class PyTorch(Adapter):
             "source:http",
         }
     )
+    limits: ClassVar = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
 
     def open(self, job: Job) -> Loader:
