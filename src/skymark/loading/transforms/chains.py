@@ -1,0 +1,56 @@
+"""Chains of cheap operations on a vector: what a pipeline costs per step, not what a step costs.
+
+The operations keep values bounded and neither contract nor expand much, so that a chain of any
+length still shows whether one of its links was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float32]
+
+GAIN = np.float32(1.5)
+THRESHOLD = np.float32(0.8)
+PLACES = 3
+BEND = np.float32(0.3)
+LEVEL = 2.0
+
+
+def scale(values: Vector) -> Vector:
+    """Return ``1.5 x``."""
+    return values * GAIN
+
+
+def fold(values: Vector) -> Vector:
+    """Return ``|x| - 0.8``."""
+    return np.abs(values) - THRESHOLD
+
+
+def rotate(values: Vector) -> Vector:
+    """Move every value three places to the front, the first three to the end."""
+    return np.concatenate((values[PLACES:], values[:PLACES]))
+
+
+def bend(values: Vector) -> Vector:
+    """Return ``x + 0.3 sin x``."""
+    return values + BEND * np.sin(values)
+
+
+def level(values: Vector) -> Vector:
+    """Scale to a root mean square of 2; a vector of zeros stays as it is."""
+    power = float(values @ values) / len(values)
+    return values * np.float32(LEVEL / np.sqrt(power)) if power else values
+
+
+LINKS: Mapping[str, Callable[[Vector], Vector]] = {
+    "scale": scale,
+    "fold": fold,
+    "rotate": rotate,
+    "bend": bend,
+    "level": level,
+}
+"""The operations of a chain, over and over in this order."""
