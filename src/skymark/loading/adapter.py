@@ -145,6 +145,8 @@ class Adapter(ABC):
     """Why an ability is lacking, for the `unsupported` record: ability to reason."""
     formats: ClassVar[tuple[str, ...]] = ("canonical",)
     """Storage formats it reads, the recommended one first."""
+    options: ClassVar[Mapping[str, str]] = {}
+    """Settings that only this adapter reads from `Job.options`: name to what it does."""
     native: ClassVar[frozenset[str]] = frozenset()
     """Scenario ids whose work is done by the library's own operators."""
     short_batch_per_worker: ClassVar[int] = 0

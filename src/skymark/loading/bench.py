@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from skymark.loading.adapter import Job
 from skymark.loading.drives.outcome import Bench
 from skymark.loading.registry import adapter_class, bind_scenario
+from skymark.loading.settings import LoadingSettings, read_settings
 from skymark.loading.storage import HTTP, Storage
 from skymark.measure.page_cache import drop_page_cache
 from skymark.model.effort import Effort
@@ -90,20 +91,20 @@ class AdapterBench:
         adapter = self.adapter
         storage, format = self._storage(cell)
         scenario, dataset = storage.scenario, storage.dataset()
-        settings = dict(cell.settings)
-        if cell.settings.get("page_cache") == "cold":
+        settings, options = read_settings(cell.settings)
+        if settings.page_cache == "cold":
             drop_page_cache(storage.of(self._class, format))
         job = Job(
             scenario=scenario,
             dataset=dataset,
             storage=storage.of(self._class, format),
             format=format,
-            batch_size=int(settings.get("batch_size", scenario.size.batch_size)),
+            batch_size=settings.batch_size or scenario.size.batch_size,
             seed=scenario.seed,
-            workers=int(settings.get("workers", 2)),
-            prefetch=int(settings.get("prefetch", 2)),
+            workers=settings.workers,
+            prefetch=settings.prefetch,
             shuffle=scenario.shuffle,
-            options={k: v for k, v in settings.items() if k not in GENERAL_SETTINGS},
+            options=options,
         )
         bench = Bench(
             adapter=adapter,
@@ -117,7 +118,7 @@ class AdapterBench:
             ),
             effort=effort,
             round=round,
-            think_ns=int(float(settings.get("think_time_ms", 0)) * 1e6),
+            think_ns=int(settings.think_time_ms * 1e6),
             timed_region_begins=timed_region_begins,
             timed_region_ends=timed_region_ends,
         )
@@ -133,7 +134,7 @@ class AdapterBench:
             round=round,
             started_at=started_at,
             import_s=self.import_s,
-            page_cache="cold" if settings.get("page_cache") == "cold" else "warm",
+            page_cache=settings.page_cache,
             **fields,
         )
 
@@ -144,7 +145,7 @@ class AdapterBench:
 
     @contextmanager
     def _served(
-        self, job: Job, settings: Mapping[str, Setting], bench: Bench
+        self, job: Job, settings: LoadingSettings, bench: Bench
     ) -> Iterator[dict[str, float]]:
         """Serve the job's storage over HTTP, where its format asks for that; yields the link."""
         if job.format not in HTTP:
@@ -152,22 +153,13 @@ class AdapterBench:
             return
         from skymark.loading.dataset.objects import serving
 
-        link = {name: float(settings.get(name, value)) for name, value in HTTP_LINK.items()}
-        with serving(job.storage, link["http_latency_ms"], link["http_bandwidth_mb_s"]) as store:
+        latency_ms, bandwidth_mb_s = settings.http_latency_ms, settings.http_bandwidth_mb_s
+        with serving(job.storage, latency_ms, bandwidth_mb_s) as store:
             bench.excluded_pids = (store.pid,)
-            yield link
+            yield {"http_latency_ms": latency_ms, "http_bandwidth_mb_s": bandwidth_mb_s}
 
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
         scenario = bind_scenario(cell)
         data = cell.specification.get("data")
         format = str(cell.settings.get("format") or self._class.format_for(type(scenario), cell.axes))
         return Storage(self._cache, scenario, None if data is None else str(data)), format
-
-
-HTTP_LINK: Mapping[str, float] = {"http_latency_ms": 1.0, "http_bandwidth_mb_s": 200.0}
-"""The object store's link where no setting says otherwise: a fast one in the same data centre."""
-
-GENERAL_SETTINGS = frozenset(
-    {"workers", "prefetch", "batch_size", "format", "page_cache", "think_time_ms", *HTTP_LINK}
-)
-"""Settings that every adapter has; any other goes to the adapter as an option."""

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.execute.suite import EnvironmentSpec
+from skymark.model.suite import EnvironmentSpec
 from skymark.loading.adapter import ABILITIES, Adapter
 from skymark.loading.registry import (
     adapter_class,
@@ -18,6 +18,7 @@ from skymark.loading.registry import (
     scenario_class,
     scenarios,
 )
+from skymark.loading.settings import check_settings
 from skymark.loading.storage import Storage
 from skymark.model.cell import Cell, Setting
 from skymark.model.errors import UnknownNameError, UsageError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LoadingSuite:
-    """Scenarios × data-loading libraries. Implements `skymark.execute.suite.Suite`."""
+    """Scenarios × data-loading libraries. Implements `skymark.model.suite.Suite`."""
 
     name = "loading"
     runner = "skymark.loading.bench:AdapterBench"
@@ -40,6 +41,8 @@ class LoadingSuite:
         chosen = [pair for name in names for pair in scenario_variants(name)]
         slugs = [adapter_slug(name) for name in selection.adapters] or list(adapters())
         check_axes(selection.axes, [cls for cls, _ in chosen])
+        options = {name for slug in slugs for name in adapter_class(slug).options}
+        check_settings(selection.settings, options)
         planned: list[PlannedCell] = []
         for (cls, variant), slug in product(dict.fromkeys(chosen), dict.fromkeys(slugs)):
             for axes in axis_points(cls, selection.axes):

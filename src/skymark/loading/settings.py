@@ -1,0 +1,65 @@
+"""The settings that every loading cell has, checked when the run is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from skymark.model.base import Frozen
+from skymark.model.cell import Setting
+from skymark.model.errors import UnknownNameError, UsageError
+
+
+class LoadingSettings(Frozen):
+    """What a user can set for all adapters, with ``--set NAME=VALUE`` or an option of its own."""
+
+    workers: int = Field(default=2, ge=0)
+    """Worker processes or threads, as the library has them; 0 is the calling thread."""
+    prefetch: int = Field(default=2, ge=1)
+    """Batches held ready, per worker where the library counts so."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """Elements per batch; None for the variant's."""
+    format: str | None = None
+    """Storage format; None for what the library recommends."""
+    page_cache: Literal["warm", "cold"] = "warm"
+    think_time_ms: float = Field(default=0.0, ge=0)
+    """Time per batch that an accelerator would compute."""
+    http_latency_ms: float = Field(default=1.0, ge=0)
+    """Time to the first byte of an object; the default is a store in the same data centre."""
+    http_bandwidth_mb_s: float = Field(default=200.0, gt=0)
+    """Rate at which an object's bytes come, in 10⁶ bytes per second."""
+
+
+def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dict[str, Setting]]:
+    """Split settings into those of every adapter and the options of some.
+
+    Raises:
+        UsageError: a value is out of range or of the wrong type.
+    """
+    known = {name: value for name, value in settings.items() if name in LoadingSettings.model_fields}
+    options = {name: value for name, value in settings.items() if name not in known}
+    try:
+        return LoadingSettings.model_validate(known), options
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name = str(fault["loc"][0])
+        raise UsageError(f"setting {name}={known[name]!r}: {fault['msg']}") from error
+
+
+def check_settings(settings: Mapping[str, Setting], options: Iterable[str]) -> None:
+    """Refuse a setting that nothing reads, or a value that makes no sense.
+
+    Args:
+        settings: what the user and the profile set.
+        options: names that the chosen adapters read besides the general ones.
+
+    Raises:
+        UsageError: a name is unknown (the message has the nearest) or a value is wrong.
+    """
+    _, others = read_settings(settings)
+    names = set(options)
+    for name in others:
+        if name not in names:
+            raise UnknownNameError("setting", name, {*LoadingSettings.model_fields, *names})
