@@ -1,0 +1,1 @@
+"""Carrying out a plan: environments, worker processes, rounds. Knows no suite."""

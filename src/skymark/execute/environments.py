@@ -46,10 +46,7 @@ class Environments:
 
     def path_of(self, spec: EnvironmentSpec) -> Path:
         """Return where an environment lies, or would lie; changed pins give another place."""
-        directory = resource_directory("requirements")
-        texts = [
-            (directory / name).read_text() for name in (spec.locked, spec.declared) if name is not None
-        ]
+        texts = [_requirements(name) for name in (spec.locked, spec.declared) if name is not None]
         python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
         key = digest_of([texts, list(spec.packages), python, sys.platform])
         return self._root / f"{spec.name}-{key[:12]}"
@@ -118,6 +115,15 @@ class Environments:
                 f"(`uv {' '.join(arguments[:2])}` exited with {done.returncode})",
                 log_tail=tail,
             )
+
+
+def _requirements(name: str) -> str:
+    try:
+        return (resource_directory("requirements") / name).read_text()
+    except FileNotFoundError as error:
+        raise EnvironmentBuildError(
+            f"this installation has no requirements/{name}; in a checkout, `make pins` writes it"
+        ) from error
 
 
 def import_root(cache: Path) -> Path:

@@ -1,0 +1,1 @@
+"""The loading suite: data-loading libraries on image, text, table, I/O and production work."""

@@ -60,10 +60,13 @@ class LoadingSuite:
                 packages=(f"{cls.distribution}=={version}",),
                 python=cls.python,
             )
-        built_in = cls.__module__.startswith("skymark.loading.adapters.")
+        if cls.__module__.startswith("skymark.loading.adapters."):
+            return EnvironmentSpec(
+                name=cls.slug, locked=f"adapters/{cls.slug}.txt", python=cls.python
+            )
         return EnvironmentSpec(
-            name=cls.slug,
-            locked=f"adapters/{cls.slug if built_in else 'numpy'}.txt",
+            name=cls.slug if cls.requirements else "numpy",
+            locked="adapters/numpy.txt",
             packages=cls.requirements,
             python=cls.python,
         )

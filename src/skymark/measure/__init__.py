@@ -1,0 +1,1 @@
+"""Instruments: clock, process tree, environment, statistics. Know neither suite nor store."""

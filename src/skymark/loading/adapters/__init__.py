@@ -1,0 +1,1 @@
+"""One module per library; each registers one class."""

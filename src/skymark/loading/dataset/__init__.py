@@ -1,0 +1,1 @@
+"""Synthetic and imported data, the canonical form, and shared storage formats."""

@@ -1,0 +1,1 @@
+"""One module per scenario; each registers one class."""

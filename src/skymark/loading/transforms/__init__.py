@@ -1,0 +1,1 @@
+"""The NumPy reference of every transform."""
