@@ -1,4 +1,4 @@
-"""Synthetic volumes like those of computed tomography: bodies of even density in air, with noise."""
+"""Synthetic volumes like computed tomography: bodies of even density in air, with noise."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ STEP = 32
 
 @scenario
 class MultiResolution(Scenario):
-    """Decode, resize to the largest side; each batch then gets a side of its own, and is normalised.
+    """Decode, resize to the largest side; resize each batch to a side of its own, normalise.
 
-    ``image`` float32 ``[S, S, 3]``, S from ``smallest`` to ``side`` in steps of 32. The side belongs
-    to the batch, as in multi-scale training (Redmon and Farhadi, "YOLO9000: better, faster,
+    ``image`` float32 ``[S, S, 3]``, S from ``smallest`` to ``side`` in steps of 32. The side
+    belongs to the batch, as in multi-scale training (Redmon and Farhadi, "YOLO9000: better, faster,
     stronger", CVPR 2017, which draws a multiple of 32 every few batches; Mehta and Rastegari,
     "MobileViT", ICLR 2022, which draws one for each). It is what was drawn for the batch's first
     element, so that it depends on nothing but (seed, epoch, index).

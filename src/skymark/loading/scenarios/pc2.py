@@ -62,7 +62,7 @@ class TwoViews(Scenario):
         return ("jpeg", "height", "width", "label")
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
-        """Draw each view's crop and flip as CV-1 does: ``area_1`` … ``flip_1``, ``area_2`` …"""
+        """Draw ``area_1``, ``aspect_1``, ``corner_1``, ``flip_1`` as CV-1 does; the same for 2."""
         from skymark.loading.random import uniforms
         from skymark.loading.transforms.random_crop import DRAWS, crops_from
 

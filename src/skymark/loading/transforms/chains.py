@@ -37,7 +37,8 @@ def rotate(values: Vector) -> Vector:
 
 def bend(values: Vector) -> Vector:
     """Return ``x + 0.3 sin x``."""
-    return values + BEND * np.sin(values)
+    bent: Vector = values + BEND * np.sin(values)
+    return bent
 
 
 def level(values: Vector) -> Vector:

@@ -38,7 +38,7 @@ def decode_rgb(data: Any, index: int) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(memoryview(data)))
         return image.convert("RGB")
-    except OSError as error:
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(
             f"the image of element {index} cannot be decoded ({error}); mend or remove it in the "
             "source data, then run `skymark cache clean` and import again"

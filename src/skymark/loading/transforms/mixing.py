@@ -54,7 +54,7 @@ def mixed_images(images: Array, mixing: Mapping[str, Array]) -> Array:
     """
     partners = np.roll(images, -1, axis=0)
     share = mixing["share"].reshape(-1, 1, 1, 1)
-    blended = share * images + (1 - share) * partners
+    blended: Array = share * images + (1 - share) * partners
     for place in np.flatnonzero(mixing["cut"]).tolist():
         top, left, height, width = mixing["box"][place].tolist()
         pasted = (place, slice(top, top + height), slice(left, left + width))
@@ -76,4 +76,5 @@ def mixed_labels(labels: Array, shares: Array, classes: int) -> Array:
         )
     certain = np.eye(classes, dtype=np.float32)[labels]
     share = shares.reshape(-1, 1)
-    return share * certain + (1 - share) * np.roll(certain, -1, axis=0)
+    soft: Array = share * certain + (1 - share) * np.roll(certain, -1, axis=0)
+    return soft
