@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from skymark.model.record import Resources, RoundResult
 
 if TYPE_CHECKING:
     from skymark.loading.adapter import Adapter
-    from skymark.model.cell import Cell, Setting
+    from skymark.model.cell import Cell
 
 
 class AdapterBench:
@@ -161,5 +161,7 @@ class AdapterBench:
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
         scenario = bind_scenario(cell)
         data = cell.specification.get("data")
-        format = str(cell.settings.get("format") or self._class.format_for(type(scenario), cell.axes))
+        format = str(
+            cell.settings.get("format") or self._class.format_for(type(scenario), cell.axes)
+        )
         return Storage(self._cache, scenario, None if data is None else str(data)), format

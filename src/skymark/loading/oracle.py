@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,15 @@ class Oracle:
 
     def fresh(self, **changes: Any) -> Oracle:
         """Return an oracle of the same kind that has seen nothing, for another run of a loader."""
-        nothing = {"cause": None, "epochs": 0, "indexed_elements": 0, "content_elements": 0}
-        return dataclasses.replace(self, **nothing, max_difference=None, **changes)
+        return dataclasses.replace(
+            self,
+            cause=None,
+            epochs=0,
+            indexed_elements=0,
+            content_elements=0,
+            max_difference=None,
+            **changes,
+        )
 
     def absorb(self, other: Oracle, context: str) -> None:
         """Count what another oracle checked; its fault, if any, is told with the context."""
@@ -107,6 +115,7 @@ class Oracle:
         complete: bool = True,
         drop_last: bool = False,
         batch_size: int | None = None,
+        streams: int = 1,
     ) -> None:
         """Check that an epoch delivered each element exactly once (at most once if incomplete).
 
@@ -116,6 +125,7 @@ class Oracle:
             complete: whether the epoch ran to its end.
             drop_last: whether the job asked to drop the last short batch.
             batch_size: what the job asked for; None skips that check.
+            streams: how many ranks' batches these are, each with a last batch of its own.
         """
         batches = [np.asarray(index).reshape(-1).astype(np.int64) for index in indices]
         self.epochs += 1
@@ -124,7 +134,7 @@ class Oracle:
             return
         order = np.concatenate(batches)
         self.indexed_elements += len(order)
-        self._check_batches(epoch, batches, batch_size)
+        self._check_batches(epoch, batches, batch_size, streams)
         total = len(self.dataset)
         if len(order) and (order.min() < 0 or order.max() >= total):
             bad = order[(order < 0) | (order >= total)][0]
@@ -144,9 +154,10 @@ class Oracle:
             size = batch_size or self.scenario.size.batch_size
             if drop_last and missing.size == total % size:
                 return
+            only_full = all(len(batch) == size for batch in batches)
             tail = (
                 "dropped tail: what was left after the last full batch is missing, "
-                if missing.size == total % size
+                if only_full and missing.size <= size * streams
                 else ""
             )
             self.refuse(
@@ -155,8 +166,10 @@ class Oracle:
                 f"({missing.size} of {total} elements)",
             )
 
-    def _check_batches(self, epoch: int, batches: list[Array], batch_size: int | None) -> None:
-        for number, (previous, batch) in enumerate(zip(batches, batches[1:], strict=False), 1):
+    def _check_batches(
+        self, epoch: int, batches: list[Array], batch_size: int | None, streams: int
+    ) -> None:
+        for number, (previous, batch) in enumerate(pairwise(batches), 1):
             if len(batch) and np.array_equal(previous, batch):
                 self.refuse(
                     "repeated-batch",
@@ -169,7 +182,8 @@ class Oracle:
             )
         bucketed = bool(self.scenario.bucket_boundaries)
         short = [number for number, batch in enumerate(batches[:-1]) if len(batch) != batch_size]
-        if batch_size and short and not bucketed and len(short) > self.allowed_short_batches:
+        allowed = streams * (1 + self.allowed_short_batches) - 1
+        if batch_size and short and not bucketed and len(short) > allowed:
             self.refuse(
                 "batch-size",
                 f"batch {short[0]} of epoch {epoch} has {len(batches[short[0]])} elements "
@@ -178,6 +192,28 @@ class Oracle:
 
     allowed_short_batches: int = 0
     """Short batches before the last that are no fault: one per worker where each has a tail."""
+
+    def check_ranks(self, epoch: int, ranks: Sequence[Sequence[Any]]) -> None:
+        """Check that no rank delivered an element that another rank delivered.
+
+        Args:
+            epoch: for the message.
+            ranks: per rank, the ``index`` array of each batch.
+        """
+        owner = np.full(len(self.dataset), -1)
+        for rank, indices in enumerate(ranks):
+            order = stream_of(indices)
+            order = order[(order >= 0) & (order < len(owner))]
+            foreign = order[owner[order] >= 0]
+            if foreign.size:
+                other = owner[foreign[0]]
+                shared = np.unique(order[owner[order] == other])
+                self.refuse(
+                    "other-rank",
+                    f"rank {rank} delivered elements of another rank: epoch {epoch}, "
+                    f"{_some(shared)} came from rank {other} too ({shared.size} in all)",
+                )
+            owner[order] = rank
 
     def check_shuffled(self, epoch: int, indices: Sequence[Any]) -> None:
         """Check that an epoch that was to be shuffled is not in storage order."""

@@ -25,7 +25,7 @@ def drive(bench: Bench) -> Outcome:
     """
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s)
-        first, second, *_ = epochs.measure(bench, loader, outcome)
+        first, second, *_ = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
     streams = [stream_of(first.indices), stream_of(second.indices)]
     check_workers(bench, streams)
     check_other_seed(bench, streams[0])
@@ -73,7 +73,8 @@ def _streams(bench: Bench, job: Job, count: int) -> list[Array]:
     )
     again = dataclasses.replace(bench, job=job, oracle=oracle, think_ns=0)
     with again.opened() as (loader, _):
-        passes = [epochs.one_epoch(again, loader, epoch) for epoch in range(count)]
+        run = epochs.run_with(again, loader)
+        passes = [run(epoch, epochs.random_batches(again, epoch)) for epoch in range(count)]
     for epoch, done in enumerate(passes):
         epochs.verify(again, epoch, done)
     bench.oracle.absorb(oracle, f"opened again with seed {job.seed} and {job.workers} workers")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skymark.loading.drives.outcome import Bench, Outcome
+from skymark.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.measure.loop import Pass, timed_pass
 
 if TYPE_CHECKING:
@@ -18,66 +19,77 @@ if TYPE_CHECKING:
 KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""
 
+RunEpoch = Callable[[int, frozenset[int]], Pass]
+"""Runs one timed epoch, given its number and the numbers of the batches to keep."""
+
 
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s)
-        measure(bench, loader, outcome)
+        measure(bench, outcome, run_with(bench, loader))
     outcome.verification = bench.oracle.verdict()
     return outcome
 
 
-def measure(bench: Bench, loader: Loader, outcome: Outcome) -> list[Pass]:
+def run_with(bench: Bench, loader: Loader) -> RunEpoch:
+    """Return what runs one timed epoch of a loader in this process."""
+
+    def run(epoch: int, kept: frozenset[int]) -> Pass:
+        return timed_pass(
+            lambda: loader.epoch(epoch),
+            ready=awaiting(loader),
+            keep=kept,
+            stop_after_ns=int(bench.effort.max_seconds * 1e9),
+            think_ns=bench.think_ns,
+            copy=own_copy,
+        )
+
+    return run
+
+
+def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     """Run and verify a warm-up epoch and the measured ones; return them by epoch number.
 
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    warm_up = one_epoch(bench, loader, 0, warm_up=True)
+    warm_up = run(0, first_batches(bench.job, bench.effort.verified_elements))
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
     bench.begin()
-    passes = [warm_up]
+    passes = measured_epochs(bench, run)
+    outcome.resources = bench.timed_region_ends()
+    for epoch, done in enumerate(passes, 1):
+        outcome.add(done, epoch=epoch, measured=True)
+        verify(bench, epoch, done)
+    return [warm_up, *passes]
+
+
+def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
+    """Run epochs 1, 2 … until the effort's time is spent, or one was too long to finish."""
+    passes: list[Pass] = []
     measured_ns = 0
     while measured_ns < bench.effort.min_seconds * 1e9:
-        passes.append(one_epoch(bench, loader, len(passes)))
+        epoch = len(passes) + 1
+        passes.append(run(epoch, random_batches(bench, epoch)))
         measured_ns += passes[-1].wall_ns
         if not passes[-1].complete:
             break
-    outcome.resources = bench.timed_region_ends()
-    for epoch, done in enumerate(passes[1:], 1):
-        outcome.add(done, epoch=epoch, measured=True)
-        verify(bench, epoch, done)
     return passes
 
 
-def one_epoch(bench: Bench, loader: Loader, epoch: int, *, warm_up: bool = False) -> Pass:
-    """Run one timed epoch, keeping batches to verify: all at first, a random few when measured."""
-    job, effort = bench.job, bench.effort
-    if warm_up:
-        kept = first_batches(job, effort.verified_elements)
-    else:
-        kept = random_batches(job, f"{job.seed}/{epoch}/{bench.round}")
-    return timed_pass(
-        lambda: loader.epoch(epoch),
-        ready=bench.ready(loader),
-        keep=kept,
-        stop_after_ns=int(effort.max_seconds * 1e9),
-        think_ns=bench.think_ns,
-        copy=own_copy,
-    )
-
-
-def first_batches(job: Job, elements: int) -> set[int]:
+def first_batches(job: Job, elements: int) -> frozenset[int]:
     """Return the numbers of the first batches that together hold so many elements."""
-    return set(range(max(1, -(-elements // job.batch_size))))
+    return frozenset(range(max(1, -(-elements // job.batch_size))))
 
 
-def random_batches(job: Job, key: str) -> set[int]:
-    """Return the numbers of a few batches of an epoch of one rank, drawn by a key."""
+def random_batches(bench: Bench, epoch: int) -> frozenset[int]:
+    """Return the numbers of a few batches of an epoch of one rank."""
+    job = bench.job
     total = max(1, -(-len(job.dataset) // job.batch_size // job.world))
-    return set(random.Random(key).sample(range(total), min(KEPT_PER_EPOCH, total)))
+    places = random.Random(f"{job.seed}/{epoch}/{bench.round}")
+    return frozenset(places.sample(range(total), min(KEPT_PER_EPOCH, total)))
 
 
 def own_copy(batch: Batch) -> HostBatch:

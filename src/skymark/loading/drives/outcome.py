@@ -29,8 +29,8 @@ class Bench:
     effort: Effort
     round: int
     think_ns: int = 0
-    timed_region_begins: Callable[[tuple[int, ...]], None] = lambda excluded_pids: None
-    """Called right before the measured part; resource sampling starts. Drives call `begin`."""
+    timed_region_begins: Callable[[tuple[int, ...]], None] = lambda _: None
+    """Called by `begin`, with the processes that are not to be sampled."""
     timed_region_ends: Callable[[], Resources] = Resources
     """Called right after it; returns what the process tree used."""
     excluded_pids: tuple[int, ...] = ()
@@ -52,11 +52,12 @@ class Bench:
         finally:
             loader.close()
 
-    def ready(self, loader: Loader) -> Callable[[Any], None] | None:
-        """Return the loader's wait for a usable batch, or None where batches arrive usable."""
-        from skymark.loading.adapter import Loader as Base
 
-        return None if type(loader).ready is Base.ready else loader.ready
+def awaiting(loader: Loader) -> Callable[[Any], None] | None:
+    """Return the loader's wait for a usable batch, or None where batches arrive usable."""
+    from skymark.loading.adapter import Loader as Base
+
+    return None if type(loader).ready is Base.ready else loader.ready
 
 
 @dataclass
@@ -72,9 +73,14 @@ class Outcome:
     wait_ns: list[int] = field(default_factory=list)
     batch_elements: list[int] = field(default_factory=list)
     epoch: list[int] = field(default_factory=list)
-    resources: Resources = Resources()
-    verification: Verification = Verification(passed=False)
+    resources: Resources = field(default_factory=Resources)
+    verification: Verification = field(default_factory=lambda: Verification(passed=False))
     extra: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Throughput over the measured epochs."""
+        return self.elements / self.timed_ns * 1e9
 
     def add(self, done: Pass, epoch: int, *, measured: bool) -> None:
         """Add one pass. Bytes are those per element of the kept batches, times the elements."""

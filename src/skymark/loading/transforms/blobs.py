@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 def checksum(element: Element, parameters: Parameters) -> Element:
     """Add ``checksum``, the CRC-32 of ``payload`` as int64: what storage clients check."""
     del parameters
-    payload = np.ascontiguousarray(element["payload"])
+    payload = np.asarray(element["payload"]).tobytes()
     return {**element, "checksum": np.int64(zlib.crc32(payload))}
