@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.loading.scenario import Batch, Parameters, Scenario, Size, Stage, scenario
+from skymark.loading.scenario import Batch, Scenario, Size, Stage, scenario
 
 if TYPE_CHECKING:
     from skymark.loading.dataset.canonical import Dataset, Element
@@ -46,32 +46,23 @@ class TextSequences(Scenario):
     def stages(self) -> tuple[Stage, ...]:
         """Truncate so that the delimiters fit, then put a start and an end token round."""
         from skymark.loading.dataset.text import END_OF_TEXT, START_OF_TEXT
-        from skymark.loading.transforms import text
+        from skymark.loading.transforms.field import on
+        from skymark.loading.transforms.text import delimit
 
         kept = self.size["longest"] - 2
-
-        def truncate(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "tokens": element["tokens"][:kept]}
-
-        def keep_the_end(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "tokens": element["tokens"][-kept:]}
-
-        def delimit(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {
-                **element,
-                "tokens": text.delimit(element["tokens"], START_OF_TEXT, END_OF_TEXT),
-            }
-
-        def delimit_alike(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "tokens": text.delimit(element["tokens"], END_OF_TEXT, END_OF_TEXT)}
-
+        keep_the_end = on("tokens", lambda tokens: tokens[-kept:])
+        alike = on("tokens", lambda tokens: delimit(tokens, END_OF_TEXT, END_OF_TEXT))
         return (
-            Stage("truncate", truncate, {"the end is kept, not the beginning": keep_the_end}),
-            Stage("delimit", delimit, {"the end token stands at both ends": delimit_alike}),
+            Stage(
+                "truncate",
+                on("tokens", lambda tokens: tokens[:kept]),
+                {"the end is kept, not the beginning": keep_the_end},
+            ),
+            Stage(
+                "delimit",
+                on("tokens", lambda tokens: delimit(tokens, START_OF_TEXT, END_OF_TEXT)),
+                {"the end token stands at both ends": alike},
+            ),
         )
 
     def collate(self, elements: list[Element]) -> Batch:
@@ -79,12 +70,12 @@ class TextSequences(Scenario):
         import numpy as np
 
         from skymark.loading.dataset.text import END_OF_TEXT
-        from skymark.loading.transforms import text
+        from skymark.loading.transforms.text import pad
 
         stacked: dict[str, Any] = {
             name: np.stack([np.asarray(element[name]) for element in elements])
             for name in elements[0]
             if name != "tokens"
         }
-        tokens, mask = text.pad([element["tokens"] for element in elements], END_OF_TEXT)
+        tokens, mask = pad([element["tokens"] for element in elements], END_OF_TEXT)
         return {**stacked, "tokens": tokens, "attention_mask": mask}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+from skymark.loading.scenario import Scenario, Size, Stage, scenario
 
 if TYPE_CHECKING:
-    from skymark.loading.dataset.canonical import Array, Dataset, Element
+    from skymark.loading.dataset.canonical import Dataset
 
 
 @scenario
@@ -45,43 +45,23 @@ class SparseFeatures(Scenario):
 
         from skymark.loading.dataset.tabular import CARDINALITIES, table_sizes
         from skymark.loading.transforms import tabular
+        from skymark.loading.transforms.field import on
 
         keys = tabular.feature_keys(len(CARDINALITIES))
         tables = table_sizes(self.size["largest_table"])
-
-        def log(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "dense": tabular.log_counts(element["dense"])}
-
-        def log_of_two(element: Element, parameters: Parameters) -> Element:
-            logs = log(element, parameters)["dense"] / np.float32(np.log(2))
-            return {**element, "dense": logs}
-
-        def with_rows(element: Element, rows: Array) -> Element:
-            return {**element, "categorical": rows}
-
-        def hash_ids(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return with_rows(element, tabular.hashed(element["categorical"], keys, tables))
-
-        def hash_alike(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            rows = tabular.hashed(element["categorical"], np.zeros_like(keys), tables)
-            return with_rows(element, rows)
-
-        def remainder(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            rows = (element["categorical"].view(np.uint64) % tables).astype(np.int32)
-            return with_rows(element, rows)
-
+        to_base_two = on("dense", lambda counts: tabular.log_counts(counts) / np.float32(np.log(2)))
+        alike = on("categorical", lambda ids: tabular.hashed(ids, np.zeros_like(keys), tables))
+        unhashed = on("categorical", lambda ids: (ids.view(np.uint64) % tables).astype(np.int32))
         return (
-            Stage("log", log, {"the logarithm is to base 2": log_of_two}),
+            Stage(
+                "log", on("dense", tabular.log_counts), {"the logarithm is to base 2": to_base_two}
+            ),
             Stage(
                 "hash",
-                hash_ids,
+                on("categorical", lambda ids: tabular.hashed(ids, keys, tables)),
                 {
-                    "all features share one hash": hash_alike,
-                    "ids are taken modulo the table size without a hash": remainder,
+                    "all features share one hash": alike,
+                    "ids are taken modulo the table size without a hash": unhashed,
                 },
             ),
         )

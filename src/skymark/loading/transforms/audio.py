@@ -1,0 +1,146 @@
+"""Log-mel spectrograms: short-time Fourier transform, mel bands, logarithm.
+
+Frames of 25 ms every 10 ms and 80 bands, as speech models take them (Radford et al., "Robust
+speech recognition via large-scale weak supervision", 2023).
+"""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from skymark.model.errors import DataError
+
+SAMPLE_RATE = 16_000
+FRAME = 400
+"""Samples per frame: 25 ms."""
+HOP = 160
+"""Samples from frame to frame: 10 ms."""
+BANDS = 80
+FLOOR = 1e-10
+"""Power below which the logarithm is cut off, as in Whisper."""
+
+Floats = npt.NDArray[np.float32]
+Scale: TypeAlias = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+
+
+def decode_wav(data: Any) -> Floats:
+    """Decode a WAV file (PCM, 16 bits) to one channel, float32 ``[n]`` in [-1, 1).
+
+    Args:
+        data: the file's bytes, or uint8 ``[length]``; channels are averaged.
+
+    Raises:
+        DataError: the bytes are no such file, or are not of `SAMPLE_RATE`.
+    """
+    try:
+        with wave.open(io.BytesIO(bytes(data))) as file:
+            layout = (file.getframerate(), file.getsampwidth())
+            channels = file.getnchannels()
+            promised = file.getnframes()
+            frames = file.readframes(promised)
+    except (EOFError, wave.Error) as error:
+        raise DataError(f"the sound is no PCM WAV file ({error}); convert it to one") from error
+    if layout != (SAMPLE_RATE, 2):
+        raise DataError(
+            f"the sound has {layout[0]} samples of {8 * layout[1]} bits per second, where "
+            f"{SAMPLE_RATE} of 16 are needed; convert it"
+        )
+    if len(frames) != promised * channels * 2:
+        raise DataError("the sound is truncated; copy the file again or remove it")
+    samples = np.frombuffer(frames, "<i2").astype(np.float32) / np.float32(32768)
+    if channels > 1:
+        samples = samples.reshape(-1, channels).mean(axis=1, dtype=np.float32)
+    return samples
+
+
+def fit(samples: Floats, length: int) -> Floats:
+    """Cut samples off at `length` or pad them with zeros behind, float32 ``[length]``."""
+    fitted = np.zeros(length, np.float32)
+    fitted[: len(samples)] = samples[:length]
+    return fitted
+
+
+def fit_behind(samples: Floats, length: int) -> Floats:
+    """Pad with zeros in front instead (a mistake the oracle recognises)."""
+    return fit(samples[::-1], length)[::-1]
+
+
+def power_spectrogram(samples: Floats) -> Floats:
+    """Return the power of each frame's spectrum under a periodic Hann window.
+
+    Args:
+        samples: float32 ``[n]``.
+
+    Returns:
+        float32 ``[1 + (n - FRAME) // HOP, FRAME // 2 + 1]``; frames lie wholly within the sound.
+    """
+    frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
+    spectrum = np.fft.rfft(frames * _window(), axis=1)
+    power: Floats = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+    return power
+
+
+def mel_bands(power: Floats) -> Floats:
+    """Sum a power spectrogram into mel bands, float32 ``[BANDS, frames]``."""
+    return (power @ filters(slaney_mel, slaney_hertz)).T
+
+
+def htk_bands(power: Floats) -> Floats:
+    """Sum into bands of the HTK scale instead (a mistake the oracle recognises)."""
+    return (power @ filters(htk_mel, htk_hertz)).T
+
+
+def log_power(bands: Floats) -> Floats:
+    """Return the decimal logarithm of the power, cut off at `FLOOR`."""
+    return np.log10(np.maximum(bands, np.float32(FLOOR)))
+
+
+def slaney_mel(hertz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return mels: linear below 1 kHz, logarithmic above (Slaney, "Auditory toolbox", 1998)."""
+    above = 15 + 27 * np.log(np.maximum(hertz, 1000) / 1000) / np.log(6.4)
+    return np.where(hertz < 1000, 3 * hertz / 200, above)
+
+
+def slaney_hertz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Undo `slaney_mel`."""
+    above = 1000 * np.exp((np.maximum(mels, 15) - 15) * np.log(6.4) / 27)
+    return np.where(mels < 15, 200 * mels / 3, above)
+
+
+def htk_mel(hertz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return mels by the formula of the HTK book (Young et al., 2006)."""
+    return 2595 * np.log10(1 + hertz / 700)
+
+
+def htk_hertz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Undo `htk_mel`."""
+    return 700 * (10 ** (mels / 2595) - 1)
+
+
+@cache
+def filters(to_mel: Scale, to_hertz: Scale) -> Floats:
+    """Return triangular filters of equal area, evenly spaced in mels from 0 to 8 kHz.
+
+    Returns:
+        float32 ``[FRAME // 2 + 1, BANDS]``.
+    """
+    limits = to_mel(np.array([0.0, SAMPLE_RATE / 2]))
+    edges = to_hertz(np.linspace(limits[0], limits[1], BANDS + 2))
+    frequency = np.fft.rfftfreq(FRAME, 1 / SAMPLE_RATE)[:, None]
+    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
+    rising = (frequency - low) / (centre - low)
+    falling = (high - frequency) / (high - centre)
+    triangles = np.maximum(0, np.minimum(rising, falling))
+    return (triangles * 2 / (high - low)).astype(np.float32)
+
+
+@cache
+def _window() -> Floats:
+    return np.hanning(FRAME + 1)[:-1].astype(np.float32)
