@@ -1,0 +1,61 @@
+"""Adapters that cheat are refused, each with a cause that names what it did."""
+
+import json
+import subprocess
+
+import pytest
+
+from skymark.model.record import Record, Status
+from tests.functional.conftest import CHEATS, command, environment
+
+CAUSES = {
+    "SkipsNormalise": ("CV-1", "skips-normalise", "skipped-stage", "'normalise' was skipped"),
+    "DropsTail": ("CV-1", "drops-tail", "dropped-tail", "dropped tail"),
+    "RepeatsElement": ("CV-1", "repeats-element", "repeated-element", "more than once"),
+    "ServesOneBatch": ("CV-1", "serves-one-batch", "repeated-batch", "served again"),
+    "IgnoresSeed": ("CV-1", "ignores-seed", "ignored-seed", "the seed was ignored"),
+    "CropsCentre": ("CV-1", "crops-centre", "wrong-stage", "'crop' is wrong"),
+    "ShufflesLabels": ("CV-1", "shuffles-labels", "misplaced", "'label' belong to other elements"),
+    "CastsDown": ("CV-1", "casts-down", "precision", "lower precision"),
+    "TakesAnotherRank": ("DIST-1", "takes-another-rank", "another-rank", "rank"),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory) -> dict[tuple[str, str], Record]:
+    """One run of all cheats; by scenario and slug."""
+    directory = tmp_path_factory.mktemp("cheats")
+    found: dict[tuple[str, str], Record] = {}
+    for scenario in ("CV-1", "DIST-1"):
+        chosen = [name for name, cause in CAUSES.items() if cause[0] == scenario]
+        axis = ["--axis", "ranks=2"] if scenario == "DIST-1" else []
+        done = subprocess.run(
+            command(
+                *("run", "--scenarios", scenario, "--rounds", "1", "--json", *axis),
+                *("--output", str(directory / scenario)),
+                *("--adapters", "numpy", *(f"{CHEATS}:{name}" for name in chosen)),
+            ),
+            capture_output=True,
+            text=True,
+            env=environment(directory),
+            check=False,
+        )
+        assert done.returncode == 1, done.stderr
+        for record in map(Record.model_validate, json.loads(done.stdout)):
+            found[scenario, record.cell.adapter] = record
+    return found
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_cheat_is_invalid_and_its_cause_names_what_was_wrong(records, name):
+    scenario, slug, kind, words = CAUSES[name]
+    record = records[scenario, slug]
+    assert record.status is Status.INVALID
+    assert record.figures is None
+    assert record.cause is not None
+    assert (record.cause.kind, words in record.cause.message) == (kind, True), record.cause
+
+
+@pytest.mark.parametrize("scenario", ["CV-1", "DIST-1"])
+def test_the_honest_loop_that_the_cheats_change_is_ok(records, scenario):
+    assert records[scenario, "numpy"].status is Status.OK
