@@ -116,12 +116,12 @@ def write_dataset(
     Args:
         directory: made if absent.
         name: what the data is, for people.
-        columns: an array ``[n, *shape]`` for a fixed-shape column, or a list of n 1-D arrays of
-            one dtype for a ragged one.
+        columns: an array ``[n, *shape]`` for a fixed-shape column, or n 1-D arrays of one dtype
+            for a ragged one, written as they come, so that they need not fit into memory.
         encodings: what the bytes of a ragged uint8 column are, where not ``raw``.
 
     Raises:
-        DataError: the columns differ in length, or there is none.
+        DataError: the columns differ in length or a ragged one in dtype, or there is none.
     """
     directory.mkdir(parents=True, exist_ok=True)
     described: list[Column] = []
@@ -133,14 +133,10 @@ def write_dataset(
             described.append(Column(column_name, values.dtype.str, values.shape[1:], encoding))
             lengths[column_name] = len(values)
         else:
-            pieces = list(values)
-            offsets = np.zeros(len(pieces) + 1, np.int64)
-            np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
-            flat = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
-            np.save(directory / f"{column_name}.values.npy", flat, allow_pickle=False)
+            dtype, offsets = _write_ragged(directory / f"{column_name}.values.npy", values)
             np.save(directory / f"{column_name}.offsets.npy", offsets, allow_pickle=False)
-            described.append(Column(column_name, flat.dtype.str, None, encoding))
-            lengths[column_name] = len(pieces)
+            described.append(Column(column_name, dtype.str, None, encoding))
+            lengths[column_name] = len(offsets) - 1
     if len(set(lengths.values())) != 1:
         raise DataError(f"the columns of {name!r} must have one length, but have {lengths}")
     meta = {
@@ -150,3 +146,31 @@ def write_dataset(
     }
     (directory / "meta.json").write_text(json.dumps(meta, indent=1))
     return Dataset(directory)
+
+
+def _write_ragged(path: Path, pieces: Iterable[Array]) -> tuple[np.dtype[Any], Array]:
+    """Write 1-D arrays end to end as one ``.npy`` file; return their dtype and offsets."""
+    dtype: np.dtype[Any] | None = None
+    offsets = [0]
+    with path.open("wb") as file:
+
+        def write_header() -> None:
+            # The header has room for any length, so that it can be written again at the end.
+            shape = {"shape": (offsets[-1],), "fortran_order": False}
+            descr = np.lib.format.dtype_to_descr(dtype or np.dtype(np.uint8))
+            np.lib.format.write_array_header_1_0(file, {"descr": descr, **shape})
+
+        for piece in pieces:
+            if dtype is None:
+                dtype = piece.dtype
+                write_header()
+            if piece.dtype != dtype or piece.ndim != 1:
+                raise DataError(
+                    f"element {len(offsets) - 1} of {path.name} is {piece.dtype} of "
+                    f"{piece.ndim} dimensions, where 1-D arrays of {dtype} were begun"
+                )
+            file.write(np.ascontiguousarray(piece).data)
+            offsets.append(offsets[-1] + len(piece))
+        file.seek(0)
+        write_header()
+    return dtype or np.dtype(np.uint8), np.array(offsets, np.int64)

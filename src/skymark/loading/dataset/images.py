@@ -9,6 +9,7 @@ photographs, which noise would not.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -79,11 +80,12 @@ def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
 
 def photographs(
     random: np.random.Generator, count: int, height: int, width: int
-) -> tuple[list[npt.NDArray[np.uint8]], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+) -> tuple[Iterator[npt.NDArray[np.uint8]], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Make JPEG files whose sides vary by a quarter about the given ones.
 
     Returns:
-        The files, each uint8 ``[length]``, and their heights and widths, int32 ``[count]``.
+        The files, each uint8 ``[length]`` and made when asked for, and their heights and widths,
+        int32 ``[count]``.
     """
     largest = int(1.25 * max(height, width)) + 1
     pool = textures(random, side=1 << (largest - 1).bit_length())
@@ -91,10 +93,10 @@ def photographs(
         np.rint(side * random.uniform(0.75, 1.25, count)).astype(np.int32)
         for side in (height, width)
     )
-    files = [
+    files = (
         jpeg_bytes(photograph(random, pool, int(h), int(w)))
         for h, w in zip(heights, widths, strict=True)
-    ]
+    )
     return files, heights, widths
 
 

@@ -37,8 +37,8 @@ def rotate(values: Vector) -> Vector:
 
 def bend(values: Vector) -> Vector:
     """Return ``x + 0.3 sin x``."""
-    bent: Vector = values + BEND * np.sin(values)
-    return bent
+    bow: Vector = np.sin(values)
+    return values + bow * BEND
 
 
 def level(values: Vector) -> Vector:

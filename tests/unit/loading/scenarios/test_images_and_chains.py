@@ -171,7 +171,7 @@ def test_a_long_chain_stays_bounded_and_in_float32(
 
 @pytest.mark.parametrize("cls", [ImageClassification, TwoViews])
 def test_the_table_of_boxes_is_what_the_reference_cuts_out(
-    cls: type[ImageClassification] | type[TwoViews], datasets: dict[type[Scenario], Dataset]
+    cls: type[ImageClassification | TwoViews], datasets: dict[type[Scenario], Dataset]
 ) -> None:
     scenario, dataset = scenario_of(cls), datasets[cls]
     boxes = scenario.boxes(2, dataset)
