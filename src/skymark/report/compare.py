@@ -1,0 +1,197 @@
+"""Compare two runs cell by cell, and refuse where a difference would mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal
+
+from skymark.measure.difference import PRACTICAL, Difference, Verdict, difference
+from skymark.model.base import Frozen
+from skymark.model.errors import GateError, UsageError
+from skymark.model.record import Record, Status
+from skymark.report.load import Run
+from skymark.report.ranking import rates
+
+Across = Literal["hardware", "versions", "cells"]
+"""What may differ between two runs, because it is what one wants to compare: the machine, the
+versions of Python and the libraries, or the cells' own settings and definitions."""
+
+ACROSS: tuple[Across, ...] = ("hardware", "versions", "cells")
+NAMED_CELLS = 3
+
+
+class CellComparison(Frozen):
+    """One cell in both runs. `difference` is null where a side was not measured."""
+
+    cell_id: str
+    label: str
+    adapter: str
+    status_before: Status
+    status_after: Status
+    samples_per_s_before: float | None = None
+    samples_per_s_after: float | None = None
+    difference: Difference | None = None
+    """After over before: above 1 is faster now."""
+
+    @property
+    def regressed(self) -> bool:
+        """Whether the cell is slower now, or was measured before and is not any more."""
+        if self.difference is None:
+            return self.status_before is Status.OK and self.status_after is not Status.OK
+        return self.difference.verdict is Verdict.SLOWER
+
+
+class Comparison(Frozen):
+    """Two runs side by side."""
+
+    before: str
+    after: str
+    practical: float
+    cells: tuple[CellComparison, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    differs: tuple[str, ...]
+    """In what the runs differ though they could be compared, in words."""
+
+    def count(self, verdict: Verdict) -> int:
+        """Return the number of cells with a verdict."""
+        return sum(
+            cell.difference is not None and cell.difference.verdict is verdict
+            for cell in self.cells
+        )
+
+
+def compare_runs(
+    before: Run, after: Run, *, across: Collection[Across] = (), practical: float = PRACTICAL
+) -> Comparison:
+    """Compare two runs of the same cells.
+
+    Args:
+        before: the reference.
+        after: what is compared with it.
+        across: what may differ between them; by default nothing that changes speed may.
+        practical: smallest relative difference that counts.
+
+    Raises:
+        UsageError: they have no cell in common, or differ in what `across` does not allow.
+    """
+    if unknown := set(across) - set(ACROSS):
+        raise UsageError(f"cannot compare across {sorted(unknown)}; choose of {', '.join(ACROSS)}")
+    pairs = [(one, after.by_id[id]) for id, one in before.by_id.items() if id in after.by_id]
+    if not pairs:
+        raise UsageError(
+            f"{before.directory} and {after.directory} have no cell in common; "
+            "compare runs of the same scenarios, variants and adapters"
+        )
+    found = [
+        *(("hardware", text) for text in _hardware(before, after)),
+        *(("versions", text) for text in _versions(before, after, pairs)),
+        *(("cells", text) for text in _cells(pairs)),
+    ]
+    if refused := [(kind, text) for kind, text in found if kind not in across]:
+        kinds = " ".join(dict.fromkeys(kind for kind, _ in refused))
+        raise UsageError(
+            "these runs cannot be compared, because more than the result differs: "
+            + "; ".join(text for _, text in refused)
+            + f". If that is what you want to compare, add --across {kinds}"
+        )
+    return Comparison(
+        before=before.manifest.run_id,
+        after=after.manifest.run_id,
+        practical=practical,
+        cells=tuple(_compare(one, other, practical) for one, other in pairs),
+        only_before=tuple(id for id in before.by_id if id not in after.by_id),
+        only_after=tuple(id for id in after.by_id if id not in before.by_id),
+        differs=(*(text for _, text in found), *_remarks(before, after)),
+    )
+
+
+def gate(comparison: Comparison) -> None:
+    """Say no to a regression.
+
+    Raises:
+        GateError: a cell is slower, or was `ok` before and is not now; the message names them.
+    """
+    regressed = [cell for cell in comparison.cells if cell.regressed]
+    if not regressed:
+        return
+    reasons = ", ".join(f"{cell.cell_id} ({_loss(cell)})" for cell in regressed)
+    raise GateError(
+        f"{len(regressed)} of {len(comparison.cells)} cells got worse since {comparison.before}: "
+        f"{reasons}"
+    )
+
+
+def _loss(cell: CellComparison) -> str:
+    if cell.difference is None:
+        return f"{cell.status_before.value} → {cell.status_after.value}"
+    return f"{cell.difference.ratio.value - 1:+.0%}"
+
+
+def _compare(before: Record, after: Record, practical: float) -> CellComparison:
+    both = before.figures is not None and after.figures is not None
+    return CellComparison(
+        cell_id=before.cell.id,
+        label=before.cell.label,
+        adapter=before.cell.adapter,
+        status_before=before.status,
+        status_after=after.status,
+        samples_per_s_before=before.figures.samples_per_s.value if before.figures else None,
+        samples_per_s_after=after.figures.samples_per_s.value if after.figures else None,
+        difference=difference(rates(after), rates(before), practical) if both else None,
+    )
+
+
+def _hardware(before: Run, after: Run) -> Iterator[str]:
+    one, other = before.manifest.environment, after.manifest.environment
+    if one.hardware_key == other.hardware_key:
+        return
+    for name, old, new in _fields(one.hardware, other.hardware):
+        yield f"{name} is {old} and {new}"
+    for name, old, new in _fields(one.limits, other.limits):
+        if name not in {"cpu_throttled_share", "container"}:
+            yield f"{name} is {old} and {new}"
+
+
+def _versions(before: Run, after: Run, pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
+    old, new = before.manifest.environment.python, after.manifest.environment.python
+    if old != new:
+        yield f"Python is {old} and {new}"
+    seen: set[str] = set()
+    for one, other in pairs:
+        for library in sorted(one.versions.keys() | other.versions.keys()):
+            ours, theirs = one.versions.get(library), other.versions.get(library)
+            text = f"{library} is {ours or 'unknown'} and {theirs or 'unknown'}"
+            # A cell that was not measured on one side has no versions and no difference.
+            if one.versions and other.versions and ours != theirs and text not in seen:
+                seen.add(text)
+                yield text
+
+
+def _cells(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
+    changed = [one.cell.id for one, other in pairs if one.cell_hash != other.cell_hash]
+    if changed:
+        named = ", ".join(changed[:NAMED_CELLS])
+        more = f" and {len(changed) - NAMED_CELLS} more" if len(changed) > NAMED_CELLS else ""
+        yield f"the settings or definition of {named}{more} differ"
+
+
+def _remarks(before: Run, after: Run) -> Iterator[str]:
+    """Yield differences that do not forbid a comparison."""
+    one, other = before.manifest, after.manifest
+    if one.effort != other.effort:
+        yield f"effort is {one.effort.name} and {other.effort.name}"
+    if one.environment.system != other.environment.system:
+        yield f"system is {one.environment.system} and {other.environment.system}"
+    if one.environment.skymark != other.environment.skymark:
+        yield f"skymark is {one.environment.skymark} and {other.environment.skymark}"
+    for run in (before, after):
+        if run.missing:
+            yield f"{run.manifest.run_id} lacks {len(run.missing)} planned cells"
+
+
+def _fields(one: Frozen, other: Frozen) -> Iterator[tuple[str, object, object]]:
+    for name in type(one).model_fields:
+        old, new = getattr(one, name), getattr(other, name)
+        if old != new:
+            yield name, old, new

@@ -1,0 +1,83 @@
+"""Write a run as one HTML file that needs nothing else: no network, no other file, no plug-in."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skymark.model.errors import SkymarkError
+from skymark.report import text
+from skymark.report.names import adapter_name
+from skymark.report.page import anchor_of, page_of
+
+if TYPE_CHECKING:
+    from skymark.report.load import Run
+
+
+def write_html(run: Run, path: Path) -> None:
+    """Write the report of a run, whole or not at all.
+
+    Raises:
+        SkymarkError: jinja2 is not installed, or the file cannot be written.
+    """
+    content = render(run)
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(content)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise SkymarkError(f"cannot write {path}: {error.strerror}; name another file") from error
+
+
+def render(run: Run) -> str:
+    """Return the report of a run as HTML.
+
+    All text from the run is escaped: a record may come from a machine one does not trust.
+
+    Raises:
+        SkymarkError: jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ModuleNotFoundError as error:
+        raise SkymarkError(
+            "the HTML report needs jinja2; run: pip install 'skymark[report]'"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("skymark.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": text.count,
+        "milliseconds": text.milliseconds,
+        "duration": text.duration,
+        "size": text.size,
+        "share": text.share,
+        "margin": text.margin,
+        "significant": text.significant,
+        "adapter_name": adapter_name,
+        "anchor": anchor_of,
+    }
+    page = page_of(run)
+    return environment.get_template("report.html.j2").render(
+        page=page, run=page.run, manifest=page.run.manifest
+    )
+
+
+def _visible(value: Any) -> Any:
+    """Show what is missing as a dash, and text without control characters."""
+    if value is None:
+        return text.MISSING
+    return text.plain(value) if type(value) is str else value

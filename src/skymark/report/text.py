@@ -1,0 +1,81 @@
+"""Numbers as people read them: three significant digits, a unit, a dash for what is missing."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+from skymark.model.record import Estimate
+
+MISSING = "–"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return a number with so many significant digits, never with an exponent."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{decimals}f}"
+
+
+def count(value: float | None) -> str:
+    """Return a number with k, M or G: ``45.6 k``."""
+    if value is None:
+        return MISSING
+    for factor, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        # A number that rounds up to the next unit is written in it.
+        if abs(value) >= factor * 0.9995:
+            return significant(value / factor) + letter
+    return significant(value)
+
+
+def milliseconds(value_ns: float | None) -> str:
+    """Return nanoseconds as milliseconds, without the unit."""
+    return MISSING if value_ns is None else significant(value_ns / 1e6)
+
+
+def duration(value_s: float | None) -> str:
+    """Return seconds with a fitting unit: ``640 ms``, ``12.3 s``, ``4 min 5 s``."""
+    if value_s is None:
+        return MISSING
+    if value_s < 1:
+        return f"{significant(value_s * 1e3)} ms"
+    if value_s < 100:
+        return f"{significant(value_s)} s"
+    minutes, seconds = divmod(round(value_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def size(value_bytes: float | None) -> str:
+    """Return bytes with a binary unit: ``1.23 GiB``."""
+    if value_bytes is None:
+        return MISSING
+    for factor, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if value_bytes >= factor:
+            return f"{significant(value_bytes / factor)} {unit}"
+    return f"{value_bytes:.0f} B"
+
+
+def share(value: float | None) -> str:
+    """Return a share in per cent, with a decimal only where it tells something."""
+    if value is None:
+        return MISSING
+    per_cent = value * 100
+    return f"{per_cent:.1f} %" if per_cent < 10 or 99 <= per_cent < 99.95 else f"{per_cent:.0f} %"
+
+
+def margin(estimate: Estimate | None) -> str:
+    """Return half the interval relative to the value: ``±4.2 %``; empty without an interval."""
+    width = None if estimate is None else estimate.relative_half_width
+    if width is None:
+        return ""
+    return f"±{width:.1%}".replace("%", " %") if width < 0.1 else f"±{width:.0%}".replace("%", " %")
+
+
+def plain(text: str) -> str:
+    """Return untrusted text without control characters, so that it cannot steer a terminal."""
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character)[0] != "C" else "�"
+        for character in text
+    )

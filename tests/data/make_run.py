@@ -1,0 +1,275 @@
+"""Make a saved run without measuring: for the tests of the report, and the files of run-v1.
+
+    python tests/data/make_run.py tests/data/run-v1
+
+wrote `run-v1`, once, with schema version 1. It stays as it is when the schema changes: it proves
+that runs of that time still open.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from skymark.measure.statistics import figures_of, summary_of, warnings_of
+from skymark.model.cell import Cell, Setting
+from skymark.model.effort import EFFORTS
+from skymark.model.environment import Accelerator, Environment, GitState, Hardware, Limits, Load
+from skymark.model.manifest import Manifest
+from skymark.model.plan import Plan, PlannedCell
+from skymark.model.record import (
+    Cause,
+    Record,
+    Resources,
+    RoundResult,
+    StabilityWarning,
+    Status,
+    Verification,
+)
+
+BEGIN = datetime(2026, 1, 15, 9, 30, tzinfo=UTC)
+
+ENVIRONMENT = Environment(
+    captured_at=BEGIN,
+    hardware=Hardware(
+        architecture="x86_64",
+        cpu_model="Example CPU 3000",
+        physical_cores=4,
+        logical_cores=8,
+        memory_bytes=32 << 30,
+        disk_kind="nvme",
+        accelerators=(Accelerator(name="Example GPU", memory_bytes=24 << 30, driver="1.2"),),
+    ),
+    limits=Limits(
+        usable_cores=8,
+        cpu_quota_cores=6.0,
+        cpu_throttled_share=None,
+        memory_limit_bytes=None,
+        container="docker",
+    ),
+    load=Load(
+        load_average_1m=0.2,
+        cpu_busy_share=0.02,
+        memory_available_bytes=28 << 30,
+        swap_used_bytes=0,
+        disk_free_bytes=100 << 30,
+        cpu_governor="performance",
+        turbo=True,
+        on_battery=None,
+    ),
+    system="Linux 6.8.0",
+    filesystem="ext4",
+    python="CPython 3.12.4",
+    skymark="0.1.0",
+    git=GitState(commit="0123456789abcdef0123456789abcdef01234567", dirty=False),
+)
+
+
+def cell(
+    scenario: str,
+    adapter: str,
+    axes: Mapping[str, Setting] | None = None,
+    settings: Mapping[str, Setting] | None = None,
+) -> Cell:
+    """Return a cell of a small variant."""
+    return Cell(
+        suite="loading",
+        scenario=scenario,
+        variant="small",
+        adapter=adapter,
+        axes=dict(axes or {}),
+        settings=dict(settings or {"workers": 2}),
+        specification={"seed": 7, "size": {"elements": 2000, "batch_size": 50, "values": {}}},
+    )
+
+
+def rounds_of(
+    speed: float,
+    count: int = 3,
+    noise: float = 0.01,
+    *,
+    name: str = "",
+    think_ns: int = 0,
+    pss_bytes: int | None = 300 << 20,
+    verification: Verification | None = None,
+) -> list[RoundResult]:
+    """Return rounds at a speed in samples per second, with noise that is always the same."""
+    chance = random.Random(f"{name}/{speed}")
+    batch, batches = 50, 40
+    results = []
+    for number in range(count):
+        rate = speed * chance.lognormvariate(0.0, noise)
+        wait_ns, epoch = [], []
+        for one_epoch in range(4):
+            for _ in range(batches):
+                usual = batch / rate * 1e9 * (1.6 if one_epoch == 0 else 1.0)
+                wait_ns.append(round(usual * chance.lognormvariate(-0.02, 0.2)))
+                epoch.append(one_epoch)
+        busy_ns = think_ns * 3 * batches
+        measured_ns = sum(wait for wait, one in zip(wait_ns, epoch, strict=True) if one) + busy_ns
+        results.append(
+            RoundResult(
+                round=number,
+                started_at=BEGIN + timedelta(seconds=20 * number),
+                import_s=0.4,
+                setup_s=0.02,
+                first_batch_ns=round(3e8 * chance.lognormvariate(0.0, 0.1)),
+                timed_ns=measured_ns,
+                think_ns=busy_ns,
+                elements=3 * batches * batch,
+                bytes=3 * batches * batch * 4096,
+                wait_ns=tuple(wait_ns),
+                batch_elements=(batch,) * len(wait_ns),
+                epoch=tuple(epoch),
+                resources=Resources(
+                    cpu_s=measured_ns / 1e9 * 1.7, peak_pss_bytes=pss_bytes, processes=3
+                ),
+                verification=verification or PASSED,
+            )
+        )
+    return results
+
+
+PASSED = Verification(
+    passed=True,
+    epochs=4,
+    indexed_elements=8000,
+    content_elements=556,
+    fields=("features", "label"),
+    tolerance=1e-5,
+    max_difference=0.0,
+)
+
+
+def measured(one: Cell, rounds: Sequence[RoundResult], **more: Any) -> Record:
+    """Return the `ok` record of a cell with these rounds, as the engine would make it."""
+    effort = EFFORTS["quick"]
+    content: dict[str, Any] = {
+        "cell": one,
+        "cell_hash": one.hash,
+        "status": Status.OK,
+        "rounds": tuple(summary_of(result) for result in rounds),
+        "figures": figures_of(rounds),
+        "verification": rounds[-1].verification,
+        "warnings": warnings_of(rounds, effort),
+        "versions": {one.adapter: "1.2.3", "numpy": "2.3.0"},
+        "page_cache": "warm",
+        "started_at": BEGIN,
+        "ended_at": BEGIN + timedelta(minutes=1),
+    }
+    return Record(**{**content, **more})
+
+
+def ended(one: Cell, status: Status, cause: Cause, **more: Any) -> Record:
+    """Return the record of a cell that was not measured."""
+    return Record(
+        cell=one,
+        cell_hash=one.hash,
+        status=status,
+        cause=cause,
+        started_at=BEGIN,
+        ended_at=BEGIN + timedelta(seconds=5),
+        **more,
+    )
+
+
+def write_run(
+    directory: Path,
+    records: Sequence[Record],
+    *,
+    planned: Sequence[Cell] = (),
+    finished: bool = True,
+    environment: Environment = ENVIRONMENT,
+    effort: str = "quick",
+) -> Path:
+    """Write a run of these records; `planned` cells have no record yet."""
+    cells = [*(record.cell for record in records), *planned]
+    plan = Plan(
+        profile="ci_cpu",
+        effort=EFFORTS[effort],
+        settings={"workers": 2},
+        settings_from={"workers": "profile"},
+        cells=tuple(PlannedCell(cell=one) for one in cells),
+    )
+    counts: dict[Status, int] = {}
+    for record in records:
+        counts[record.status] = counts.get(record.status, 0) + 1
+    manifest = Manifest(
+        run_id=directory.name,
+        created_at=BEGIN,
+        ended_at=BEGIN + timedelta(minutes=5) if finished else None,
+        finished=finished,
+        plan=plan,
+        plan_hash=plan.hash,
+        environment=environment,
+        counts=counts,
+    )
+    (directory / "records").mkdir(parents=True)
+    (directory / "manifest.json").write_text(manifest.model_dump_json(indent=1) + "\n")
+    for record in records:
+        path = directory / "records" / f"{record.cell.id}.json"
+        path.write_text(record.model_dump_json(indent=1) + "\n")
+    return directory
+
+
+def one_of_each() -> list[Record]:
+    """Return records of every status, with figures missing and present."""
+    skipped = Cause(
+        kind="no-gpu",
+        message="NVIDIA DALI needs an NVIDIA GPU",
+        action="run it with --profile gpu_a100",
+    )
+    wrong = Cause(
+        kind="stage-skipped",
+        message="field features differs from the reference: the standardise stage was skipped",
+        action="apply job.transform to every element",
+    )
+    leak = StabilityWarning(
+        kind="leaked-processes",
+        message="1 process(es) outlived the adapter and were ended",
+        action="have the adapter's close() end every process that it started",
+    )
+    refused = PASSED.model_copy(update={"passed": False, "cause": wrong, "max_difference": 12.5})
+    bad_rounds = rounds_of(900_000, name="bad", verification=refused)
+    return [
+        measured(cell("TAB-1", "numpy"), rounds_of(60_000, name="numpy")),
+        measured(cell("TAB-1", "pytorch"), rounds_of(95_000, name="pytorch"), warnings=(leak,)),
+        measured(cell("TAB-1", "grain"), rounds_of(96_000, name="grain", noise=0.06)),
+        measured(cell("TAB-1", "tfdata"), rounds_of(300_000, name="tfdata", pss_bytes=None)),
+        ended(
+            cell("TAB-1", "webdataset"),
+            Status.INVALID,
+            wrong,
+            rounds=tuple(summary_of(result) for result in bad_rounds),
+            verification=refused,
+            versions={"webdataset": "1.0.2"},
+        ),
+        ended(
+            cell("TAB-1", "ray"),
+            Status.FAILED,
+            Cause(kind="worker-died", message="the worker process was killed by signal 9"),
+        ),
+        ended(
+            cell("TAB-1", "deeplake"),
+            Status.TIMEOUT,
+            Cause(kind="timeout", message="no result after 60 s", action="raise --effort"),
+        ),
+        ended(cell("TAB-1", "dali"), Status.SKIPPED, skipped),
+        measured(
+            cell("PC-1", "numpy", {"depth": 5}),
+            rounds_of(20_000, count=1, name="chain", think_ns=500_000),
+        ),
+        ended(
+            cell("PC-1", "spdl", {"depth": 5}),
+            Status.UNSUPPORTED,
+            Cause(kind="ability", message="SPDL has no worker-invariant shuffle"),
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    write_run(Path(sys.argv[1]), one_of_each())
