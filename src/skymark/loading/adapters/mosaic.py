@@ -1,0 +1,176 @@
+"""MosaicML Streaming: MDS shards, a StreamingDataset and its StreamingDataLoader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.loading.bucketing import Batches
+
+if TYPE_CHECKING:
+    from skymark.loading.dataset.canonical import Column, Dataset, Element
+    from skymark.loading.scenario import Batch
+
+
+@cache
+def elements_class() -> Any:
+    """Make the StreamingDataset of transformed elements; the library is not imported before."""
+    from streaming import StreamingDataset
+
+    class Elements(StreamingDataset):  # type: ignore[misc]
+        """A StreamingDataset whose elements are transformed as they are read."""
+
+        def __init__(self, job: Job) -> None:
+            self.job = job
+            self.encoded = [c.name for c in job.dataset.columns if c.encoding != "raw"]
+            super().__init__(
+                local=str(job.storage),
+                batch_size=job.batch_size,
+                shuffle=job.shuffle,
+                shuffle_seed=job.shuffle_seed(0),
+            )
+
+        def __getitem__(self, at: Any) -> Element:
+            import numpy as np
+
+            element = super().__getitem__(at)
+            for name in self.encoded:
+                element[name] = np.frombuffer(element[name], np.uint8)
+            return self.job.transform(element, self.next_epoch - 1)
+
+    return Elements
+
+
+def tensors(batch: Batch) -> dict[str, Any]:
+    """Turn arrays into tensors, which travel between processes in shared memory."""
+    import torch
+
+    return {name: torch.as_tensor(value) for name, value in batch.items()}
+
+
+class Collate:
+    """Makes a batch of elements and does its batch-level work, in the worker."""
+
+    def __init__(self, job: Job, dataset: Any) -> None:
+        self.job = job
+        self.dataset = dataset
+
+    def __call__(self, elements: list[Element]) -> dict[str, Any]:
+        job, batch = self.job, self.job.collate(elements)
+        return tensors(job.mix(batch, self.dataset.next_epoch - 1) if job.scenario.mixes else batch)
+
+
+class MosaicLoader(Loader):
+    """One StreamingDataLoader whose workers live on from epoch to epoch."""
+
+    def __init__(self, job: Job) -> None:
+        from streaming import StreamingDataLoader
+        from torch.utils.data import DataLoader, IterableDataset
+
+        self.dataset = elements_class()(job)
+        workers = {
+            "num_workers": job.workers,
+            "persistent_workers": job.workers > 0,
+            "prefetch_factor": job.prefetch if job.workers else None,
+        }
+        if job.scenario.bucket_boundaries:
+            IterableDataset.register(Batches)
+            stream: Any = Batches(self.dataset, job)
+            self.loader = DataLoader(stream, batch_size=None, collate_fn=tensors, **workers)
+        else:
+            self.loader = StreamingDataLoader(
+                self.dataset,
+                batch_size=job.batch_size,
+                collate_fn=Collate(job, self.dataset),
+                drop_last=job.drop_last,
+                **workers,
+            )
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Iterate over batches of tensors; the library derives the epoch's order from its number."""
+        self.dataset.next_epoch = epoch
+        return iter(self.loader)
+
+    def state(self) -> bytes:
+        """Return the StreamingDataLoader's own state."""
+        return json.dumps(self.loader.state_dict()).encode()
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Load it, and iterate over the rest of the epoch."""
+        self.loader.load_state_dict(json.loads(state))
+        return self.epoch(epoch)
+
+    def close(self) -> None:
+        """Drop the loader, which ends its workers, and remove the lock files they used."""
+        del self.loader
+        for lock in (self.dataset._shared_barrier.filelock_path, self.dataset._cache_filelock_path):
+            Path(lock).unlink(missing_ok=True)
+
+
+def encoding(column: Column) -> str:
+    """Return the MDS encoding of a column; encoded media stay as they are."""
+    import numpy as np
+
+    if column.encoding != "raw":
+        return "bytes"
+    name = np.dtype(column.dtype).name
+    if column.shape is None:
+        return f"ndarray:{name}"
+    return f"ndarray:{name}:{','.join(map(str, column.shape))}" if column.shape else name
+
+
+@adapter
+class Mosaic(Adapter):
+    """`streaming.StreamingDataset` over MDS shards."""
+
+    slug: ClassVar = "mosaic"
+    name: ClassVar = "MosaicML Streaming"
+    distribution: ClassVar = "mosaicml-streaming"
+    imports: ClassVar = "streaming"
+    homepage: ClassVar = "https://docs.mosaicml.com/projects/streaming"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "checkpoint",
+            "stream",
+        }
+    )
+    limits: ClassVar = {
+        "shard": "it repeats elements until every rank has as many, so not each comes once",
+        "eager": "elements always stream from their shards",
+        "jax": "its DataLoader delivers PyTorch tensors, not JAX arrays",
+        "source:memory": "elements are read from its own MDS shards",
+        "source:files": "elements are read from its own MDS shards",
+        "source:tar": "elements are read from its own MDS shards, not from tar shards",
+        "source:columnar": "elements are read from its own MDS shards, not from columnar files",
+        "source:http": "its MDS shards are downloaded from cloud stores or over SFTP, not HTTP",
+    }
+    formats: ClassVar = ("mds",)
+
+    def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
+        """Write MDS shards with the library's own encodings."""
+        from streaming import MDSWriter
+
+        if format != "mds":
+            super().convert(dataset, directory, format)
+        columns = {"index": "int", **{c.name: encoding(c) for c in dataset.columns}}
+        with MDSWriter(out=str(directory), columns=columns) as writer:
+            for element in dataset:
+                for column in dataset.columns:
+                    if column.encoding != "raw":
+                        element[column.name] = element[column.name].tobytes()
+                writer.write(element)
+
+    def open(self, job: Job) -> Loader:
+        """Return the StreamingDataLoader."""
+        return MosaicLoader(job)
