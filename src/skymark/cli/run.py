@@ -85,8 +85,7 @@ def plan(
 
 
 def _show(path: Path, *, json: bool) -> None:
-    from rich.console import Console
-
+    from skymark.cli.tables import stdout_console
     from skymark.report.html import write_html
     from skymark.report.load import open_run
     from skymark.report.terminal import print_report
@@ -95,7 +94,7 @@ def _show(path: Path, *, json: bool) -> None:
     if json:
         print("[" + ",\n".join(r.model_dump_json(indent=1) for r in opened.records) + "]")
     else:
-        print_report(opened, Console())
+        print_report(opened, stdout_console())
     write_html(opened, path / "report.html")
     print(f"results in {path}, report in {path / 'report.html'}", file=sys.stderr)
 

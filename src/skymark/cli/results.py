@@ -1,0 +1,90 @@
+"""`skymark report`, `compare` and `export`: what to do with runs on disk."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from skymark.cli.options import Several
+from skymark.cli.tables import stdout_console
+from skymark.model.errors import UsageError
+from skymark.report.load import open_run
+
+WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
+
+
+def report(
+    directory: Annotated[Path, Parameter(help="A run's directory.")],
+    /,
+    *,
+    json: Annotated[bool, Parameter(negative=(), help="Print the records as JSON.")] = False,
+) -> int:
+    """Show a run as a table and write its report.html anew."""
+    from skymark.report.html import write_html
+    from skymark.report.terminal import print_report
+
+    run = open_run(directory)
+    if json:
+        print("[" + ",\n".join(r.model_dump_json(indent=1) for r in run.records) + "]")
+    else:
+        print_report(run, stdout_console())
+    write_html(run, directory / "report.html")
+    print(f"report in {directory / 'report.html'}", file=sys.stderr)
+    return 0
+
+
+def compare(
+    before: Annotated[Path, Parameter(help="The run to compare with.")],
+    after: Annotated[Path, Parameter(help="The run in question.")],
+    /,
+    *,
+    across: Annotated[
+        tuple[Literal["hardware", "versions", "cells"], ...],
+        Several,
+        Parameter(help="What may differ between the runs; nothing else may."),
+    ] = (),
+    practical: Annotated[
+        float, Parameter(help="Smallest relative difference that counts.")
+    ] = 0.05,
+    gate: Annotated[
+        bool, Parameter(negative=(), help="Exit with status 3 if a cell is slower or broke.")
+    ] = False,
+    json: Annotated[bool, Parameter(negative=(), help="Print the comparison as JSON.")] = False,
+) -> int:
+    """Compare two runs, cell by cell.
+
+    Faster or slower needs both a statistical and a practical difference, across rounds; too
+    little data is inconclusive.
+    """
+    from skymark.report.compare import compare_runs
+    from skymark.report.compare import gate as check
+    from skymark.report.comparison_table import print_comparison
+
+    found = compare_runs(open_run(before), open_run(after), across=across, practical=practical)
+    if json:
+        print(found.model_dump_json(indent=1))
+    else:
+        print_comparison(found, stdout_console())
+    if gate:
+        check(found)
+    return 0
+
+
+def export(
+    directory: Annotated[Path, Parameter(help="A run's directory.")],
+    /,
+    *,
+    to: Annotated[Path, Parameter(help="A file whose name ends in .csv or .parquet.")],
+) -> int:
+    """Write a run's figures as a table with one row per cell."""
+    from skymark.report import export as exporting
+
+    kind = to.suffix.removeprefix(".")
+    if kind not in WRITERS:
+        raise UsageError(f"--to {to} must end in .csv or .parquet")
+    getattr(exporting, WRITERS[kind])(open_run(directory), to)
+    print(to)
+    return 0
