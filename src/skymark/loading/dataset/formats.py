@@ -4,10 +4,13 @@
 |-------------|--------------------------------------------------|---------|
 | `canonical` | a row of memory-mapped columns                   | anything that takes a Python source |
 | `memory`    | a row of columns held in memory                  | the same |
-| `files`     | one file per column (``.jpg``, ``.npy`` …)       | the same, image folders |
+| `files`     | one file per encoded or array column (``.jpg`` …) | the same, image folders |
 | `tar`       | members ``KEY.index.npy``, ``KEY.COLUMN.EXT``     | WebDataset and everything tar |
 | `parquet`   | a row of row groups of `PARQUET_ROW_GROUP` rows  | Arrow-based libraries |
 | `http`      | an object on a server, see `skymark.loading.dataset.objects` | clients |
+
+Scalar columns (labels, sizes) have no files or objects of their own: a listing of them is read when
+a reader is opened, as an image folder's labels are known from its listing.
 """
 
 from __future__ import annotations
@@ -81,24 +84,45 @@ class MemoryReader(Reader):
         return dict(self._elements[index])
 
 
+class Listing:
+    """What is known of the elements before any of them is read: their scalar columns."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.objects = tuple(column for column in dataset.columns if column.shape != ())
+        """The columns that have a file or an object per element."""
+        self._scalars = {
+            column.name: np.array(dataset.column(column.name))
+            for column in dataset.columns
+            if column.shape == ()
+        }
+        self._length = len(dataset)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Element:
+        """Return the element's index and scalars."""
+        scalars = {name: values[index] for name, values in self._scalars.items()}
+        return {"index": int(index), **scalars}
+
+
 class FilesReader(Reader):
-    """One file per element and column, in a folder per thousand elements."""
+    """One file per element and column, in a folder per thousand elements; scalars are listed."""
 
     def __init__(self, directory: Path, dataset: Dataset) -> None:
         self._directory = os.fspath(directory)
-        self._columns = dataset.columns
-        self._length = len(dataset)
+        self._listing = Listing(dataset)
 
     def path(self, index: int, column: Column) -> str:
         """Return the path of one element's column."""
         return f"{self._directory}/{element_path(index, column)}"
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._listing)
 
     def __getitem__(self, index: int) -> Element:
-        element: Element = {"index": int(index)}
-        for column in self._columns:
+        element = self._listing[index]
+        for column in self._listing.objects:
             with open(self.path(index, column), "rb") as file:
                 element[column.name] = from_bytes(column, file.read())
         return element
@@ -137,6 +161,10 @@ class TarReader(Reader):
             self._files[shard] = shard.open("rb")
         number: int = self._files[shard].fileno()
         return number
+
+    def __del__(self) -> None:
+        for file in self._files.values():
+            file.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": {}}
@@ -227,10 +255,11 @@ def arrow_table(dataset: Dataset, start: int = 0, stop: int | None = None) -> An
 
 
 def write_files(dataset: Dataset, directory: Path) -> None:
-    """Write one file per element and column."""
+    """Write one file per element and column that is no scalar."""
     reader = FilesReader(directory, dataset)
+    columns = Listing(dataset).objects
     for element in dataset:
-        for column in dataset.columns:
+        for column in columns:
             path = Path(reader.path(element["index"], column))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(to_bytes(column, element[column.name]))

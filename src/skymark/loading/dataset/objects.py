@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from skymark.loading.adapter import Reader
 from skymark.loading.dataset import object_server
 from skymark.loading.dataset.canonical import Dataset, Element
-from skymark.loading.dataset.formats import element_path, from_bytes
+from skymark.loading.dataset.formats import Listing, element_path, from_bytes
 from skymark.loading.storage import HTTP
 from skymark.model.errors import DataError, UsageError
 
@@ -86,6 +86,13 @@ def object_url() -> str:
         ) from error
 
 
+class Connection(http.client.HTTPConnection):
+    """A connection that ends with the thread or the reader that holds it."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class HttpReader(Reader):
     """Random access by one GET per element and column, over one connection per thread.
 
@@ -93,17 +100,16 @@ class HttpReader(Reader):
     """
 
     def __init__(self, dataset: Dataset) -> None:
-        self._columns = dataset.columns
-        self._length = len(dataset)
+        self._listing = Listing(dataset)
         self._address = urlsplit(object_url()).netloc
         self._connections = threading.local()
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._listing)
 
     def __getitem__(self, index: int) -> Element:
-        element: Element = {"index": int(index)}
-        for column in self._columns:
+        element = self._listing[index]
+        for column in self._listing.objects:
             element[column.name] = from_bytes(column, self._get(element_path(index, column)))
         return element
 
@@ -119,13 +125,13 @@ class HttpReader(Reader):
             )
         return body
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self) -> Connection:
         """Return this thread's connection; a forked process must not share its parent's."""
         mine = self._connections
         if getattr(mine, "process", None) != os.getpid():
             mine.process = os.getpid()
-            mine.connection = http.client.HTTPConnection(self._address)
-        connection: http.client.HTTPConnection = mine.connection
+            mine.connection = Connection(self._address)
+        connection: Connection = mine.connection
         return connection
 
     def __getstate__(self) -> dict[str, Any]:
