@@ -209,7 +209,7 @@ class Oracle:
                 other = owner[foreign[0]]
                 shared = np.unique(order[owner[order] == other])
                 self.refuse(
-                    "other-rank",
+                    "another-rank",
                     f"rank {rank} delivered elements of another rank: epoch {epoch}, "
                     f"{_some(shared)} came from rank {other} too ({shared.size} in all)",
                 )
