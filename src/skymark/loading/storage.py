@@ -21,9 +21,10 @@ LAYOUT_VERSION = 2
 
 OWN_NOTHING = frozenset({"canonical", "memory"})
 """Formats that read the canonical files as they are."""
-HTTP = frozenset({"http", "http-tar", "http-parquet"})
+SHARED = OWN_NOTHING | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
+"""Formats that skymark writes, once for all libraries."""
+HTTP = frozenset({"http", "http-tar", "http-parquet", "http-mds", "http-chunks"})
 """Formats read from an object server, which serves what lies on disk."""
-SHARED = OWN_NOTHING | {"files", "tar", "parquet"} | HTTP
 
 
 def format_of_source(source: str, formats: Iterable[str]) -> str:
@@ -35,9 +36,9 @@ def format_of_source(source: str, formats: Iterable[str]) -> str:
     by_source = {
         "memory": ("memory",),
         "files": ("files",),
-        "tar": ("tar",),
+        "tar": ("tar", "indexed-tar"),
         "columnar": ("parquet", "arrow", "lance"),
-        "http": ("http", "http-tar", "http-parquet"),
+        "http": ("http", "http-tar", "http-parquet", "http-mds", "http-chunks"),
     }
     if source not in by_source:
         raise UsageError(f"unknown source {source!r}; choose from {', '.join(by_source)}")
