@@ -45,8 +45,11 @@ def _kind(place: Path, filesystem: str | None, sys_block: Path) -> DiskKind | No
     block = (sys_block / f"{os.major(device)}:{os.minor(device)}").resolve()
     if not block.exists():
         return None
-    if (block / "partition").exists():
-        block = block.parent
+    return _kind_of_device(block.parent if (block / "partition").exists() else block)
+
+
+def _kind_of_device(block: Path) -> DiskKind | None:
+    """Return the kind of a device by its name, or by what the kernel says of its platters."""
     if block.name.startswith("nvme"):
         return "nvme"
     if block.name.startswith(("vd", "xvd")):

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Collection
+from pathlib import Path
 
 from skymark.measure.process_table import Process, Table, process_table, tree_of
 
@@ -146,6 +147,6 @@ def _name_of(process: Process) -> str:
         name = psutil.Process(process.pid).name()
     except psutil.Error:
         return f"pid {process.pid}"
-    program = os.path.basename(words[0]) if words else name
+    program = Path(words[0]).name if words else name
     detail = " ".join([program, *words[1:3]])[:80]
     return f"{detail} (pid {process.pid})"

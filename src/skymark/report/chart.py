@@ -55,16 +55,16 @@ def log_axis(values: Iterable[float | None], label: Callable[[float], str] = sig
     low, high = min(positive, default=1.0) / 1.3, max(positive, default=10.0) * 1.3
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     numbers: list[float] = []
-    for factors in ((1, 2, 5), (1, 3), (1,)):
+    for factors in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         numbers = [f * 10.0**k for k in decades for f in factors if low <= f * 10.0**k <= high]
-        if len(numbers) <= 4:
+        if len(numbers) <= 5:
             break
     stride = -(-len(numbers) // 5) or 1
     return _with_ticks(Axis(low, high, logarithmic=True), numbers[::stride], label)
 
 
 def _with_ticks(axis: Axis, numbers: Iterable[float], label: Callable[[float], str]) -> Axis:
-    ticks = tuple(Tick(axis.at(number), label(number)) for number in numbers)
+    ticks = tuple(Tick(axis.at(number), _trimmed(label(number))) for number in numbers)
     return Axis(axis.low, axis.high, axis.logarithmic, ticks)
 
 
@@ -72,3 +72,10 @@ def _round_step(step: float) -> float:
     """Return the next of 1, 2, 2.5, 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= step * 0.999)
+
+
+def _trimmed(number: str) -> str:
+    """Return a number without zeros that say nothing: ``5.00 k`` is ``5 k``."""
+    digits, space, unit = number.partition(" ")
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"{digits}{space}{unit}"

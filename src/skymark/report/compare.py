@@ -77,6 +77,8 @@ def compare_runs(
     """
     if unknown := set(across) - set(ACROSS):
         raise UsageError(f"cannot compare across {sorted(unknown)}; choose of {', '.join(ACROSS)}")
+    if practical < 0:
+        raise UsageError(f"--practical {practical:g} must not be negative; 0.05 is usual")
     pairs = [(one, after.by_id[id]) for id, one in before.by_id.items() if id in after.by_id]
     if not pairs:
         raise UsageError(

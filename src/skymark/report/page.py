@@ -25,6 +25,8 @@ class Table:
     """The adapters of one scenario, variant and set of axis values."""
 
     label: str
+    detail: str
+    """What tells it from the scenario's other tables: its axis values, else its variant."""
     anchor: str
     rows: tuple[Row, ...]
     others: tuple[Record, ...]
@@ -87,7 +89,8 @@ class Absent:
     status: Status
     adapter: str
     cause: Cause | None
-    labels: tuple[str, ...]
+    places: tuple[str, ...]
+    """Scenarios, or single labels where only some of a scenario's cells are concerned."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ def _sections(run: Run) -> Iterable[Section]:
 
 
 def _table(label: str, records: Sequence[Record]) -> Table:
+    cell = records[0].cell
     rows = tuple(ranked(records))
     shown = {row.record.cell.id for row in rows}
     rates = [one.samples_per_s for row in rows for one in row.record.rounds]
@@ -144,6 +148,7 @@ def _table(label: str, records: Sequence[Record]) -> Table:
     ]
     return Table(
         label=label,
+        detail=" ".join(f"{k} {v}" for k, v in sorted(cell.axes.items())) or cell.variant,
         anchor=anchor_of(f"t-{label}"),
         rows=rows,
         others=tuple(record for record in records if record.cell.id not in shown),
@@ -160,9 +165,9 @@ def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     for adapter in dict.fromkeys(record.cell.adapter for record in run.records):
         lines[adapter] = [_entry(table, adapter) for table in tables]
 
-    def standing(entries: list[Entry]) -> tuple[int, float]:
+    def standing(entries: list[Entry]) -> float:
         shares = [entry.share for entry in entries if entry.share]
-        return len(shares), fmean(map(math.log, shares)) if shares else -math.inf
+        return fmean(map(math.log, shares)) if shares else -math.inf
 
     ordered = sorted(lines.items(), key=lambda line: standing(line[1]), reverse=True)
     return Overview(tuple(tables), tuple((name, tuple(entries)) for name, entries in ordered))
@@ -182,12 +187,18 @@ def _entry(table: Table, adapter: str) -> Entry:
 
 def _absent(records: Sequence[Record]) -> Iterable[Absent]:
     groups: dict[tuple[Status, str, Cause | None], list[str]] = {}
+    labels: dict[str, dict[str, None]] = {}
     for record in records:
+        labels.setdefault(record.cell.scenario, {})[record.cell.label] = None
         if record.status in {Status.SKIPPED, Status.UNSUPPORTED}:
             key = (record.status, record.cell.adapter, record.cause)
             groups.setdefault(key, []).append(record.cell.label)
-    for (status, adapter, cause), labels in groups.items():
-        yield Absent(status, adapter, cause, tuple(labels))
+    for (status, adapter, cause), concerned in groups.items():
+        places: list[str] = []
+        for scenario, all_of_it in labels.items():
+            some = [label for label in all_of_it if label in concerned]
+            places += [scenario] if len(some) == len(all_of_it) else some
+        yield Absent(status, adapter, cause, tuple(places))
 
 
 def _warned(

@@ -68,7 +68,7 @@ COLUMNS = (
     Column("p50 ms", lambda row: milliseconds(row.figures.wait_p50_ns), yields=2),
     Column("p95 ms", lambda row: milliseconds(row.figures.wait_p95_ns), yields=8),
     Column("p99 ms", lambda row: milliseconds(row.figures.wait_p99_ns), yields=3),
-    Column("CPU s/1k", lambda row: _cpu(row), yields=7),
+    Column("CPU s/1k", lambda row: _seconds(row.figures.cpu_s_per_1000_samples), yields=7),
     Column("peak mem", lambda row: size(row.figures.peak_pss_bytes), yields=5),
 )
 
@@ -96,12 +96,12 @@ def print_report(run: Run, console: Console) -> None:
 
 def _machine(run: Run) -> Text:
     hardware = run.manifest.environment.hardware
-    effort = run.manifest.effort
+    limits = run.manifest.environment.limits
     parts = [
         f"profile {run.manifest.profile}",
-        f"effort {effort.name}",
-        f"{hardware.cpu_model or hardware.architecture}",
-        f"{run.manifest.environment.limits.usable_cores or hardware.logical_cores or MISSING} cores",
+        f"effort {run.manifest.effort.name}",
+        hardware.cpu_model or hardware.architecture,
+        f"{limits.usable_cores or hardware.logical_cores or MISSING} cores",
         size(hardware.memory_bytes),
         *(accelerator.name for accelerator in hardware.accelerators or ()),
     ]
@@ -225,9 +225,8 @@ def _times(difference: Difference | None) -> str:
     return f"{_unsure(difference)}{significant(difference.ratio.value, 2)}"
 
 
-def _cpu(row: Row) -> str:
-    used = _value(row.figures.cpu_s_per_1000_samples)
-    return MISSING if used is None else significant(used, 2)
+def _seconds(estimate: Estimate | None) -> str:
+    return MISSING if estimate is None else significant(estimate.value, 2)
 
 
 def _value(estimate: Estimate | None) -> float | None:

@@ -62,7 +62,7 @@ def share(value: float | None) -> str:
     if value is None:
         return MISSING
     per_cent = value * 100
-    return f"{per_cent:.1f} %" if per_cent < 10 or 99 <= per_cent < 99.95 else f"{per_cent:.0f} %"
+    return f"{per_cent:.1f} %" if per_cent < 9.95 or 99 <= per_cent < 99.95 else f"{per_cent:.0f} %"
 
 
 def margin(estimate: Estimate | None) -> str:

@@ -117,7 +117,8 @@ def test_a_detached_process_that_ends_keeps_the_time_it_was_last_seen_with() -> 
     code = BURN + (
         "import os; print('up', flush=True); input()\n"
         "if os.fork() == 0:\n"
-        "    if os.fork() == 0: os.setsid(); time.sleep(.2); burn(0.4); time.sleep(.2); os._exit(0)\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid(); time.sleep(.2); burn(0.4); time.sleep(.2); os._exit(0)\n"
         "    time.sleep(.1); os._exit(0)\n"
         "os.wait(); time.sleep(1.2); print('done', flush=True); input()"
     )
