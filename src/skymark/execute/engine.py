@@ -271,15 +271,17 @@ class Engine:
     def _end(self, progress: Progress, status: Status, cause: Cause | None) -> None:
         """Write a cell's record and forget about the cell."""
         cell, rounds = progress.cell, progress.rounds
+        ok = rounds and status is Status.OK
+        measured = warnings_of(rounds, self._plan.effort) if ok else ()
         record = Record(
             cell=cell,
             cell_hash=cell.hash,
             status=status,
             cause=cause,
             rounds=tuple(summary_of(result) for result in rounds),
-            figures=figures_of(rounds) if rounds and status is Status.OK else None,
+            figures=figures_of(rounds) if ok else None,
             verification=rounds[-1].verification if rounds else None,
-            warnings=(*warnings_of(rounds, self._plan.effort), *progress.leaks) if rounds else (),
+            warnings=(*measured, *progress.leaks),
             versions=progress.versions,
             page_cache=rounds[-1].page_cache if rounds else None,
             started_at=progress.started_at,

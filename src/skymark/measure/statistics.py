@@ -53,12 +53,13 @@ def figures_of(rounds: Sequence[RoundResult]) -> Figures:
     utilisation = [one.utilisation for one in summaries if one.utilisation is not None]
     cpu_s = [one.resources.cpu_s for one in summaries if one.resources.cpu_s is not None]
     peaks = [one.resources.peak_pss_bytes for one in summaries]
+    first = [one.first_batch_ns for one in summaries if one.first_batch_ns is not None]
     known_peaks = [peak for peak in peaks if peak is not None]
     complete = len(summaries)
     return Figures(
         samples_per_s=estimate([one.samples_per_s for one in summaries]),
         bytes_per_s=_estimate([one.bytes_per_s for one in summaries]),
-        first_batch_ns=_estimate([one.first_batch_ns for one in summaries]),
+        first_batch_ns=_estimate(first),
         wait_p50_ns=p50,
         wait_p95_ns=p95,
         wait_p99_ns=p99,

@@ -90,8 +90,8 @@ class RoundResult(Frozen):
     """Time the worker took to import the adapter's library."""
     setup_s: float
     """Time to open the loader, before the first batch was asked for."""
-    first_batch_ns: int
-    """Wait for the first batch of the first epoch."""
+    first_batch_ns: int | None
+    """Wait for the first batch of the first epoch, null if there was none."""
     timed_ns: int
     """Wall time of all measured epochs, think time included."""
     think_ns: int = 0
@@ -118,7 +118,7 @@ class RoundSummary(Frozen):
     started_at: datetime
     samples_per_s: float
     bytes_per_s: float
-    first_batch_ns: int
+    first_batch_ns: int | None
     setup_s: float
     import_s: float
     elements: int

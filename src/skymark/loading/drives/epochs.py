@@ -67,14 +67,14 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
 
 
 def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
-    """Run epochs 1, 2 … until the effort's time is spent, or one was too long to finish."""
+    """Run epochs 1, 2 … until the effort's time is spent, or one was too long or had no batch."""
     passes: list[Pass] = []
     measured_ns = 0
     while measured_ns < bench.effort.min_seconds * 1e9:
         epoch = len(passes) + 1
         passes.append(run(epoch, random_batches(bench, epoch)))
         measured_ns += passes[-1].wall_ns
-        if not passes[-1].complete:
+        if not (passes[-1].complete and passes[-1].indices):
             break
     return passes
 

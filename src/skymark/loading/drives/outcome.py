@@ -77,13 +77,17 @@ class Outcome:
     verification: Verification = field(default_factory=lambda: Verification(passed=False))
     extra: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._kept_elements = 0
+        self._kept_bytes = 0
+
     @property
     def samples_per_s(self) -> float:
         """Throughput over the measured epochs."""
         return self.elements / self.timed_ns * 1e9
 
     def add(self, done: Pass, epoch: int, *, measured: bool) -> None:
-        """Add one pass. Bytes are those per element of the kept batches, times the elements."""
+        """Add one pass. Bytes are those per element of all kept batches, times the elements."""
         sizes = [int(np.asarray(index).size) for index in done.indices]
         if self.first_batch_ns is None and done.wait_ns:
             self.first_batch_ns = done.wait_ns[0]
@@ -94,8 +98,8 @@ class Outcome:
             self.timed_ns += done.wall_ns
             self.think_ns += done.think_ns
             self.elements += sum(sizes)
-            kept = list(done.kept.values())
-            kept_elements = sum(len(batch["index"]) for batch in kept)
-            if kept_elements:
-                total = sum(sum(value.nbytes for value in batch.values()) for batch in kept)
-                self.bytes += round(total / kept_elements * sum(sizes))
+        for batch in done.kept.values():
+            self._kept_elements += len(batch["index"])
+            self._kept_bytes += sum(value.nbytes for value in batch.values())
+        if self._kept_elements:
+            self.bytes = round(self._kept_bytes / self._kept_elements * self.elements)

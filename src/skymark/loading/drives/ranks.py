@@ -42,11 +42,9 @@ def drive(bench: Bench) -> Outcome:
         outcome = measure(ranks)
     if single is None:
         single = outcome.samples_per_s
-    outcome.extra |= {
-        "fresh_import_s": import_s,
-        "single_rank_samples_per_s": single,
-        "scaling_efficiency": outcome.samples_per_s / (world * single),
-    }
+    outcome.extra |= {"fresh_import_s": import_s, "single_rank_samples_per_s": single}
+    if single:
+        outcome.extra["scaling_efficiency"] = outcome.samples_per_s / (world * single)
     for rank in range(world):
         outcome.extra[f"rank_{rank}_samples_per_s"] = ranks.samples_per_s(rank)
     outcome.verification = bench.oracle.verdict()
@@ -57,11 +55,13 @@ class Ranks:
     """One open loader per rank, run together; keeps every rank's passes by epoch."""
 
     def __init__(self, bench: Bench, loaders: Sequence[FreshLoader]) -> None:
-        self.bench = bench
+        self.bench = dataclasses.replace(
+            bench, job=dataclasses.replace(bench.job, world=len(loaders))
+        )
         self.loaders = loaders
         self.passes: dict[int, list[RemotePass]] = {}
         for rank, loader in enumerate(loaders):
-            loader.open(dataclasses.replace(bench.job, rank=rank, world=len(loaders)))
+            loader.open(dataclasses.replace(self.bench.job, rank=rank))
         self.setup_s = max(loader.answer() for loader in loaders)
 
     def run(self, epoch: int, kept: frozenset[int]) -> Pass:

@@ -44,22 +44,32 @@ def drive(bench: Bench) -> Outcome:
         outcome = Outcome(setup_s=setup_s)
         passes = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
         interrupted = interrupt(loader, len(passes), passes[0])
-    outcome.extra |= {"state_bytes": len(interrupted.state), "save_s": interrupted.save_s}
+    if interrupted.before:
+        outcome.extra |= {"state_bytes": len(interrupted.state), "save_s": interrupted.save_s}
+        check(bench, interrupted, resume(bench, interrupted, outcome))
+    else:
+        bench.oracle.refuse("no-batches", f"epoch {interrupted.epoch} delivered no batch at all")
+    outcome.verification = bench.oracle.verdict()
+    return outcome
+
+
+def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
+    """Run what is left of an interrupted epoch in a fresh process, and add the figures."""
+    order = PassOrder(
+        epoch=interrupted.epoch,
+        kept=epochs.first_batches(bench.job, bench.effort.verified_elements),
+        stop_after_ns=int(bench.effort.max_seconds * 1e9),
+        state=interrupted.state,
+    )
     with FreshLoader(bench.reference, {}) as fresh:
         outcome.extra["resume_import_s"] = fresh.answer()
         fresh.open(bench.job)
         open_s = fresh.answer()
-        kept = epochs.first_batches(bench.job, bench.effort.verified_elements)
-        order = PassOrder(
-            interrupted.epoch, kept, int(bench.effort.max_seconds * 1e9), state=interrupted.state
-        )
         fresh.run(order)
-        resumed = fresh.answer().done
+        resumed: Pass = fresh.answer().done
     if resumed.wait_ns:
         outcome.extra["resume_s"] = open_s + resumed.wait_ns[0] / 1e9
-    check(bench, interrupted, resumed)
-    outcome.verification = bench.oracle.verdict()
-    return outcome
+    return resumed
 
 
 def interrupt(loader: Loader, epoch: int, like: Pass) -> Interrupted:
@@ -82,8 +92,6 @@ def interrupt(loader: Loader, epoch: int, like: Pass) -> Interrupted:
 def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
     """Require that the resumed loader delivered exactly what was left, in the same order."""
     oracle, job, epoch = bench.oracle, bench.job, interrupted.epoch
-    if not interrupted.state:
-        oracle.refuse("no-state", f"epoch {epoch} had no batch after which to save a position")
     before, after = stream_of(interrupted.before), stream_of(interrupted.after)
     rest = stream_of(resumed.indices)
     if not (interrupted.complete and resumed.complete):

@@ -129,6 +129,16 @@ class IgnoresRank(Honest):
         return NumpyLoader(dataclasses.replace(job, rank=0, world=1))
 
 
+class Nothing(NumpyLoader):
+    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
+        return iter(())
+
+
+class DeliversNothing(Honest):
+    slug: ClassVar = "delivers-nothing"
+    loader: ClassVar = Nothing
+
+
 class Dies(NumpyLoader):
     def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
         os._exit(7)

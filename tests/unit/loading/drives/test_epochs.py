@@ -64,3 +64,11 @@ def test_throughput_is_of_the_measured_epochs():
     outcome.add(Pass([1, 2], [batch["index"]] * 2, {0: batch}, 1000), epoch=1, measured=True)
     assert outcome.samples_per_s == pytest.approx(8e6)
     assert outcome.bytes == 64
+
+
+def test_bytes_are_known_although_no_batch_was_kept_of_the_last_epoch():
+    outcome = Outcome()
+    batch = {"index": np.arange(4)}
+    outcome.add(Pass([9], [batch["index"]], {0: batch}, 10), epoch=0, measured=False)
+    outcome.add(Pass([1], [batch["index"]], {}, 1000), epoch=1, measured=True)
+    assert outcome.bytes == 32
