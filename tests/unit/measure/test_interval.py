@@ -130,7 +130,5 @@ def test_statistics_load_neither_numpy_nor_scipy() -> None:
         "import sys, skymark.measure.statistics, skymark.measure.difference\n"
         "print([name for name in ('numpy', 'scipy', 'pandas') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
