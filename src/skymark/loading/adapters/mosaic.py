@@ -1,11 +1,17 @@
-"""MosaicML Streaming: MDS shards, a StreamingDataset and its StreamingDataLoader."""
+"""MosaicML Streaming: MDS shards, a StreamingDataset and its StreamingDataLoader.
+
+Shards in an object store are kept on local disk once they are there. So that every epoch is read
+over HTTP, each then begins with an empty cache and a new loader, as the first one of a training.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.loading.adapter import Adapter, Job, Loader, adapter
@@ -14,6 +20,9 @@ from skymark.loading.bucketing import Batches
 if TYPE_CHECKING:
     from skymark.loading.dataset.canonical import Column, Dataset, Element
     from skymark.loading.scenario import Batch
+
+BUCKET = "dataset"
+"""The bucket's name in the object store: the folder that its server has it in."""
 
 
 @cache
@@ -24,11 +33,12 @@ def elements_class() -> Any:
     class Elements(StreamingDataset):  # type: ignore[misc]
         """A StreamingDataset whose elements are transformed as they are read."""
 
-        def __init__(self, job: Job) -> None:
+        def __init__(self, job: Job, local: str, remote: str | None) -> None:
             self.job = job
             self.encoded = [c.name for c in job.dataset.columns if c.encoding != "raw"]
             super().__init__(
-                local=str(job.storage),
+                local=local,
+                remote=remote,
                 batch_size=job.batch_size,
                 shuffle=job.shuffle,
                 shuffle_seed=job.shuffle_seed(0),
@@ -68,10 +78,23 @@ class MosaicLoader(Loader):
     """One StreamingDataLoader whose workers live on from epoch to epoch."""
 
     def __init__(self, job: Job) -> None:
+        self.job = job
+        self.cache: TemporaryDirectory[str] | None = None
+        if job.format == "http-mds":
+            use_object_store()
+        self.start()
+
+    def start(self) -> None:
+        """Open the dataset and its loader; workers start with the first epoch."""
         from streaming import StreamingDataLoader
         from torch.utils.data import DataLoader, IterableDataset
 
-        self.dataset = elements_class()(job)
+        job = self.job
+        if job.format == "http-mds":
+            self.cache = TemporaryDirectory()
+            self.dataset = elements_class()(job, self.cache.name, f"s3://{BUCKET}")
+        else:
+            self.dataset = elements_class()(job, str(job.storage), None)
         workers = {
             "num_workers": job.workers,
             "persistent_workers": job.workers > 0,
@@ -92,6 +115,9 @@ class MosaicLoader(Loader):
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over batches of tensors; the library derives the epoch's order from its number."""
+        if self.cache is not None and any(Path(self.cache.name).rglob("*.mds")):
+            self.close()
+            self.start()
         self.dataset.next_epoch = epoch
         return iter(self.loader)
 
@@ -105,10 +131,23 @@ class MosaicLoader(Loader):
         return self.epoch(epoch)
 
     def close(self) -> None:
-        """Drop the loader, which ends its workers, and remove the lock files they used."""
+        """Drop the loader, which ends its workers, and remove their lock files and cache."""
         del self.loader
         for lock in (self.dataset._shared_barrier.filelock_path, self.dataset._cache_filelock_path):
             Path(lock).unlink(missing_ok=True)
+        if self.cache is not None:
+            self.cache.cleanup()
+
+
+def use_object_store() -> None:
+    """Point the library's S3 client, which takes any compatible store, to the cell's server."""
+    import boto3.session  # noqa: F401 - else every worker imports it for itself
+
+    from skymark.loading.dataset.objects import object_url
+
+    os.environ["S3_ENDPOINT_URL"] = object_url()
+    os.environ.setdefault("AWS_ACCESS_KEY_ID", "anyone")
+    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "anything")
 
 
 def encoding(column: Column) -> str:
@@ -143,6 +182,7 @@ class Mosaic(Adapter):
             "bucket",
             "checkpoint",
             "stream",
+            "source:http",
         }
     )
     limits: ClassVar = {
@@ -153,18 +193,18 @@ class Mosaic(Adapter):
         "source:files": "elements are read from its own MDS shards",
         "source:tar": "elements are read from its own MDS shards, not from tar shards",
         "source:columnar": "elements are read from its own MDS shards, not from columnar files",
-        "source:http": "its MDS shards are downloaded from cloud stores or over SFTP, not HTTP",
     }
-    formats: ClassVar = ("mds",)
+    formats: ClassVar = ("mds", "http-mds")
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write MDS shards with the library's own encodings."""
         from streaming import MDSWriter
 
-        if format != "mds":
+        if format not in self.formats:
             super().convert(dataset, directory, format)
         columns = {"index": "int", **{c.name: encoding(c) for c in dataset.columns}}
-        with MDSWriter(out=str(directory), columns=columns) as writer:
+        out = directory / BUCKET if format == "http-mds" else directory
+        with MDSWriter(out=str(out), columns=columns) as writer:
             for element in dataset:
                 for column in dataset.columns:
                     if column.encoding != "raw":
