@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skymark.loading.adapter import Adapter
     from skymark.loading.dataset.canonical import Dataset
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """Raise when a shared format or the canonical form changes, so that old caches are not read."""
 
 OWN_NOTHING = frozenset({"canonical", "memory"})

@@ -26,7 +26,7 @@ def encoder_class() -> Any:
     """Make the task encoder; the library is not imported before."""
     from megatron.energon import Cooker, DefaultTaskEncoder, basic_sample_keys, stateless
 
-    from skymark.loading.dataset.formats import INDEX, extension, from_bytes
+    from skymark.loading.dataset.tar import Members
 
     @stateless
     def cook(sample: dict[str, Any]) -> dict[str, Any]:
@@ -45,14 +45,12 @@ def encoder_class() -> Any:
             super().__init__()
             self.job = job
             self.current = Value("q", 0, lock=False)
-            self.members = [(c, f"{c.name}.{extension(c)}".lower()) for c in job.dataset.columns]
+            self.members = Members(job.dataset.columns)
 
         @stateless
         def encode_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
             members = sample["members"]
-            element: Element = {"index": int(from_bytes(INDEX, members["index.npy"]))}
-            for column, member in self.members:
-                element[column.name] = from_bytes(column, members[member])
+            element = self.members.read(members["__key__"].rpartition("/")[2], members)
             return self.job.transform(element, self.current.value)
 
         @stateless

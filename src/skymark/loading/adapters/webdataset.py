@@ -24,12 +24,11 @@ class Stages:
     def __init__(self, job: Job) -> None:
         from multiprocessing import Value
 
-        from skymark.loading.dataset.formats import INDEX, extension
+        from skymark.loading.dataset.tar import Members
 
         self.job = job
         self.current = Value("q", 0, lock=False)
-        self.members = [(c, f"{c.name}.{extension(c)}".lower()) for c in job.dataset.columns]
-        self.index = INDEX
+        self.members = Members(job.dataset.columns)
 
     def of_rank(self, shards: Iterable[Any]) -> Iterator[Any]:
         """Keep every world-th shard, as `webdataset.split_by_node` does under torchrun."""
@@ -53,11 +52,7 @@ class Stages:
 
     def transformed(self, sample: dict[str, Any]) -> Element:
         """Turn the members of one key into an element, and apply the scenario's work."""
-        from skymark.loading.dataset.formats import from_bytes
-
-        element: Element = {"index": int(from_bytes(self.index, sample["index.npy"]))}
-        for column, member in self.members:
-            element[column.name] = from_bytes(column, sample[member])
+        element = self.members.read(sample["__key__"], sample)
         return self.job.transform(element, self.current.value)
 
     def bucketed(self, elements: Iterable[Element]) -> Iterator[Batch]:

@@ -5,7 +5,7 @@
 | `canonical` | a row of memory-mapped columns                   | anything that takes a Python source |
 | `memory`    | a row of columns held in memory                  | the same |
 | `files`     | one file per encoded or array column (``.jpg`` …) | the same, image folders |
-| `tar`       | members ``KEY.index.npy``, ``KEY.COLUMN.EXT``     | WebDataset and everything tar |
+| `tar`       | the members of one key of a tar shard            | WebDataset and everything tar |
 | `parquet`   | a row of row groups of `PARQUET_ROW_GROUP` rows  | Arrow-based libraries |
 | `http`      | an object on a server, see `skymark.loading.dataset.objects` | clients |
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import io
 import os
-import tarfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -29,7 +28,6 @@ from skymark.loading.adapter import Reader
 from skymark.loading.dataset.canonical import Column, Dataset, Element
 from skymark.model.errors import UsageError
 
-TAR_SHARD_ELEMENTS = 128
 PARQUET_ROW_GROUP = 64
 PARQUET_FILE_ROWS = 256
 """Rows per file, so that readers that share files between workers have several to share."""
@@ -128,48 +126,6 @@ class FilesReader(Reader):
         return element
 
 
-class TarReader(Reader):
-    """Random access into tar shards through an index of member offsets made when opened."""
-
-    def __init__(self, directory: Path, dataset: Dataset) -> None:
-        self._columns = {f"{c.name}.{extension(c)}": c for c in dataset.columns}
-        self._length = len(dataset)
-        self._directory = directory
-        self._files: dict[Path, Any] = {}
-        self._members: list[dict[str, tuple[Path, int, int]]] = [{} for _ in range(len(dataset))]
-        for shard in sorted(directory.glob("*.tar")):
-            with tarfile.open(shard) as archive:
-                for member in archive:
-                    key, _, suffix = member.name.partition(".")
-                    if suffix in self._columns:
-                        place = (shard, member.offset_data, member.size)
-                        self._members[int(key)][suffix] = place
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, index: int) -> Element:
-        element: Element = {"index": int(index)}
-        for suffix, (shard, offset, size) in self._members[index].items():
-            descriptor = self._descriptor(shard)
-            column = self._columns[suffix]
-            element[column.name] = from_bytes(column, os.pread(descriptor, size, offset))
-        return element
-
-    def _descriptor(self, shard: Path) -> int:
-        if shard not in self._files:
-            self._files[shard] = shard.open("rb")
-        number: int = self._files[shard].fileno()
-        return number
-
-    def __del__(self) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": {}}
-
-
 class ParquetReader(Reader):
     """Random access into Parquet files; each thread keeps its files and the row group read last."""
 
@@ -266,19 +222,10 @@ def write_files(dataset: Dataset, directory: Path) -> None:
 
 
 def write_tar(dataset: Dataset, directory: Path) -> None:
-    """Write tar shards of `TAR_SHARD_ELEMENTS` elements: ``shard-00000.tar`` …"""
-    for number, start in enumerate(range(0, len(dataset), TAR_SHARD_ELEMENTS)):
-        with tarfile.open(directory / f"shard-{number:05d}.tar", "w") as archive:
-            for index in range(start, min(start + TAR_SHARD_ELEMENTS, len(dataset))):
-                element = dataset[index]
-                members = {"index.npy": to_bytes(INDEX, np.int64(index))} | {
-                    f"{column.name}.{extension(column)}": to_bytes(column, element[column.name])
-                    for column in dataset.columns
-                }
-                for suffix, data in members.items():
-                    info = tarfile.TarInfo(f"{index:08d}.{suffix}")
-                    info.size = len(data)
-                    archive.addfile(info, io.BytesIO(data))
+    """Write tar shards; see `skymark.loading.dataset.tar`."""
+    from skymark.loading.dataset import tar
+
+    tar.write_tar(dataset, directory)
 
 
 def write_parquet(dataset: Dataset, directory: Path) -> None:
@@ -290,8 +237,6 @@ def write_parquet(dataset: Dataset, directory: Path) -> None:
         path = directory / f"{number:05d}.parquet"
         pq.write_table(table, path, row_group_size=PARQUET_ROW_GROUP)
 
-
-INDEX = Column("index", "<i8", ())
 
 WRITERS: Mapping[str, Callable[[Dataset, Path], None] | None] = {
     "canonical": None,
@@ -319,6 +264,8 @@ def open_reader(format: str, storage: Path, dataset: Dataset) -> Any:
     if format == "files":
         return FilesReader(storage, dataset)
     if format == "tar":
+        from skymark.loading.dataset.tar import TarReader
+
         return TarReader(storage, dataset)
     if format == "parquet":
         return ParquetReader(storage, dataset)
