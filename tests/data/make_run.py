@@ -109,6 +109,10 @@ def rounds_of(
                 usual = batch / rate * 1e9 * (1.6 if one_epoch == 0 else 1.0)
                 wait_ns.append(round(usual * chance.lognormvariate(-0.02, 0.2)))
                 epoch.append(one_epoch)
+        # The waits differ, their sum is what the rate says: noise is between rounds only.
+        measured_s = sum(wait for wait, one in zip(wait_ns, epoch, strict=True) if one) / 1e9
+        scale = 3 * batches * batch / rate / measured_s
+        wait_ns = [round(wait * scale) for wait in wait_ns]
         busy_ns = think_ns * 3 * batches
         measured_ns = sum(wait for wait, one in zip(wait_ns, epoch, strict=True) if one) + busy_ns
         results.append(

@@ -58,6 +58,7 @@ def render(run: Run) -> str:
         finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters |= {
         "count": text.count,

@@ -14,7 +14,8 @@ def significant(value: float, digits: int = 3) -> str:
     """Return a number with so many significant digits, never with an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    decimals = max(0, digits - 1 - exponent)
     return f"{value:,.{decimals}f}"
 
 

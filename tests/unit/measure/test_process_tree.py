@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from skymark.measure.process_table import process_table, tree_of
+from skymark.measure.process_table import _psutil_processes, process_table, tree_of
 from skymark.measure.process_tree import (
     MARKER_VARIABLE,
     TreeSampler,
@@ -325,3 +325,34 @@ def _is_zombie(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def test_the_portable_look_at_the_processes_agrees_with_the_kernels_files() -> None:
+    with python(BURN + "burn(0.1); print('done', flush=True); input()") as child:
+        told(child)
+        portable = {process.pid: process for process in _psutil_processes()}
+        exact = process_table()
+    for pid in (os.getpid(), child.pid):
+        assert portable[pid].parent == exact[pid].parent
+        assert portable[pid].cpu_s == pytest.approx(exact[pid].cpu_s, abs=0.05)
+        assert not portable[pid].ended
+
+
+def test_memory_of_a_process_that_one_may_not_look_into_is_unknown() -> None:
+    if os.getuid() == 0:
+        code = "import os; os.setuid(65534); print('up', flush=True); input()"
+        reader = (
+            "import os, sys; os.setuid(65533)\n"
+            "from skymark.measure.process_tree import pss_bytes; print(pss_bytes(int(sys.argv[1])))"
+        )
+        with python(code) as child:
+            told(child)
+            done = subprocess.run(
+                [sys.executable, "-c", reader, str(child.pid)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.stdout.strip() == "None" or "Permission" in done.stderr
+    else:
+        assert pss_bytes(1) is None

@@ -1,0 +1,173 @@
+"""Two runs side by side: what may be compared, and what follows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+from skymark.measure.difference import Verdict
+from skymark.model.errors import GateError, UsageError
+from skymark.model.record import Cause, Status
+from skymark.report.compare import compare_runs, gate
+from skymark.report.comparison_table import print_comparison
+from skymark.report.load import Run, open_run
+
+Build = Callable[..., Run]
+
+
+@pytest.fixture
+def build(make: ModuleType, tmp_path: Path) -> Build:
+    """Returns a maker of runs with two adapters at given speeds."""
+
+    def run(name: str, numpy: float = 1000, grain: float = 2000, **more: object) -> Run:
+        noise = float(str(more.pop("noise", 0.005)))
+        settings = more.pop("settings", None)
+        extra = {"versions": versions} if (versions := more.pop("versions", None)) else {}
+        records = [
+            make.measured(
+                make.cell("TAB-1", adapter, settings=settings),
+                make.rounds_of(speed, name=f"{name}{adapter}", noise=noise, count=4),
+                **extra,
+            )
+            for adapter, speed in (("numpy", numpy), ("grain", grain))
+        ]
+        return open_run(make.write_run(tmp_path / name, records, **more))
+
+    return run
+
+
+def test_each_cell_gets_a_verdict(build: Build) -> None:
+    found = compare_runs(build("a"), build("b", numpy=1000, grain=2600))
+    verdicts = {cell.adapter: cell.difference.verdict for cell in found.cells if cell.difference}
+    assert verdicts == {"numpy": Verdict.NO_DIFFERENCE, "grain": Verdict.FASTER}
+    assert found.count(Verdict.FASTER) == 1
+    assert found.differs == ()
+
+
+def test_noise_is_inconclusive(build: Build) -> None:
+    found = compare_runs(build("a", noise=0.2), build("b", noise=0.2))
+    assert found.count(Verdict.INCONCLUSIVE) == 2
+
+
+def test_the_practical_margin_decides_what_counts(build: Build) -> None:
+    before, after = build("a", noise=0.001), build("b", numpy=1030, grain=2060, noise=0.001)
+    assert compare_runs(before, after).count(Verdict.NO_DIFFERENCE) == 2
+    assert compare_runs(before, after, practical=0.01).count(Verdict.FASTER) == 2
+    with pytest.raises(UsageError, match="negative"):
+        compare_runs(before, after, practical=-1)
+
+
+def test_other_hardware_is_refused_by_name_and_allowed_on_request(
+    build: Build, make: ModuleType
+) -> None:
+    hardware = make.ENVIRONMENT.hardware.model_copy(update={"cpu_model": "Another CPU"})
+    other = make.ENVIRONMENT.model_copy(update={"hardware": hardware})
+    before, after = build("a"), build("b", environment=other)
+    with pytest.raises(
+        UsageError, match=r"cpu_model is Example CPU 3000 and Another CPU.*--across hardware"
+    ):
+        compare_runs(before, after)
+    assert "cpu_model" in compare_runs(before, after, across=["hardware"]).differs[0]
+
+
+def test_other_library_versions_are_refused_by_name_and_allowed_on_request(build: Build) -> None:
+    before, after = build("a"), build("b", versions={"grain": "9.9"})
+    with pytest.raises(UsageError, match=r"grain is 1\.2\.3 and 9\.9.*--across versions"):
+        compare_runs(before, after)
+    assert compare_runs(before, after, across=["versions"]).cells
+
+
+def test_another_python_is_refused(build: Build, make: ModuleType) -> None:
+    other = make.ENVIRONMENT.model_copy(update={"python": "CPython 3.13.0"})
+    with pytest.raises(UsageError, match=r"Python is CPython 3\.12\.4 and CPython 3\.13\.0"):
+        compare_runs(build("a"), build("b", environment=other))
+
+
+def test_other_settings_are_refused_by_cell_and_allowed_on_request(build: Build) -> None:
+    before, after = build("a"), build("b", settings={"workers": 4})
+    with pytest.raises(UsageError, match=r"TAB-1\.small\.numpy.*--across cells"):
+        compare_runs(before, after)
+    assert compare_runs(before, after, across=["cells"]).cells
+
+
+def test_every_reason_to_refuse_is_told_at_once(build: Build, make: ModuleType) -> None:
+    other = make.ENVIRONMENT.model_copy(update={"python": "CPython 3.13.0"})
+    after = build("b", environment=other, settings={"workers": 4})
+    with pytest.raises(UsageError, match="--across versions cells"):
+        compare_runs(build("a"), after)
+
+
+def test_what_does_not_change_speed_is_remarked_only(build: Build, make: ModuleType) -> None:
+    other = make.ENVIRONMENT.model_copy(update={"system": "Linux 6.9.0", "skymark": "0.2.0"})
+    after = build("b", environment=other, effort="standard")
+    differs = compare_runs(build("a"), after).differs
+    assert differs == (
+        "effort is quick and standard",
+        "system is Linux 6.8.0 and Linux 6.9.0",
+        "skymark is 0.1.0 and 0.2.0",
+    )
+
+
+def test_runs_without_a_common_cell_are_refused(
+    build: Build, make: ModuleType, tmp_path: Path
+) -> None:
+    other = [make.measured(make.cell("CV-1", "numpy"), make.rounds_of(10))]
+    with pytest.raises(UsageError, match="no cell in common"):
+        compare_runs(build("a"), open_run(make.write_run(tmp_path / "b", other)))
+
+
+def test_an_unknown_kind_of_difference_is_refused(build: Build) -> None:
+    with pytest.raises(UsageError, match="hardware, versions, cells"):
+        compare_runs(build("a"), build("b"), across=["luck"])  # type: ignore[list-item]
+
+
+def test_the_gate_lets_pass_what_did_not_get_worse(build: Build) -> None:
+    gate(compare_runs(build("a"), build("b", grain=3000)))
+
+
+def test_the_gate_names_the_cells_that_got_slower(build: Build) -> None:
+    with pytest.raises(GateError, match=r"1 of 2 cells.*TAB-1\.small\.grain \(-25%\)") as caught:
+        gate(compare_runs(build("a"), build("b", grain=1500)))
+    assert caught.value.exit_code == 3
+
+
+def test_the_gate_stops_a_cell_that_is_not_ok_any_more(
+    build: Build, make: ModuleType, tmp_path: Path
+) -> None:
+    cause = Cause(kind="x", message="broken")
+    records = [
+        make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, name="bnumpy")),
+        make.ended(make.cell("TAB-1", "grain"), Status.INVALID, cause),
+    ]
+    after = open_run(make.write_run(tmp_path / "b", records))
+    found = compare_runs(build("a"), after)
+    assert "ok → invalid" in shown(found)
+    with pytest.raises(GateError, match="ok → invalid"):
+        gate(found)
+
+
+def test_cells_of_one_run_only_are_listed(build: Build, make: ModuleType, tmp_path: Path) -> None:
+    only = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, name="x"))]
+    found = compare_runs(build("a"), open_run(make.write_run(tmp_path / "b", only)))
+    assert found.only_before == ("TAB-1.small.grain",)
+    assert "only before: TAB-1.small.grain" in shown(found)
+
+
+def shown(comparison: object, width: int = 100) -> str:
+    output = io.StringIO()
+    print_comparison(comparison, Console(file=output, width=width))
+    return output.getvalue()
+
+
+def test_the_table_shows_rates_ratio_interval_and_verdict(build: Build) -> None:
+    text = shown(compare_runs(build("a"), build("b", grain=2600)))
+    line = next(line for line in text.splitlines() if "grain" in line)
+    assert "2.0" in line
+    assert "1.3" in line
+    assert line.rstrip().endswith("faster")
+    assert text.rstrip().endswith("1 faster · 1 no difference  (a difference counts from 5% on)")

@@ -1,0 +1,124 @@
+"""The table in a terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+from skymark.model.record import Cause, Status
+from skymark.report.load import Run, open_run
+from skymark.report.terminal import print_report
+
+
+def shown(run: Run, width: int = 140) -> str:
+    output = io.StringIO()
+    print_report(run, Console(file=output, width=width))
+    return output.getvalue()
+
+
+def line_of(text: str, start: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(start))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(saved: Run, width: int) -> None:
+    text = shown(saved, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "…" not in text
+    assert line_of(text, "numpy").split()[:3] == ["numpy", "60.0", "k"]
+
+
+def test_wider_terminals_show_more_columns(saved: Run) -> None:
+    headings = [len(line_of(shown(saved, width), "adapter").split()) for width in (80, 100, 140)]
+    assert headings == sorted(set(headings))
+
+
+def test_the_fastest_comes_first_and_ratios_are_to_it_and_to_the_baseline(saved: Run) -> None:
+    text = shown(saved)
+    order = [line.split()[0] for line in text.splitlines() if line.split(" ")[0] in ADAPTERS]
+    assert order[:4] == ["tfdata", "grain", "pytorch", "numpy"]
+    assert "100 %" in line_of(text, "tfdata")
+    assert " 4.9 " in line_of(text, "tfdata")
+    assert "±2.7 %" in line_of(text, "tfdata")
+
+
+ADAPTERS = {"tfdata", "pytorch", "grain", "numpy"}
+
+
+def test_what_is_missing_is_a_dash_not_a_zero(saved: Run) -> None:
+    assert line_of(shown(saved), "tfdata").rstrip().endswith("–")
+
+
+def test_cells_that_did_not_end_ok_show_their_cause_and_what_to_do(saved: Run) -> None:
+    text = shown(saved)
+    assert "invalid  TAB-1:small  webdataset" in text
+    assert "the standardise stage was skipped" in text
+    assert "→ apply job.transform to every element" in text
+    assert "skipped  dali  (TAB-1)" in text
+    assert "unsupported  spdl  (PC-1)" in text
+
+
+def test_a_refused_cell_shows_no_speed(saved: Run) -> None:
+    assert "900 k" not in shown(saved)
+
+
+def test_the_last_line_counts_by_status(saved: Run) -> None:
+    last = shown(saved).rstrip().splitlines()[-1]
+    assert last == "5 ok · 1 invalid · 1 failed · 1 timeout · 1 skipped · 1 unsupported"
+
+
+def test_warnings_appear_once_per_kind_with_an_action(saved: Run) -> None:
+    text = shown(saved)
+    assert text.count("! leaked-processes") == 1
+    assert "→ have the adapter's close() end every process" in text
+    assert "pytorch !" in text
+
+
+def test_utilisation_appears_only_where_batches_have_a_think_time(saved: Run) -> None:
+    text = shown(saved)
+    first, second = text.split("PC-1:small depth=5", 1)
+    assert "busy" not in first
+    assert "17 %" in second
+
+
+def test_a_difference_that_is_not_shown_to_be_real_is_marked(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    records = [
+        make.measured(make.cell("TAB-1", name), make.rounds_of(speed, name=name, noise=0.1))
+        for name, speed in (("numpy", 1000), ("grain", 1050))
+    ]
+    text = shown(open_run(make.write_run(tmp_path / "run", records)))
+    slower = min(
+        (line_of(text, name) for name in ("numpy", "grain")), key=lambda one: "≈" not in one
+    )
+    assert "≈" in slower
+
+
+def test_text_from_a_record_can_neither_steer_the_terminal_nor_be_markup(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    hostile = Cause(kind="x", message="\x1b[31mred\x1b[0m [bold]loud[/bold] \x07", action="[red]")
+    record = make.ended(make.cell("TAB-1", "numpy"), Status.FAILED, hostile)
+    text = shown(open_run(make.write_run(tmp_path / "run", [record])))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]loud[/bold]" in text
+
+
+def test_an_interrupted_run_says_so(make: ModuleType, tmp_path: Path) -> None:
+    todo = [make.cell("CV-1", "numpy")]
+    path = make.write_run(tmp_path / "run", make.one_of_each(), planned=todo, finished=False)
+    last = shown(open_run(path), width=200).rstrip().splitlines()[-1]
+    assert "1 without a record" in last
+    assert "--resume" in last
+
+
+def test_an_unreadable_record_is_mentioned(make: ModuleType, tmp_path: Path) -> None:
+    path = make.write_run(tmp_path / "run", make.one_of_each())
+    (path / "records" / "TAB-1.small.numpy.json").write_text("{")
+    assert "unreadable: records/TAB-1.small.numpy.json" in shown(open_run(path))

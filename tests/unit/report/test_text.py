@@ -1,0 +1,94 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.model.record import Estimate
+from skymark.report import text
+from skymark.report.chart import linear_axis, log_axis
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (1234.5, "1,234"), (12.345, "12.3"), (0.012345, "0.0123"), (9.999, "10.0")],
+)
+def test_numbers_have_three_significant_digits(value: float, shown: str) -> None:
+    assert text.significant(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "–"), (12, "12.0"), (999.6, "1.00 k"), (45_600, "45.6 k"), (2.5e9, "2.50 G")],
+)
+def test_counts_have_a_prefix(value: float | None, shown: str) -> None:
+    assert text.count(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "–"), (0.64, "640 ms"), (12.34, "12.3 s"), (245, "4 min 5 s"), (7260, "2 h 1 min")],
+)
+def test_durations_have_a_fitting_unit(value: float | None, shown: str) -> None:
+    assert text.duration(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "–"), (12, "12 B"), (1536, "1.50 KiB"), (300 << 20, "300 MiB"), (1 << 30, "1.00 GiB")],
+)
+def test_sizes_have_binary_units(value: float | None, shown: str) -> None:
+    assert text.size(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "–"),
+        (1.0, "100 %"),
+        (0.84, "84 %"),
+        (0.0996, "10 %"),
+        (0.034, "3.4 %"),
+        (0.993, "99.3 %"),
+    ],
+)
+def test_shares_are_in_per_cent(value: float | None, shown: str) -> None:
+    assert text.share(value) == shown
+
+
+def test_a_margin_is_relative_and_empty_without_an_interval() -> None:
+    assert text.margin(Estimate(value=100, low=96, high=104)) == "±4.0 %"
+    assert text.margin(Estimate(value=100, low=60, high=140)) == "±40 %"
+    assert text.margin(Estimate(value=100)) == ""
+    assert text.margin(None) == ""
+
+
+def test_milliseconds_are_made_of_nanoseconds() -> None:
+    assert text.milliseconds(1_234_567) == "1.23"
+    assert text.milliseconds(None) == "–"
+
+
+def test_control_characters_are_replaced() -> None:
+    assert text.plain("a\x1b[31mb\u202ec\nd") == "a�[31mb�c\nd"
+
+
+def test_a_linear_axis_begins_at_zero_and_holds_all_values() -> None:
+    axis = linear_axis([10.0, 95.0], text.count)
+    assert axis.at(0) == 0.0
+    assert axis.at(95) == pytest.approx(100 / 1.04, abs=0.01)
+    assert axis.at(500) == 100.0
+    assert [tick.label for tick in axis.ticks] == ["0", "25", "50", "75"]
+
+
+def test_an_axis_without_values_is_still_an_axis() -> None:
+    assert linear_axis([], text.count).at(0.5) > 0
+    assert log_axis([None]).ticks
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.1], [1.0, 40.0], [0.001, 1000.0], [3.0]])
+def test_a_logarithmic_axis_has_one_to_five_ticks_in_order(values: list[float]) -> None:
+    axis = log_axis(values)
+    places = [tick.place for tick in axis.ticks]
+    assert 1 <= len(places) <= 5
+    assert places == sorted(places)
+    assert all(0 < axis.at(value) < 100 for value in values)
