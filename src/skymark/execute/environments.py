@@ -95,7 +95,9 @@ class Environments:
         requirements = resource_directory("requirements")
         python = spec.python or sys.executable
         self._uv(spec, "venv", "--python", python, os.fspath(directory))
-        install = ["pip", "install", "--python", os.fspath(directory / "bin" / "python")]
+        # Else every worker compiles what it imports, where Python may not write bytecode.
+        install = ["pip", "install", "--compile-bytecode"]
+        install += ["--python", os.fspath(directory / "bin" / "python")]
         if spec.locked is not None:
             self._uv(spec, *install, "--require-hashes", "-r", f"{requirements / spec.locked}")
         extra = [] if spec.declared is None else ["-r", f"{requirements / spec.declared}"]
