@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.loading.dataset.canonical import Array, Dataset, Element
+    from skymark.loading.dataset.sources.source import Source
 
 Batch = Mapping[str, Any]
 """What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
@@ -92,7 +93,10 @@ class Scenario(ABC):
     bucket_boundaries: ClassVar[tuple[int, ...]] = ()
     """Batches hold elements of one length bucket; empty for plain batches."""
     length_field: ClassVar[str | None] = None
-    """The ragged column whose length decides the bucket."""
+    """The ragged field whose length, after the stages, decides the bucket."""
+    imports: ClassVar[tuple[str, ...] | None] = None
+    """Columns made of real data, where these are others than `columns`; see
+    `skymark.loading.dataset.columns`."""
 
     @classmethod
     def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:
@@ -121,6 +125,23 @@ class Scenario(ABC):
     def columns(self) -> tuple[str, ...] | None:
         """Columns that the work reads, None for all; imported data must have them."""
         return None
+
+    @classmethod
+    def imported_size(cls, source: Source, size: Size) -> Size:
+        """Return a variant's size with real data: one element per row, at most as many as it has.
+
+        Called when a run is planned. Override, with `import_source`, where a row is no element.
+        """
+        from skymark.loading.dataset.importing import rows_size
+
+        return rows_size(source, size)
+
+    def import_source(self, source: Source, directory: Path) -> Dataset:
+        """Write `size.elements` elements of real data in canonical form."""
+        from skymark.loading.dataset.importing import write_columns
+
+        columns = self.imports or self.columns or ()
+        return write_columns(source, columns, self.size.elements, directory)
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Return the random parameters of elements as a table.

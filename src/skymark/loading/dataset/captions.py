@@ -5,23 +5,28 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-ADJECTIVES = (
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+ADJECTIVES = _words(
     "small large young old red green blue yellow white black brown wooden metal bright dark quiet "
     "crowded empty wet dry snowy sunny cloudy tall short narrow wide busy calm colorful striped "
     "spotted shiny rusty broken modern antique fresh sliced frozen"
-).split()
-NOUNS = (
+)
+NOUNS = _words(
     "man woman child boy girl group dog cat horse elephant bird sheep cow zebra giraffe bear bus "
     "train truck car bicycle motorcycle airplane boat street road field beach mountain river lake "
     "forest park garden kitchen table chair couch bed window door mirror clock lamp plate bowl "
     "pizza sandwich cake apple banana orange bottle cup glass knife fork spoon phone laptop book "
     "umbrella backpack skateboard surfboard snowboard frisbee kite ball racket bench fence sign"
-).split()
-VERBS = (
+)
+VERBS = _words(
     "standing sitting walking running riding holding looking lying flying eating playing waiting "
     "jumping carrying reading talking sleeping climbing driving crossing"
-).split()
-PLACES = "near on under behind beside above across inside between against".split()
+)
+PLACES = _words("near on under behind beside above across inside between against")
 WORDS = tuple(dict.fromkeys(["a", "the", "and", "with", *ADJECTIVES, *NOUNS, *VERBS, *PLACES]))
 
 

@@ -46,6 +46,25 @@ def write_dense(directory: Path, elements: int, features: int) -> Dataset:
     return write_dataset(directory, "dense table", {"features": values, "label": label})
 
 
+def write_imported(
+    directory: Path, features: npt.NDArray[np.float32], label: npt.NDArray[np.int64]
+) -> Dataset:
+    """Write real features in units of their own, in which `feature_moments` are their moments.
+
+    Standardising by these then gives each feature mean 0 and deviation 1 (0 where it is constant).
+
+    Args:
+        directory: where to.
+        features: float32 ``[n, F]``.
+        label: int64 ``[n]``.
+    """
+    found = features.std(axis=0, dtype=np.float64)
+    standard = (features - features.mean(axis=0, dtype=np.float64)) / np.where(found, found, 1)
+    mean, deviation = feature_moments(features.shape[1])
+    values = (standard * deviation + mean).astype(np.float32)
+    return write_dataset(directory, "imported table", {"features": values, "label": label})
+
+
 def table_sizes(largest: int) -> npt.NDArray[np.uint64]:
     """Return the rows of each categorical feature's table, at most `largest`, uint64 ``[26]``."""
     return np.minimum(CARDINALITIES, largest).astype(np.uint64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skymark.loading.dataset.canonical import Dataset, write_dataset
-from skymark.loading.dataset.packing import Piece, plan_blocks
+from skymark.loading.dataset.packing import plan_blocks
 
 GENERATOR_SEED = 20_240_611
 VOCABULARY = 50_257
@@ -49,31 +49,64 @@ def document_lengths(
 
 
 def write_blocks(directory: Path, elements: int, block_length: int) -> Dataset:
-    """Write `elements` packed blocks of synthetic documents.
+    """Write `elements` packed blocks of synthetic documents; see `write_documents`."""
+    random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
 
-    Enough documents are drawn that fewer blocks could not hold them; the blocks that packing
-    opens beyond `elements` are left out. The order of the blocks is shuffled, because packing
-    puts the longest documents first.
+    def documents() -> Iterator[Tokens]:
+        while True:
+            for length in document_lengths(random, 1024, median=block_length / 3).tolist():
+                yield zipf_tokens(random, length)
+
+    return write_documents(directory, "packed text", documents(), elements, block_length)
+
+
+def enough(documents: Iterable[Tokens], elements: int, block_length: int) -> Iterator[Tokens]:
+    """Take documents until fewer than `elements` blocks could not hold them."""
+    left = elements * block_length
+    for document in documents:
+        if left <= 0:
+            return
+        left -= len(document) + 1 if len(document) else 0
+        yield document
+
+
+def count_blocks(documents: Iterable[Tokens], elements: int, block_length: int) -> int:
+    """Return how many blocks documents fill, or `elements` if these are more."""
+    lengths = [len(document) for document in enough(documents, elements, block_length)]
+    return min(elements, len(plan_blocks(np.array(lengths, np.int64), block_length)))
+
+
+def write_documents(
+    directory: Path, name: str, documents: Iterable[Tokens], elements: int, block_length: int
+) -> Dataset:
+    """Write `elements` packed blocks of documents.
+
+    As many documents are taken as fill them; the blocks that packing opens beyond `elements` are
+    left out. The order of the blocks is shuffled, because packing puts the longest documents
+    first.
 
     Args:
         directory: where to.
+        name: what the documents are, for people.
+        documents: token ids uint16 ``[n]`` of each.
         elements: blocks to write.
         block_length: tokens of a block, closing tokens included (L + 1).
 
     Returns:
         Columns ``tokens`` uint16 ``[n]`` and ``lengths`` int32 ``[documents]``, both ragged.
     """
-    random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
-    wanted = elements * block_length
-    lengths = document_lengths(random, 1 + 4 * elements, median=block_length / 3)
-    while (lengths + 1).sum() < wanted:
-        more = document_lengths(random, elements, median=block_length / 3)
-        lengths = np.concatenate([lengths, more])
-    lengths = lengths[: int(np.searchsorted(np.cumsum(lengths + 1), wanted)) + 1]
-    plan = plan_blocks(lengths, block_length)
-    order = random.permutation(len(plan))[:elements].tolist()
-    documents = [zipf_tokens(random, length) for length in lengths.tolist()]
-    return write_planned(directory, "packed text", documents, [plan[place] for place in order])
+    taken = list(enough(documents, elements, block_length))
+    plan = plan_blocks(np.array([len(document) for document in taken], np.int64), block_length)
+    order = np.random.Generator(np.random.PCG64(GENERATOR_SEED)).permutation(len(plan))
+    blocks = [plan[place] for place in order[:elements].tolist()]
+    tokens = (
+        np.concatenate([taken[piece.document][piece.start : piece.stop] for piece in pieces])
+        for pieces in blocks
+    )
+    lengths = [
+        np.array([piece.stop - piece.start for piece in pieces], np.int32) for pieces in blocks
+    ]
+    return write_dataset(directory, name, {"tokens": tokens, "lengths": lengths})
 
 
 def write_sequences(directory: Path, elements: int, longest: int, classes: int) -> Dataset:
@@ -87,17 +120,3 @@ def write_sequences(directory: Path, elements: int, longest: int, classes: int) 
     tokens = [zipf_tokens(random, length) for length in lengths.tolist()]
     label = random.integers(classes, size=elements)
     return write_dataset(directory, "texts", {"tokens": tokens, "label": label})
-
-
-def write_planned(
-    directory: Path, name: str, documents: Sequence[Tokens], plan: Sequence[Sequence[Piece]]
-) -> Dataset:
-    """Write blocks as planned: ``tokens`` uint16 and ``lengths`` int32, both ragged."""
-    tokens = [
-        np.concatenate([documents[piece.document][piece.start : piece.stop] for piece in pieces])
-        for pieces in plan
-    ]
-    lengths = [
-        np.array([piece.stop - piece.start for piece in pieces], np.int32) for pieces in plan
-    ]
-    return write_dataset(directory, name, {"tokens": tokens, "lengths": lengths})

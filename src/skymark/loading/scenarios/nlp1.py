@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -10,6 +11,7 @@ from skymark.loading.scenario import Parameters, Scenario, Size, Stage, scenario
 
 if TYPE_CHECKING:
     from skymark.loading.dataset.canonical import Dataset, Element
+    from skymark.loading.dataset.sources.source import Source
 
     Apply = Callable[[Element, Parameters], Element]
 
@@ -31,6 +33,8 @@ class TokenBlocks(Scenario):
         "large": Size(elements=200_010, batch_size=32, values={"block": 2048}),
     }
 
+    imports: ClassVar = ("tokens",)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Documents' ``tokens`` and their ``lengths``."""
@@ -41,6 +45,25 @@ class TokenBlocks(Scenario):
         from skymark.loading.dataset.text import write_blocks
 
         return write_blocks(directory, self.size.elements, self.size["block"] + 1)
+
+    @classmethod
+    def imported_size(cls, source: Source, size: Size) -> Size:
+        """Return how many blocks the documents of real data fill."""
+        from skymark.loading.dataset.importing import column_values, with_elements
+        from skymark.loading.dataset.text import count_blocks
+
+        documents = column_values(source, "tokens", sys.maxsize)
+        return with_elements(size, count_blocks(documents, size.elements, size["block"] + 1))
+
+    def import_source(self, source: Source, directory: Path) -> Dataset:
+        """Pack the documents of real data, a token per byte."""
+        from skymark.loading.dataset.importing import column_values
+        from skymark.loading.dataset.text import write_documents
+
+        documents = column_values(source, "tokens", sys.maxsize)
+        return write_documents(
+            directory, "imported text", documents, self.size.elements, self.size["block"] + 1
+        )
 
     def stages(self) -> tuple[Stage, ...]:
         """Pack the planned documents of one block, then shift."""

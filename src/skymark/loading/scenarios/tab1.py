@@ -9,6 +9,7 @@ from skymark.loading.scenario import Parameters, Scenario, Size, Stage, scenario
 
 if TYPE_CHECKING:
     from skymark.loading.dataset.canonical import Dataset, Element
+    from skymark.loading.dataset.sources.source import Source
 
 
 @scenario
@@ -24,6 +25,33 @@ class DenseFeatures(Scenario):
         "medium": Size(elements=200_000, batch_size=1024, values={"features": 64}),
         "large": Size(elements=2_000_000, batch_size=4096, values={"features": 128}),
     }
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Features and label."""
+        return ("features", "label")
+
+    @classmethod
+    def imported_size(cls, source: Source, size: Size) -> Size:
+        """Return the number of rows, with the number of features that real data has."""
+        from skymark.loading.dataset.importing import fields_for, rows_size
+
+        features = len(fields_for(source, "features"))
+        sized = rows_size(source, size)
+        return sized.model_copy(update={"values": {**size.values, "features": features}})
+
+    def import_source(self, source: Source, directory: Path) -> Dataset:
+        """Write real features in units in which their moments are the known ones."""
+        from skymark.loading.dataset.columns import RECIPES
+        from skymark.loading.dataset.importing import column_values
+        from skymark.loading.dataset.tabular import write_imported
+
+        rows = self.size.elements
+        features, label = (
+            RECIPES[column].finish(list(column_values(source, column, rows)))
+            for column in ("features", "label")
+        )
+        return write_imported(directory, features, label)
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``features`` float32 ``[F]`` of differing mean and spread, ``label`` int64."""

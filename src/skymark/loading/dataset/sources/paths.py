@@ -1,0 +1,67 @@
+"""Local paths of data: brace patterns, listings, fingerprints."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from skymark.model.base import digest_of
+from skymark.model.errors import DataError
+
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+
+
+def suffix_of(path: Path) -> str:
+    """Return what a path ends with, lower case: ``.jpg``, but ``.tar.gz`` in whole."""
+    name = path.name.lower()
+    return ".tar.gz" if name.endswith(".tar.gz") else path.suffix.lower()
+
+
+def braces_expanded(text: str) -> list[str]:
+    """Expand ``{000..012}`` as shells do, keeping leading zeros."""
+    found = _RANGE.search(text)
+    if found is None:
+        return [text]
+    first, last = found.groups()
+    return [
+        expanded
+        for number in range(int(first), int(last) + 1)
+        for expanded in braces_expanded(
+            f"{text[: found.start()]}{number:0{len(first)}d}{text[found.end() :]}"
+        )
+    ]
+
+
+def local_paths(data: str) -> list[Path]:
+    """Return the files or the folder that a user named.
+
+    Raises:
+        DataError: one of them does not exist.
+    """
+    paths = [Path(text).expanduser() for text in braces_expanded(data)]
+    if not paths:
+        raise DataError(f"{data} is an empty range; write the lower number first")
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"no file or folder {path}; check the path given with --data")
+    return paths
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return every file below a folder but hidden ones, sorted; links to folders are followed."""
+    found: list[Path] = []
+    for root, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(root, name) for name in names if not name.startswith(".")]
+    return sorted(found)
+
+
+def files_fingerprint(paths: Iterable[Path]) -> str:
+    """Return a digest of the files' names, sizes and times of change."""
+    listing: list[list[str | int]] = []
+    for path in paths:
+        status = path.stat()
+        listing.append([os.fspath(path.resolve()), status.st_size, status.st_mtime_ns])
+    return digest_of(listing)
