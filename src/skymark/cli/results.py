@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ from cyclopts import Parameter
 from skymark.cli.options import Several
 from skymark.cli.tables import stdout_console
 from skymark.model.errors import UsageError
-from skymark.report.load import open_run
+from skymark.report.load import Run, open_run
 
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
@@ -23,17 +24,31 @@ def report(
     json: Annotated[bool, Parameter(negative=(), help="Print the records as JSON.")] = False,
 ) -> int:
     """Show a run as a table and write its report.html anew."""
-    from skymark.report.html import write_html
+    run = open_run(directory)
+    show(run, json=json)
+    print(write_page(run), file=sys.stderr)
+    return 0
+
+
+def show(run: Run, *, json: bool) -> None:
+    """Print a run on standard output."""
     from skymark.report.terminal import print_report
 
-    run = open_run(directory)
     if json:
         print("[" + ",\n".join(r.model_dump_json(indent=1) for r in run.records) + "]")
     else:
         print_report(run, stdout_console())
-    write_html(run, directory / "report.html")
-    print(f"report in {directory / 'report.html'}", file=sys.stderr)
-    return 0
+
+
+def write_page(run: Run) -> str:
+    """Write a run's report.html, and return a line that says where it is or what is missing."""
+    if find_spec("jinja2") is None:
+        return "no report.html: it needs jinja2, run: pip install 'skymark[report]'"
+    from skymark.report.html import write_html
+
+    path = run.directory / "report.html"
+    write_html(run, path)
+    return f"report in {path}"
 
 
 def compare(

@@ -85,18 +85,13 @@ def plan(
 
 
 def _show(path: Path, *, json: bool) -> None:
-    from skymark.cli.tables import stdout_console
-    from skymark.report.html import write_html
+    from skymark.cli.results import show, write_page
     from skymark.report.load import open_run
-    from skymark.report.terminal import print_report
 
     opened = open_run(path)
-    if json:
-        print("[" + ",\n".join(r.model_dump_json(indent=1) for r in opened.records) + "]")
-    else:
-        print_report(opened, stdout_console())
-    write_html(opened, path / "report.html")
-    print(f"results in {path}, report in {path / 'report.html'}", file=sys.stderr)
+    show(opened, json=json)
+    page = write_page(opened)
+    print(f"results in {path}; {page}", file=sys.stderr)
 
 
 def _run_id(plan: Plan) -> str:

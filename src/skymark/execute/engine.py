@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from skymark.measure.statistics import enough, figures_of, summary_of, warnings_
 from skymark.model.cell import Cell
 from skymark.model.errors import EnvironmentBuildError
 from skymark.model.plan import Plan
-from skymark.model.record import Cause, Record, RoundResult, StabilityWarning, Status
+from skymark.model.record import Cause, Record, RoundResult, StabilityWarning, Status, Verification
 from skymark.model.suite import Suite
 from skymark.store.local import RunDirectory
 
@@ -51,6 +51,16 @@ class Progress:
     rounds: list[RoundResult] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     leaks: list[StabilityWarning] = field(default_factory=list)
+    next_round: int = 0
+    """Number of the round to measure next; rounds that did not count have numbers too."""
+
+    def add(self, result: RoundResult, versions: dict[str, str]) -> None:
+        """Count a round. Rounds with other versions are never put together: the older ones go."""
+        if versions != self.versions:
+            self.rounds.clear()
+        self.versions = versions
+        self.rounds.append(result)
+        self.next_round = result.round + 1
 
 
 class Engine:
@@ -117,10 +127,7 @@ class Engine:
             if planned.refusal is None:
                 progress = Progress(cell, self._now())
                 for result, versions in self._run.rounds(cell):
-                    if versions != progress.versions:
-                        progress.rounds.clear()
-                    progress.versions = versions
-                    progress.rounds.append(result)
+                    progress.add(result, versions)
                 self._progress[cell.id] = progress
 
     def _refuse(self) -> None:
@@ -139,11 +146,11 @@ class Engine:
                 self._pythons[reference] = built.python
             except EnvironmentBuildError as error:
                 for progress in self._pending(reference):
-                    self._run.log_path(progress.cell).write_text(error.log_tail)
+                    self._run.write_log(progress.cell, error.log_tail)
                     cause = Cause(
                         kind="environment",
                         message=f"{error}: {error.log_tail}",
-                        action=f"skymark env build {progress.cell.adapter}",
+                        action=f"skymark env build {reference}",
                     )
                     self._end(progress, Status.SKIPPED, cause)
 
@@ -179,18 +186,15 @@ class Engine:
 
     def _measure(self, worker: WorkerProcess, cell: Cell) -> None:
         progress, effort = self._progress[cell.id], self._plan.effort
-        number = len(progress.rounds)
+        number = progress.next_round
+        progress.next_round += 1
         self._observer.measuring(cell, number)
         try:
             message = worker.measure(cell, number, effort, self._run.log_path(cell))
         finally:
             self._observer.measured(cell, number)
-        result = RoundResult.model_validate(message["result"])
-        if progress.versions and message["versions"] != progress.versions:
-            progress.rounds.clear()
-        progress.versions = message["versions"]
-        progress.rounds.append(result)
-        self._run.write_round(cell, result, progress.versions)
+        progress.add(RoundResult.model_validate(message["result"]), message["versions"])
+        self._run.write_round(cell, progress.rounds[-1], progress.versions)
 
     def _with_worker(
         self,
@@ -202,7 +206,11 @@ class Engine:
         waiting = deque(cells)
         while waiting:
             served: list[Cell] = []
-            worker = self._start(reference, waiting[0])
+            try:
+                worker = self._start(reference, waiting[0])
+            except WorkerError as error:
+                self._fail_all(waiting, error)
+                return
             try:
                 worker.await_ready()
                 while waiting:
@@ -216,9 +224,7 @@ class Engine:
                             worker.kill()
                             break
             except WorkerError as error:
-                for cell in waiting:
-                    self._fail(cell, error)
-                waiting.clear()
+                self._fail_all(waiting, error)
             except BaseException:
                 worker.kill()
                 raise
@@ -236,7 +242,7 @@ class Engine:
             reference,
             self._cache,
             None if self._environments is None else import_root(self._cache),
-            self._run.log_path(cell),
+            self._run.open_log(cell),
         )
 
     # After measuring
@@ -259,6 +265,10 @@ class Engine:
             status = Status.SKIPPED
         self._end(self._progress[cell.id], status, error.cause)
 
+    def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
+        while waiting:
+            self._fail(waiting.popleft(), error)
+
     def _end_if_enough(self, progress: Progress) -> None:
         if not progress.rounds:
             return
@@ -280,7 +290,7 @@ class Engine:
             cause=cause,
             rounds=tuple(summary_of(result) for result in rounds),
             figures=figures_of(rounds) if ok else None,
-            verification=rounds[-1].verification if rounds else None,
+            verification=all_verified(rounds) if rounds else None,
             warnings=(*measured, *progress.leaks),
             versions=progress.versions,
             page_cache=rounds[-1].page_cache if rounds else None,
@@ -290,8 +300,25 @@ class Engine:
         self._run.write_record(record, rounds)
         self.records[cell.id] = record
         self._progress.pop(cell.id, None)
-        left = max(0, self._plan.effort.min_rounds - len(rounds))
+        left = max(0, self._plan.effort.min_rounds - progress.next_round)
         self._observer.ended(record, rounds_left=left)
 
     def _pending(self, reference: str) -> list[Progress]:
         return [p for p in self._progress.values() if p.cell.reference == reference]
+
+
+def all_verified(rounds: Sequence[RoundResult]) -> Verification:
+    """Return what was checked over all rounds, with the verdict of the last.
+
+    A round that fails ends its cell, so only the last can have failed.
+    """
+    each = [result.verification for result in rounds]
+    differences = [one.max_difference for one in each if one.max_difference is not None]
+    return each[-1].model_copy(
+        update={
+            "epochs": sum(one.epochs for one in each),
+            "indexed_elements": sum(one.indexed_elements for one in each),
+            "content_elements": sum(one.content_elements for one in each),
+            "max_difference": max(differences, default=None),
+        }
+    )
