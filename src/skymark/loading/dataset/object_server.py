@@ -45,10 +45,14 @@ class Link:
         self._lock = threading.Lock()
         self._free_at = clock()
 
-    def carry(self, size: int) -> None:
-        """Wait until `size` bytes have gone over the link."""
+    def carry(self, size: int, since: float) -> None:
+        """Wait until `size` bytes have gone over the link.
+
+        They were ready to go at the moment `since`, so that a sleep that lasted too long is made
+        up for by the next piece of the same body.
+        """
         with self._lock:
-            self._free_at = max(self._free_at, self._clock()) + size / self._bytes_per_s
+            self._free_at = max(self._free_at, since) + size / self._bytes_per_s
             arrives_at = self._free_at
         wait_until(arrives_at, self._clock, self._sleep)
 
@@ -151,8 +155,9 @@ class ObjectHandler(BaseHTTPRequestHandler):
         wait_until(answers_at)
 
     def _send_body(self, file: BinaryIO, size: int) -> None:
+        since = time.perf_counter()
         while size > 0 and (piece := file.read(min(size, PIECE_BYTES))):
-            self.server.link.carry(len(piece))
+            self.server.link.carry(len(piece), since)
             self.wfile.write(piece)
             self.wfile.flush()
             size -= len(piece)

@@ -112,38 +112,44 @@ def test_the_first_byte_takes_the_given_latency(directory):
 
 def test_a_body_takes_the_time_that_the_bandwidth_gives_it(directory):
     (directory / "large.bin").write_bytes(bytes(2_000_000))
+    took = []
     with serving(directory, latency_ms=0, bandwidth_mb_s=20) as store:
-        begin = time.perf_counter()
-        assert len(ask(store, "/large.bin")[1]) == 2_000_000
-        took = time.perf_counter() - begin
-    assert took == pytest.approx(0.100, rel=0.3)
+        for _ in range(5):
+            begin = time.perf_counter()
+            assert len(ask(store, "/large.bin")[1]) == 2_000_000
+            took.append(time.perf_counter() - begin)
+    assert 0.100 <= min(took) < 0.120
 
 
 def test_connections_share_the_bandwidth(directory):
     (directory / "large.bin").write_bytes(bytes(1_000_000))
-    with serving(directory, latency_ms=0, bandwidth_mb_s=20) as store:
-        begin = time.perf_counter()
-        with ThreadPoolExecutor(4) as pool:
+    took = []
+    with (
+        serving(directory, latency_ms=0, bandwidth_mb_s=20) as store,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        for _ in range(4):
+            begin = time.perf_counter()
             bodies = list(pool.map(lambda _: ask(store, "/large.bin")[1], range(4)))
-        took = time.perf_counter() - begin
-    assert sum(map(len, bodies)) == 4_000_000
-    assert took == pytest.approx(0.200, rel=0.3)
+            took.append(time.perf_counter() - begin)
+            assert sum(map(len, bodies)) == 4_000_000
+    assert 0.200 <= min(took) < 0.240
 
 
 def test_a_link_carries_pieces_one_after_another_and_keeps_no_credit():
     now = [100.0]
     slept = []
 
-    def sleep(seconds: float) -> None:
+    def oversleep(seconds: float) -> None:
         slept.append(seconds)
-        now[0] += seconds
+        now[0] += seconds + 0.1
 
-    link = Link(1000.0, clock=lambda: now[0], sleep=sleep)
-    link.carry(500)
-    link.carry(250)
-    now[0] += 60
-    link.carry(1000)
-    assert slept == pytest.approx([0.5, 0.25, 1.0])
+    link = Link(1000.0, clock=lambda: now[0], sleep=oversleep)
+    link.carry(500, since=100.0)
+    link.carry(250, since=100.0)
+    now[0] = 160.0
+    link.carry(1000, since=160.0)
+    assert slept == pytest.approx([0.5, 0.15, 1.0])
 
 
 @pytest.mark.parametrize(
