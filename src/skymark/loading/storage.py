@@ -23,7 +23,7 @@ OWN_NOTHING = frozenset({"canonical", "memory"})
 """Formats that read the canonical files as they are."""
 SHARED = OWN_NOTHING | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
 """Formats that skymark writes, once for all libraries."""
-HTTP = frozenset({"http", "http-tar", "http-parquet", "http-mds", "http-chunks"})
+HTTP = frozenset({"http", "http-tar", "http-parquet", "http-mds"})
 """Formats read from an object server, which serves what lies on disk."""
 
 
@@ -37,8 +37,8 @@ def format_of_source(source: str, formats: Iterable[str]) -> str:
         "memory": ("memory",),
         "files": ("files",),
         "tar": ("tar", "indexed-tar"),
-        "columnar": ("parquet", "arrow", "lance"),
-        "http": ("http", "http-tar", "http-parquet", "http-mds", "http-chunks"),
+        "columnar": ("parquet", "indexed-parquet", "arrow", "lance"),
+        "http": ("http", "http-tar", "http-parquet", "http-mds"),
     }
     if source not in by_source:
         raise UsageError(f"unknown source {source!r}; choose from {', '.join(by_source)}")

@@ -71,6 +71,13 @@ class EnergonLoader(Loader):
     """One loader whose workers live on from epoch to epoch."""
 
     def __init__(self, job: Job) -> None:
+        plain, bucketing = encoder_class()
+        self.job = job
+        self.encoder = (bucketing if job.scenario.bucket_boundaries else plain)(job)
+        self.start()
+
+    def start(self) -> None:
+        """Make the loader; its workers start with the first epoch."""
         from megatron.energon import (
             WorkerConfig,
             get_loader,
@@ -79,8 +86,7 @@ class EnergonLoader(Loader):
         )
         from megatron.energon.errors import reraise_exception
 
-        plain, bucketing = encoder_class()
-        self.encoder = (bucketing if job.scenario.bucket_boundaries else plain)(job)
+        job = self.job
         dataset = get_train_dataset(
             str(job.storage),
             worker_config=WorkerConfig(
@@ -101,11 +107,17 @@ class EnergonLoader(Loader):
         savable = "checkpoint" in job.scenario.requirements(job.scenario.axes)
         make_loader = get_savable_loader if savable else get_loader
         self.loader: Any = make_loader(dataset, prefetch_factor=job.prefetch)
+        self.finished = True
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Iterate over batches of tensors; the library shuffles every pass anew."""
+        """Yield batches of tensors; the library shuffles every pass anew."""
+        if not self.finished:
+            self.close()  # an epoch that was left in its middle would go on there
+            self.start()
         self.encoder.current.value = epoch
-        return iter(self.loader)
+        self.finished = False
+        yield from self.loader
+        self.finished = True
 
     def state(self) -> bytes:
         """Return the state of the SavableDataLoader."""

@@ -1,7 +1,12 @@
-"""LitData: chunks written by `optimize`, a StreamingDataset and its StreamingDataLoader."""
+"""LitData: chunks written by `optimize`, a StreamingDataset and its StreamingDataLoader.
+
+Where a scenario asks for Parquet files, they are read in the calling process: Polars, which reads
+them with threads of its own, cannot be forked, and workers that are spawned take seconds to start.
+"""
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,10 +41,13 @@ class Work:
         import numpy as np
 
         for column in self.columns:
+            value = element[column.name]
             if column.encoding != "raw":
-                element[column.name] = np.frombuffer(element[column.name], np.uint8)
-            elif column.shape == ():
-                element[column.name] = np.asarray(element[column.name], column.dtype)
+                element[column.name] = np.frombuffer(value, np.uint8)
+            elif column.shape is not None:
+                element[column.name] = np.asarray(value, column.dtype).reshape(column.shape)
+            else:
+                element[column.name] = np.asarray(value, column.dtype)
         return self.job.transform(element, self.current.value)
 
     def collated(self, elements: list[Element]) -> dict[str, Any]:
@@ -59,25 +67,23 @@ class LitDataLoader(Loader):
     """One StreamingDataLoader whose workers live on from epoch to epoch."""
 
     def __init__(self, job: Job) -> None:
-        import os
-
-        from litdata import StreamingDataLoader, StreamingDataset
-        from torch.utils.data import DataLoader, IterableDataset
-
         if job.world > 1:
             os.environ["GLOBAL_RANK"] = str(job.rank)
-        self.work = work = Work(job)
-        dataset = StreamingDataset(
-            str(job.storage),
-            shuffle=job.shuffle,
-            seed=job.shuffle_seed(0),
-            drop_last=job.drop_last,
-            transform=work.transformed,
-        )
+        self.job = job
+        self.work = Work(job)
+        self.start()
+
+    def start(self) -> None:
+        """Make the loader; its workers start with the first epoch."""
+        from litdata import StreamingDataLoader
+        from torch.utils.data import DataLoader, IterableDataset
+
+        job, dataset = self.job, self.dataset()
+        count = job.workers if job.format == "chunks" else 0
         workers = {
-            "num_workers": job.workers,
-            "persistent_workers": job.workers > 0,
-            "prefetch_factor": job.prefetch if job.workers else None,
+            "num_workers": count,
+            "persistent_workers": count > 0,
+            "prefetch_factor": job.prefetch if count else None,
         }
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)
@@ -87,16 +93,41 @@ class LitDataLoader(Loader):
             self.loader = StreamingDataLoader(
                 dataset,
                 batch_size=job.batch_size,
-                collate_fn=work.collated,
+                collate_fn=self.work.collated,
                 drop_last=job.drop_last,
                 **workers,
             )
+        self.finished = True
+
+    def dataset(self) -> Any:
+        """Return the StreamingDataset, over chunks or indexed Parquet files."""
+        from litdata import StreamingDataset
+        from litdata.streaming.item_loader import ParquetLoader
+
+        job = self.job
+        return StreamingDataset(
+            str(job.storage),
+            item_loader=ParquetLoader() if job.format == "indexed-parquet" else None,
+            shuffle=job.shuffle,
+            seed=job.shuffle_seed(0),
+            drop_last=job.drop_last,
+            transform=self.work.transformed,
+        )
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Iterate over batches of tensors; the library derives the epoch's order from its number."""
-        self.work.current.value = epoch
+        """Yield batches of tensors; the library derives the epoch's order from its number."""
+        if not self.finished:
+            self.close()  # workers count epochs themselves, those they finish
+            self.start()
         self.loader.current_epoch = epoch  # counted up at the beginning, so that its first is 1
-        return iter(self.loader)
+        return self.batches(epoch)
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Yield the batches of one pass, and note whether it came to its end."""
+        self.work.current.value = epoch
+        self.finished = False
+        yield from self.loader
+        self.finished = True
 
     def state(self) -> bytes:
         """Return the StreamingDataLoader's own state."""
@@ -104,9 +135,8 @@ class LitDataLoader(Loader):
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Load it, and iterate over the rest of the epoch."""
-        self.work.current.value = epoch
         self.loader.load_state_dict(pickle.loads(state))
-        return iter(self.loader)
+        return self.batches(epoch)
 
     def close(self) -> None:
         """End the workers; to drop the loader is not enough, as its iterator holds it."""
@@ -134,6 +164,7 @@ class LitData(Adapter):
             "shard",
             "checkpoint",
             "stream",
+            "source:columnar",
         }
     )
     limits: ClassVar = {
@@ -141,20 +172,30 @@ class LitData(Adapter):
         "many there are",
         "eager": "elements always stream from their chunks",
         "jax": "its DataLoader delivers PyTorch tensors, not JAX arrays",
+        "source:memory": "elements are read from its own chunks or from Parquet files",
+        "source:files": "StreamingDataset reads its own chunks or Parquet files; for plain files "
+        "the library has a StreamingRawDataset, without shuffling or resuming",
+        "source:tar": "elements are read from its own chunks or from Parquet files",
+        "source:http": "its client for object stores refuses plain HTTP addresses",
     }
-    formats: ClassVar = ("chunks",)
+    formats: ClassVar = ("chunks", "indexed-parquet")
     environment: ClassVar = {"LITDATA_DISABLE_VERSION_CHECK": "1"}
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
-        """Write chunks with `optimize` and the library's own serialisers."""
-        import os
+        """Write chunks with `optimize` and the library's serialisers, or an index of Parquet."""
         from functools import partial
         from tempfile import TemporaryDirectory
 
         import litdata
 
-        if format != "chunks":
+        from skymark.loading.dataset.formats import write_parquet
+
+        if format not in self.formats:
             super().convert(dataset, directory, format)
+        if format == "indexed-parquet":
+            write_parquet(dataset, directory)
+            litdata.index_parquet_dataset(str(directory), num_workers=1)
+            return
         stored_bytes = sum(path.stat().st_size for path in dataset.directory.iterdir())
         with TemporaryDirectory() as temporary:
             os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = temporary
