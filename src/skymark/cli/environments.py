@@ -68,7 +68,10 @@ def build(*names: Annotated[str, Parameter(help="Adapters; none for all.")]) -> 
 def clean(*names: Annotated[str, Parameter(help="Adapters; none for all.")]) -> int:
     """Remove environments; they are made again when needed."""
     environments = Environments(cache_directory())
+    known = {one.name for one in environments.built()}
     for name in names or (None,):
-        for removed in environments.clean(name):
+        # A name that is no adapter's is an error, not a silent nothing.
+        chosen = name if name is None or name in known else adapter_slug(name)
+        for removed in environments.clean(chosen):
             print(f"removed {removed.name}: {removed.directory}")
     return 0

@@ -15,6 +15,7 @@ from skymark.execute.profiles import load_profile, profile_paths
 from skymark.loading.adapter import Adapter
 from skymark.loading.registry import adapters, scenarios
 from skymark.loading.suite import LoadingSuite
+from skymark.model.errors import EnvironmentBuildError
 
 Row = dict[str, object]
 
@@ -74,7 +75,10 @@ def environment_state(slug: str, cls: type[Adapter], environments: Environments)
     """Say whether an adapter can run: its environment is built, will be built, or cannot be."""
     if cls.install_hint:
         return f"not by itself; run: {cls.install_hint}"
-    built = environments.is_built(LoadingSuite().environment(slug))
+    try:
+        built = environments.is_built(LoadingSuite().environment(slug))
+    except EnvironmentBuildError as error:
+        return str(error)
     return "built" if built else "made on first use"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from cyclopts import App, CycloptsError
@@ -11,6 +12,7 @@ from skymark.model.errors import SkymarkError
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+BROKEN_PIPE = 141
 
 app = App(
     name="skymark",
@@ -34,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
     0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid; 2 bad
-    usage, nothing was started; 3 a gate said no; 130 interrupted.
+    usage, nothing was started; 3 a gate said no; 130 interrupted; 141 nobody reads the output.
     """
     try:
         result = app(arguments, exit_on_error=False, result_action="return_value")
@@ -45,6 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # Who reads the output has enough; Python must not try to flush the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     return result if isinstance(result, int) else 0
 
 

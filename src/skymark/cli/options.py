@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -37,9 +38,9 @@ class PlanOptions:
     rounds: Annotated[
         int | None, Parameter(help="Exactly so many rounds, whatever the effort says.")
     ] = None
-    timeout: Annotated[
-        float | None, Parameter(help="Seconds until a cell's round is ended.")
-    ] = None
+    timeout: Annotated[float | None, Parameter(help="Seconds until a cell's round is ended.")] = (
+        None
+    )
     workers: Annotated[
         int | None, Parameter(help="Worker processes or threads of each library.")
     ] = None
@@ -87,8 +88,8 @@ class PlanOptions:
         )
         plan = make_plan(load_profile(self.profile), selection, self.effort, self.rounds)
         if self.timeout is not None:
-            if self.timeout <= 0:
-                raise UsageError(f"--timeout {self.timeout:g} must be above 0 seconds")
+            if not 0 < self.timeout < math.inf:
+                raise UsageError(f"--timeout {self.timeout:g} must be a number above 0 seconds")
             effort = plan.effort.model_copy(update={"cell_timeout_s": self.timeout})
             plan = plan.model_copy(update={"effort": effort})
         return plan

@@ -1,8 +1,9 @@
-"""What a run shows while it goes: a bar on standard error, plain lines where that is no terminal."""
+"""What a run shows while it goes: a bar on standard error; plain lines if that is no terminal."""
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -28,7 +29,7 @@ STYLES = {
 
 
 class ProgressObserver:
-    """Shows cell, round, elapsed and remaining time. Implements `skymark.execute.engine.Observer`."""
+    """Shows cell, round and times. Implements `skymark.execute.engine.Observer`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -46,7 +47,7 @@ class ProgressObserver:
         )
         self._task = self._progress.add_task("starting", total=None)
 
-    def __enter__(self) -> ProgressObserver:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -61,7 +62,7 @@ class ProgressObserver:
     def stage(self, text: str) -> None:
         """Show a step before the measuring."""
         self._progress.update(self._task, description=text)
-        self._console.print(text, style="dim", highlight=False)
+        self._console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def planned(self, steps: int) -> None:
         """Set the bar's length."""
@@ -76,6 +77,13 @@ class ProgressObserver:
         """Move the bar."""
         del cell, round
         self._progress.advance(self._task)
+        self._stretch()
+
+    def _stretch(self) -> None:
+        """Let the bar grow where rounds beyond the planned ones are needed."""
+        task = self._progress.tasks[self._task]
+        if task.total is not None and task.completed > task.total:
+            self._progress.update(self._task, total=task.completed)
 
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:
         """Say how a cell ended, if it did not end well."""

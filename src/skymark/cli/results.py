@@ -61,9 +61,7 @@ def compare(
         Several,
         Parameter(help="What may differ between the runs; nothing else may."),
     ] = (),
-    practical: Annotated[
-        float, Parameter(help="Smallest relative difference that counts.")
-    ] = 0.05,
+    practical: Annotated[float, Parameter(help="Smallest relative difference that counts.")] = 0.05,
     gate: Annotated[
         bool, Parameter(negative=(), help="Exit with status 3 if a cell is slower or broke.")
     ] = False,

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cli.options import PlanOptions, Several
-from skymark.model.errors import UnknownNameError
+from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Status
 
@@ -29,7 +29,9 @@ def run(
         bool, Parameter(negative=(), help="Continue a run in --output; finished cells are kept.")
     ] = False,
     retry: Annotated[
-        tuple[str, ...], Several, Parameter(help="With --resume: run cells of these statuses again.")
+        tuple[str, ...],
+        Several,
+        Parameter(help="With --resume: statuses whose cells are run again."),
     ] = (),
     env: Annotated[
         Literal["own", "current"],
@@ -51,12 +53,16 @@ def run(
 
     plan = options.plan()
     statuses = _statuses(retry)
+    if statuses and not resume:
+        raise UsageError("--retry needs --resume, and the --output of the run to continue")
     path = output or Path("results") / _run_id(plan)
     signal.signal(signal.SIGTERM, _interrupt)
     progress_console = Console(stderr=True)
     try:
         with ProgressObserver(progress_console) as observer:
-            records = run_plan(plan, path, observer, resume=resume, retry=statuses, own=env == "own")
+            records = run_plan(
+                plan, path, observer, resume=resume, retry=statuses, own=env == "own"
+            )
     except KeyboardInterrupt:
         print(
             f"skymark: interrupted; what was measured is in {path}. "
@@ -111,5 +117,3 @@ def _interrupt(signal_number: int, frame: FrameType | None) -> None:
     """Treat a request to terminate like Ctrl-C: end the worker, keep the results."""
     del signal_number, frame
     raise KeyboardInterrupt
-
-

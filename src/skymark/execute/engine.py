@@ -156,6 +156,7 @@ class Engine:
 
     def _prepare(self) -> None:
         cells = [progress.cell for progress in self._progress.values()]
+        self._suite.fetch(cells, self._cache, self._observer.stage)
         by_reference: dict[str, list[Cell]] = {}
         for cell in self._suite.unprepared(cells, self._cache):
             by_reference.setdefault(cell.reference, []).append(cell)

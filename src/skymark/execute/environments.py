@@ -7,17 +7,19 @@ on disk once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from skymark.model.suite import EnvironmentSpec
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import EnvironmentBuildError
+from skymark.model.suite import EnvironmentSpec
 from skymark.resources import resource_directory
 
 LOG_TAIL_LINES = 15
@@ -49,11 +51,12 @@ class Environments:
         texts = [_requirements(name) for name in (spec.locked, spec.declared) if name is not None]
         python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
         key = digest_of([texts, list(spec.packages), python, sys.platform])
-        return self._root / f"{spec.name}-{key[:12]}"
+        name = re.sub(r"[^\w@.+-]", "_", spec.name)
+        return self._root / f"{name}-{key[:12]}"
 
     def is_built(self, spec: EnvironmentSpec) -> bool:
         """Whether the environment is complete."""
-        return (self.path_of(spec) / MARKER).exists()
+        return _is_complete(self.path_of(spec))
 
     def ensure(self, spec: EnvironmentSpec) -> BuiltEnvironment:
         """Return the environment, making it first if needed, under a lock.
@@ -65,14 +68,18 @@ class Environments:
 
         directory = self.path_of(spec)
         built = BuiltEnvironment(name=spec.name, directory=directory)
-        if (directory / MARKER).exists():
+        if _is_complete(directory):
             return built
         self._root.mkdir(parents=True, exist_ok=True)
         with FileLock(directory.with_name(f"{directory.name}.lock")):
-            if not (directory / MARKER).exists():
+            if not _is_complete(directory):
                 self._announce(f"making the environment of {spec.name} (once)")
                 shutil.rmtree(directory, ignore_errors=True)
-                self._build(spec, directory)
+                try:
+                    self._build(spec, directory)
+                except BaseException:
+                    shutil.rmtree(directory, ignore_errors=True)
+                    raise
         return built
 
     def built(self) -> Iterator[BuiltEnvironment]:
@@ -119,9 +126,18 @@ class Environments:
             )
 
 
+def _is_complete(directory: Path) -> bool:
+    """Whether an environment was made to its end, and the Python it stands on is still there."""
+    return (directory / MARKER).exists() and (directory / "bin" / "python").exists()
+
+
 def _requirements(name: str) -> str:
+    """Return a requirement file's text, and that of the files it includes."""
+    path = resource_directory("requirements") / name
     try:
-        return (resource_directory("requirements") / name).read_text()
+        text = path.read_text()
+        included = re.findall(r"^-r\s+(\S+)", text, re.MULTILINE)
+        return text + "".join((path.parent / other).read_text() for other in included)
     except FileNotFoundError as error:
         raise EnvironmentBuildError(
             f"this installation has no requirements/{name}; in a checkout, `make pins` writes it"
@@ -139,8 +155,6 @@ def import_root(cache: Path) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     link = root / "skymark"
     if not link.is_symlink():
-        try:
+        with contextlib.suppress(FileExistsError):  # another run made it meanwhile
             link.symlink_to(package)
-        except FileExistsError:
-            pass
     return root

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from skymark.model.suite import Suite, load_object
 from skymark.model.effort import EFFORTS
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
+from skymark.model.suite import Suite, load_object
 
 SUITES = {"loading": "skymark.loading.suite:LoadingSuite"}
 

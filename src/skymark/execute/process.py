@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
 from skymark.model.cell import Cell
@@ -64,23 +66,35 @@ class WorkerProcess:
             *("--receive", str(to_worker), "--send", str(from_worker)),
             *("--runner", runner, "--adapter", adapter, "--cache", os.fspath(cache)),
         ]
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=(to_worker, from_worker),
-                env=environment,
-                start_new_session=True,
-            )
-        os.close(to_worker)
-        os.close(from_worker)
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(to_worker, from_worker),
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.close(self._out)
+            os.close(self._in)
+            raise WorkerError(
+                Cause(
+                    kind="worker-start",
+                    message=f"no worker could be started: {error}",
+                    action="make the adapter's environment again: skymark env clean, then run",
+                )
+            ) from error
+        finally:
+            os.close(to_worker)
+            os.close(from_worker)
         self._buffer = b""
         self.leaked: tuple[str, ...] = ()
         """What the worker left running when it had ended."""
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,17 +159,14 @@ class WorkerProcess:
         """End the worker and everything it started; safe to call again."""
         if self._out < 0:
             return
-        try:
+        with contextlib.suppress(WorkerError):
             self._request(do="end")
-        except WorkerError:
-            pass
         os.close(self._out)
         os.close(self._in)
         self._out = -1
         try:
-            self._process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            pass
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_S)
         finally:
             self.leaked = tuple(kill_tree(self._process.pid, marker=self.id))
             self._process.wait()
@@ -172,7 +183,7 @@ class WorkerProcess:
     def _request(self, **message: Any) -> None:
         try:
             os.write(self._out, (json.dumps(message) + "\n").encode())
-        except (BrokenPipeError, OSError) as error:
+        except OSError as error:
             raise WorkerError(self._death()) from error
 
     def _await(self, event: str, timeout_s: float) -> dict[str, Any]:
@@ -212,8 +223,12 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             return Cause(kind="worker-silent", message="the worker closed its pipes but runs on")
         how = f"was killed by signal {-code}" if code < 0 else f"exited with status {code}"
-        hint = "the kernel may have been out of memory; see the log" if code == -9 else "see the log"
-        return Cause(kind="worker-died", message=f"the worker process {how}", action=hint)
+        hint = "the kernel may have been out of memory; " if code == -signal.SIGKILL else ""
+        return Cause(
+            kind="worker-died",
+            message=f"the worker process {how}",
+            action=f"{hint}see the cell's log",
+        )
 
 
 def cause_of(message: dict[str, Any]) -> Cause:

@@ -46,7 +46,7 @@ def run_plan(
     cache = cache_directory()
     suite = suite_named(plan.cells[0].cell.suite)
     manifest = Manifest(
-        run_id=path.name,
+        run_id=path.resolve().name,
         created_at=datetime.now(UTC),
         plan=plan,
         plan_hash=plan.hash,

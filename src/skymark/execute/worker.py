@@ -7,18 +7,20 @@ speaks over two other file descriptors, one JSON object a line.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from skymark.model.suite import Runner, load_object
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
+from skymark.model.suite import Runner, load_object
 
 
 class Channel:
@@ -60,7 +62,7 @@ class Session:
                     self.channel.send("prepared")
                 else:
                     self.measure(cell, request)
-            except Exception as error:  # noqa: BLE001 - the process boundary: becomes the record
+            except Exception as error:  # the process boundary: becomes the record
                 traceback.print_exc()
                 self.channel.send("failed", **describe(error))
 
@@ -117,6 +119,16 @@ def describe(error: Exception) -> dict[str, str | None]:
     return {"kind": type(error).__name__, "message": text}
 
 
+def die_with_engine() -> None:
+    """Have the kernel end this process when its engine ends, even if that was killed (prctl(2)).
+
+    Else an adapter that hangs would live on, and disturb whatever is measured next.
+    """
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
 def redirect_output(log: Path) -> None:
     """Send this process's standard output and error to a file, at its end."""
     sys.stdout.flush()
@@ -136,10 +148,11 @@ def main() -> None:
     parser.add_argument("--adapter", required=True)
     parser.add_argument("--cache", type=Path, required=True)
     arguments = parser.parse_args()
+    die_with_engine()
     channel = Channel(arguments.receive, arguments.send)
     try:
         runner: Runner = load_object(arguments.runner)(arguments.adapter, arguments.cache)
-    except Exception as error:  # noqa: BLE001 - the process boundary: becomes the record
+    except Exception as error:  # the process boundary: becomes the record
         traceback.print_exc()
         channel.send("failed", **describe(error))
         return

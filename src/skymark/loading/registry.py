@@ -40,7 +40,13 @@ def _import_all(package: str, group: str) -> None:
     for module in pkgutil.iter_modules(path):
         importlib.import_module(f"{package}.{module.name}")
     for entry_point in entry_points(group=group):
-        entry_point.load()
+        try:
+            entry_point.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the entry point {entry_point.name!r} of {group} ({entry_point.value}) does not "
+                f"load: {error}; mend or remove the package that has it"
+            ) from error
 
 
 def scenario_class(name: str) -> type[Scenario]:
@@ -69,6 +75,8 @@ def adapter_slug(name: str) -> str:
     plain, at, version = name.partition("@")
     by_name = {cls.name.casefold(): slug for slug, cls in adapters().items()}
     by_name |= {slug.casefold(): slug for slug in adapters()}
+    if at and not version:
+        raise UsageError(f"adapter {name!r} names no version; write {plain}@VERSION or {plain}")
     if plain.casefold() not in by_name:
         names = [*adapters(), *(cls.name for cls in adapters().values())]
         raise UnknownNameError("adapter", plain, names)
@@ -103,8 +111,11 @@ def _adapter_from_file(name: str) -> type[Adapter]:
     if not (isinstance(cls, type) and issubclass(cls, Adapter)):
         found = [key for key, value in vars(module).items() if isinstance(value, type)]
         raise UnknownNameError(f"adapter class in {path.name}", attribute, found)
-    if not getattr(cls, "slug", None):
-        raise UsageError(f"{attribute} in {path.name} needs a `slug`; see skymark.loading.adapter")
+    for needed in ("slug", "name", "distribution", "imports"):
+        if not getattr(cls, needed, None):
+            raise UsageError(
+                f"{attribute} in {path.name} needs a `{needed}`; see skymark.loading.adapter"
+            )
     if ADAPTERS.get(cls.slug) is not cls:
         register_adapter(cls)
     return cls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Setting
@@ -14,6 +14,8 @@ from skymark.model.errors import UnknownNameError, UsageError
 
 class LoadingSettings(Frozen):
     """What a user can set for all adapters, with ``--set NAME=VALUE`` or an option of its own."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     workers: int = Field(default=2, ge=0)
     """Worker processes or threads, as the library has them; 0 is the calling thread."""
@@ -38,7 +40,9 @@ def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dic
     Raises:
         UsageError: a value is out of range or of the wrong type.
     """
-    known = {name: value for name, value in settings.items() if name in LoadingSettings.model_fields}
+    known = {
+        name: value for name, value in settings.items() if name in LoadingSettings.model_fields
+    }
     options = {name: value for name, value in settings.items() if name not in known}
     try:
         return LoadingSettings.model_validate(known), options

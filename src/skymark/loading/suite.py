@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.model.suite import EnvironmentSpec
 from skymark.loading.adapter import ABILITIES, Adapter
 from skymark.loading.registry import (
     adapter_class,
     adapter_slug,
     adapters,
-    bind_scenario,
     scenario_class,
     scenarios,
 )
@@ -24,6 +22,7 @@ from skymark.model.cell import Cell, Setting
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cause, Status
+from skymark.model.suite import EnvironmentSpec
 
 if TYPE_CHECKING:
     from skymark.loading.scenario import Scenario, Size
@@ -43,11 +42,11 @@ class LoadingSuite:
         check_axes(selection.axes, [cls for cls, _ in chosen])
         options = {name for slug in slugs for name in adapter_class(slug).options}
         check_settings(selection.settings, options)
-        planned: list[PlannedCell] = []
-        for (cls, variant), slug in product(dict.fromkeys(chosen), dict.fromkeys(slugs)):
-            for axes in axis_points(cls, selection.axes):
-                planned.append(plan_cell(cls, variant, slug, axes, selection))
-        return planned
+        return [
+            plan_cell(cls, variant, slug, axes, selection)
+            for (cls, variant), slug in product(dict.fromkeys(chosen), dict.fromkeys(slugs))
+            for axes in axis_points(cls, selection.axes)
+        ]
 
     def environment(self, adapter: str) -> EnvironmentSpec:
         """Return the adapter's environment: its locked file, or the packages it names."""
@@ -75,13 +74,19 @@ class LoadingSuite:
         """Return the cells whose data is not on disk in their format yet."""
         missing: list[Cell] = []
         for cell in cells:
-            cls, scenario = adapter_class(cell.reference), bind_scenario(cell)
-            data = cell.specification.get("data")
-            storage = Storage(cache, scenario, None if data is None else str(data))
-            format = str(cell.settings.get("format") or cls.format_for(type(scenario), cell.axes))
-            if not storage.is_ready(cls, format):
+            cls, storage = adapter_class(cell.reference), Storage.of_cell(cache, cell)
+            usual = cls.format_for(type(storage.scenario), cell.axes)
+            if not storage.is_ready(cls, str(cell.settings.get("format") or usual)):
                 missing.append(cell)
         return missing
+
+    def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
+        """Import the real data of cells that is not on disk yet, here: adapters cannot read all."""
+        for cell in cells:
+            storage = Storage.of_cell(cache, cell)
+            if storage.data is not None and not storage.is_imported:
+                announce(f"importing {storage.data} for {cell.scenario}")
+                storage.dataset()
 
 
 def scenario_variants(name: str) -> list[tuple[type[Scenario], str]]:
@@ -125,8 +130,11 @@ def check_axes(axes: Mapping[str, tuple[Setting, ...]], chosen: list[type[Scenar
 def axis_points(
     cls: type[Scenario], chosen: Mapping[str, tuple[Setting, ...]]
 ) -> list[dict[str, Setting]]:
-    """Return one dictionary per combination of the scenario's axis values."""
-    values = {name: chosen.get(name, default) for name, default in cls.axis_values.items()}
+    """Return one dictionary per combination of the scenario's axis values, each once."""
+    values = {
+        name: tuple(dict.fromkeys(chosen.get(name, default)))
+        for name, default in cls.axis_values.items()
+    }
     return [dict(zip(values, point, strict=True)) for point in product(*values.values())]
 
 
@@ -160,9 +168,7 @@ def plan_cell(
     return PlannedCell(cell=cell, refusal=refusal(cls, adapter, axes, cell.settings))
 
 
-def _imported(
-    cls: type[Scenario], size: Size, data: str, specification: dict[str, object]
-) -> Size:
+def _imported(cls: type[Scenario], size: Size, data: str, specification: dict[str, object]) -> Size:
     from skymark.loading.dataset.importing import check_data, data_fingerprint, imported_size
 
     check_data(data, cls)

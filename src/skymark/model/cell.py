@@ -1,4 +1,4 @@
-"""A cell: one scenario variant, one adapter, one set of settings. The unit of running and resuming."""
+"""A cell: a scenario variant, an adapter, settings. The unit of running and resuming."""
 
 from __future__ import annotations
 

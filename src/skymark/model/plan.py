@@ -47,8 +47,12 @@ class Plan(Frozen):
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 hex digest over every cell's hash; a run directory belongs to one plan."""
-        return digest_of(sorted(planned.cell.hash for planned in self.cells))
+        """SHA-256 hex digest over cells and effort; a run directory belongs to one plan.
+
+        The time limit does not count, so that cells which ran out of time can be run again.
+        """
+        effort = self.effort.model_dump(mode="json", exclude={"cell_timeout_s"})
+        return digest_of([sorted(planned.cell.hash for planned in self.cells), effort])
 
     @property
     def runnable(self) -> tuple[Cell, ...]:

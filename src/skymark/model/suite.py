@@ -51,6 +51,14 @@ class Suite(Protocol):
         """Return the cells whose data is not on disk yet."""
         ...
 
+    def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
+        """Bring what cells read from elsewhere onto this disk, before any worker starts.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        ...
+
 
 class Runner(Protocol):
     """The worker's side: one adapter, in its own process and environment."""

@@ -41,6 +41,8 @@ class RunDirectory:
                 written.
         """
         run = cls(path)
+        if path.exists() and not path.is_dir():
+            raise RunDirectoryError(f"{path} is a file; choose another --output")
         if (path / "manifest.json").exists():
             theirs = run.manifest()
             if theirs.plan_hash != plan.hash:
@@ -85,9 +87,25 @@ class RunDirectory:
         """Return where a cell's output goes."""
         return self.path / "logs" / f"{cell.id}.log"
 
+    def open_log(self, cell: Cell) -> Path:
+        """Make a cell's log if there is none, for a worker to append to; returns its path."""
+        path = self.log_path(cell)
+        with _explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        return path
+
+    def write_log(self, cell: Cell, text: str) -> None:
+        """Write the log of a cell that no worker ran."""
+        self._write(f"logs/{cell.id}.log", text.encode())
+
     def record_path(self, cell: Cell) -> Path:
         """Return where a cell's record goes."""
         return self.path / "records" / f"{cell.id}.json"
+
+    def samples_path(self, cell: Cell) -> Path:
+        """Return where a cell's raw samples go."""
+        return self.path / "samples" / f"{cell.id}.parquet"
 
     def record(self, cell: Cell) -> Record | None:
         """Return the cell's record if there is a readable one with the same hash."""
@@ -98,9 +116,14 @@ class RunDirectory:
         return None
 
     def write_record(self, record: Record, rounds: Sequence[RoundResult] = ()) -> None:
-        """Write a finished cell: its raw samples first, then its record; drops the rounds."""
+        """Write a finished cell: its raw samples first, then its record; drops the rounds.
+
+        Samples of an earlier record of the cell are replaced, or removed where there are no rounds.
+        """
         if rounds:
             self._write_samples(record.cell, rounds)
+        else:
+            self.samples_path(record.cell).unlink(missing_ok=True)
         self._write(f"records/{record.cell.id}.json", record.model_dump_json(indent=1).encode())
         shutil.rmtree(self._rounds_path(record.cell), ignore_errors=True)
 
@@ -114,8 +137,12 @@ class RunDirectory:
         self._write(f"rounds/{cell.id}/{result.round}.json", json.dumps(content).encode())
 
     def rounds(self, cell: Cell) -> Iterator[tuple[RoundResult, dict[str, str]]]:
-        """Yield the rounds kept of an unfinished cell that have the same hash, with versions."""
-        for path in sorted(self._rounds_path(cell).glob("*.json")):
+        """Yield the rounds kept of an unfinished cell that have the same hash, with versions.
+
+        They come in the order in which they were measured; damaged ones are left out.
+        """
+        paths = [p for p in self._rounds_path(cell).glob("*.json") if p.stem.isdecimal()]
+        for path in sorted(paths, key=lambda path: int(path.stem)):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 content = json.loads(path.read_bytes())
                 if content["cell_hash"] == cell.hash:
@@ -137,22 +164,23 @@ class RunDirectory:
         }
         buffer = pa.BufferOutputStream()
         pq.write_table(pa.table(columns), buffer, compression="zstd")
-        self._write(f"samples/{cell.id}.parquet", buffer.getvalue().to_pybytes())
+        self._write(f"samples/{self.samples_path(cell).name}", buffer.getvalue().to_pybytes())
 
-    def _write(self, name: str, data: bytes) -> None:
-        path = self.path / name
+    def _write(self, target: str, data: bytes) -> None:
+        path = self.path / target
         with _explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+            temporary = Path(name)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                os.chmod(temporary, 0o644)
-                os.replace(temporary, path)
+                temporary.chmod(0o644)
+                temporary.replace(path)
             except BaseException:
-                Path(temporary).unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
                 raise
             directory = os.open(path.parent, os.O_RDONLY)
             try:
