@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.loading.adapter import Job
 from skymark.loading.drives.outcome import Bench
-from skymark.loading.registry import adapter_class, bind_scenario
+from skymark.loading.registry import adapter_class
 from skymark.loading.settings import LoadingSettings, read_settings
 from skymark.loading.storage import HTTP, Storage
 from skymark.measure.page_cache import drop_page_cache
@@ -159,9 +159,6 @@ class AdapterBench:
             yield {"http_latency_ms": latency_ms, "http_bandwidth_mb_s": bandwidth_mb_s}
 
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
-        scenario = bind_scenario(cell)
-        data = cell.specification.get("data")
-        format = str(
-            cell.settings.get("format") or self._class.format_for(type(scenario), cell.axes)
-        )
-        return Storage(self._cache, scenario, None if data is None else str(data)), format
+        storage = Storage.of_cell(self._cache, cell)
+        usual = self._class.format_for(type(storage.scenario), cell.axes)
+        return storage, str(cell.settings.get("format") or usual)

@@ -15,6 +15,7 @@ from skymark.model.errors import DataError, UsageError
 if TYPE_CHECKING:
     from skymark.loading.adapter import Adapter
     from skymark.loading.dataset.canonical import Dataset
+    from skymark.model.cell import Cell
 
 LAYOUT_VERSION = 3
 """Raise when a shared format or the canonical form changes, so that old caches are not read."""
@@ -51,19 +52,33 @@ class Storage:
     """The places of one scenario's data under the cache directory.
 
     `data` is None for synthetic data, else the user's ``--data`` text; imported data is keyed by
-    what the source resolved to.
+    `fingerprint` too, which tells what it held when the run was planned.
     """
 
     cache: Path
     scenario: Scenario
     data: str | None = None
+    fingerprint: str | None = None
+
+    @classmethod
+    def of_cell(cls, cache: Path, cell: Cell) -> Storage:
+        """Return the places of a cell's data."""
+        from skymark.loading.registry import bind_scenario
+
+        data, fingerprint = (
+            None if (value := cell.specification.get(name)) is None else str(value)
+            for name in ("data", "data_fingerprint")
+        )
+        return cls(cache, bind_scenario(cell), data, fingerprint)
 
     @property
     def canonical(self) -> Path:
         """The canonical dataset's directory."""
         scenario = self.scenario
         if self.data is not None:
-            key = digest_of([LAYOUT_VERSION, self.data, scenario.id, scenario.size.elements])
+            source = [self.data, self.fingerprint, scenario.id, scenario.version]
+            size = scenario.size.model_dump(mode="json", exclude={"batch_size"})
+            key = digest_of([LAYOUT_VERSION, source, size])
             return self.cache / "datasets" / f"imported-{key[:16]}"
         key = digest_of(
             [
@@ -87,6 +102,11 @@ class Storage:
         """Whether nothing is left to prepare."""
         return all(_done(path).exists() for path in {self.canonical, self.of(adapter, format)})
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether the canonical dataset is on disk."""
+        return _done(self.canonical).exists()
+
     def dataset(self) -> Dataset:
         """Open the canonical dataset, generating or importing it first if needed."""
         from skymark.loading.dataset.canonical import Dataset
@@ -97,7 +117,7 @@ class Storage:
             else:
                 from skymark.loading.dataset.importing import import_data
 
-                import_data(self.data, self.scenario, directory)
+                import_data(self.data, self.scenario, directory, self.fingerprint)
 
         _once(self.canonical, make)
         return Dataset(self.canonical)

@@ -47,17 +47,28 @@ def imported_size(data: str, scenario: type[Scenario], size: Size) -> Size:
     return _sized(data, scenario, size.model_dump_json(), data_fingerprint(data))
 
 
-def import_data(data: str, scenario: Scenario, directory: Path) -> Dataset:
+def import_data(
+    data: str, scenario: Scenario, directory: Path, fingerprint: str | None = None
+) -> Dataset:
     """Read data into the canonical form that a scenario's work reads.
 
+    Args:
+        data: what the user named.
+        scenario: of a size that `imported_size` gave.
+        directory: where to write.
+        fingerprint: the data's when the run was planned, where it must be the same still.
+
     Raises:
-        DataError: an element cannot be read; the message says which.
+        DataError: an element cannot be read, or the data changed; the message says what.
     """
-    dataset = scenario.import_source(open_source(data), directory)
+    source = open_source(data)
+    if fingerprint is not None and source.fingerprint() != fingerprint:
+        raise DataError(f"{data} has changed since the run was planned; start a new run")
+    dataset = scenario.import_source(source, directory)
     if len(dataset) != scenario.size.elements:
         raise DataError(
             f"{data} gave {len(dataset)} elements, where {scenario.size.elements} were counted; "
-            "it has changed meanwhile: run again"
+            "it has changed meanwhile: start a new run"
         )
     return dataset
 
