@@ -89,12 +89,21 @@ def power_spectrogram(samples: Floats) -> Floats:
 
 def mel_bands(power: Floats) -> Floats:
     """Sum a power spectrogram into mel bands, float32 ``[BANDS, frames]``."""
-    return (power @ filters(slaney_mel, slaney_hertz)).T
+    return _summed(power, slaney_mel, slaney_hertz)
 
 
 def htk_bands(power: Floats) -> Floats:
     """Sum into bands of the HTK scale instead (a mistake the oracle recognises)."""
-    return (power @ filters(htk_mel, htk_hertz)).T
+    return _summed(power, htk_mel, htk_hertz)
+
+
+def _summed(power: Floats, to_mel: Scale, to_hertz: Scale) -> Floats:
+    """Apply the filters where they are not zero.
+
+    No matrix product: its threads would compete with those of the other worker processes.
+    """
+    bins, weights, starts = _nonzero(to_mel, to_hertz)
+    return np.add.reduceat(power.T[bins] * weights, starts, axis=0)
 
 
 def log_power(bands: Floats) -> Floats:
@@ -139,6 +148,20 @@ def filters(to_mel: Scale, to_hertz: Scale) -> Floats:
     falling = (high - frequency) / (high - centre)
     triangles = np.maximum(0, np.minimum(rising, falling))
     return (triangles * 2 / (high - low)).astype(np.float32)
+
+
+@cache
+def _nonzero(
+    to_mel: Scale, to_hertz: Scale
+) -> tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.intp]]:
+    """Return the bins of all bands one after another, their weights, and where bands start."""
+    triangles = filters(to_mel, to_hertz)
+    # A band too narrow to hold a bin keeps one of weight 0.
+    used = [np.flatnonzero(band) if band.any() else np.zeros(1, np.intp) for band in triangles.T]
+    bins = np.concatenate(used)
+    band_of_bin = np.repeat(np.arange(BANDS), [len(band) for band in used])
+    starts = np.flatnonzero(np.diff(band_of_bin, prepend=-1))
+    return bins, triangles[bins, band_of_bin][:, None], starts
 
 
 @cache

@@ -14,6 +14,7 @@ from skymark.loading.transforms.audio import (
     filters,
     fit,
     fit_behind,
+    htk_bands,
     htk_hertz,
     htk_mel,
     log_power,
@@ -81,6 +82,15 @@ def test_filters_have_equal_area():
     assert area.shape == (BANDS,)
     # The narrow low filters fall between the bins; the wide ones show the area.
     assert np.allclose(area[40:], 1, atol=0.1)
+
+
+def test_bands_are_the_matrix_product_with_the_filters():
+    power = np.random.default_rng(1).random((7, FRAME // 2 + 1), np.float32)
+    for bands, scale in (
+        (mel_bands, (slaney_mel, slaney_hertz)),
+        (htk_bands, (htk_mel, htk_hertz)),
+    ):
+        assert np.allclose(bands(power), (power @ filters(*scale)).T, rtol=1e-5)
 
 
 def test_a_higher_tone_lies_in_a_higher_band():
