@@ -17,7 +17,7 @@ UNIT = 1 << 30
 
 
 def doctor(
-    *, json: Annotated[bool, Parameter(negative=(), help="Print what was found as JSON.")] = False
+    *, json: Annotated[bool, Parameter(help="Print JSON of the machine's state instead.")] = False
 ) -> int:
     """Tell what this machine is, what would disturb a measurement, and what to do about it."""
     cache = cache_directory()

@@ -8,19 +8,20 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from skymark.cli.tables import print_rows
+from skymark.cli.tables import Json, print_rows
 from skymark.execute.environments import Environments
 from skymark.execute.locations import cache_directory
 from skymark.loading.registry import adapter_slug, adapters
 from skymark.loading.suite import LoadingSuite
 from skymark.model.errors import EnvironmentBuildError
 
-env = App(name="env", help="List, build or remove the adapters' environments.")
+env = App(name="env")
 
 
 @env.command(name="list")
 def list_environments(
-    *, json: Annotated[bool, Parameter(negative=(), help="Print as JSON.")] = False
+    *,
+    json: Json = False,
 ) -> int:
     """List the environments on disk.
 
@@ -45,7 +46,11 @@ def list_environments(
 
 
 @env.command
-def build(*names: Annotated[str, Parameter(help="Adapters; none for all.")]) -> int:
+def build(
+    *names: Annotated[
+        str, Parameter(help="Such as grain, or grain@0.2.17; all, if none is given.")
+    ],
+) -> int:
     """Build environments now instead of on first use."""
     environments = Environments(
         cache_directory(), announce=lambda text: print(text, file=sys.stderr)
@@ -65,8 +70,12 @@ def build(*names: Annotated[str, Parameter(help="Adapters; none for all.")]) -> 
 
 
 @env.command
-def clean(*names: Annotated[str, Parameter(help="Adapters; none for all.")]) -> int:
-    """Remove environments; they are made again when needed."""
+def clean(
+    *names: Annotated[
+        str, Parameter(help="As `skymark env list` shows them; all, if none is given.")
+    ],
+) -> int:
+    """Remove environments; they are made again when they are needed."""
     environments = Environments(cache_directory())
     known = {one.name for one in environments.built()}
     for name in names or (None,):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.tables import print_rows
+from skymark.cli.tables import Json, print_rows
 from skymark.execute.environments import Environments
 from skymark.execute.locations import cache_directory
 from skymark.execute.profiles import load_profile, profile_paths
@@ -21,10 +21,10 @@ Row = dict[str, object]
 
 
 def listing(
-    what: Literal["scenarios", "adapters", "profiles"],
+    what: Annotated[Literal["scenarios", "adapters", "profiles"], Parameter(help="What to list.")],
     /,
     *,
-    json: Annotated[bool, Parameter(negative=(), help="Print as JSON.")] = False,
+    json: Json = False,
 ) -> int:
     """List scenarios, adapters or profiles."""
     kinds: dict[str, Callable[[], list[Row]]] = {

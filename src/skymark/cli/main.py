@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from inspect import cleandoc
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from skymark import __version__
 from skymark.model.errors import SkymarkError
@@ -14,22 +15,65 @@ USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
+COMMANDS = (
+    (
+        "run:run",
+        "run",
+        """Measure scenarios × adapters on this machine.
+
+        Each library runs in an environment and a process of its own, and an oracle checks that all
+        did the same work. Results are written cell by cell: Ctrl-C keeps them, and the same command
+        with --output DIRECTORY --resume goes on. What is not given comes from the profile.
+
+        Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, 2 nothing was started.
+        """,
+    ),
+    (
+        "run:plan",
+        "plan",
+        """Show what `run` would measure, and about how long it would take.
+
+        Takes the options of `run`; says why an adapter cannot do a scenario.
+        """,
+    ),
+    ("listing:listing", "list", "List scenarios, adapters or profiles."),
+    ("results:report", "report", "Show a run as a table and write its report.html anew."),
+    (
+        "results:compare",
+        "compare",
+        """Compare two runs, cell by cell.
+
+        Faster or slower needs both a statistical and a practical difference, across rounds; too
+        little data is inconclusive. Runs of other hardware, versions or cells are refused, unless
+        --across allows them.
+        """,
+    ),
+    ("results:export", "export", "Write a run's figures as CSV or Parquet, one row per cell."),
+    ("environments:env", "env", "List, build or remove the adapters' environments."),
+    (
+        "doctor:doctor",
+        "doctor",
+        "Tell what would disturb a measurement on this machine, and what to do about it.",
+    ),
+)
+"""Module and function, name, help. The help stands here, so that it needs no command's module."""
+
+
+def shown_default(value: object) -> str | None:
+    """Return a default as help shows it; None, nothing and no go without saying."""
+    return None if value in (None, False, ()) else str(value)
+
+
 app = App(
     name="skymark",
-    help="Compare input pipelines and models, with proof that the work was equal.",
+    help="Compare data-loading libraries, with proof that they did the same work.",
     version=__version__,
+    default_parameter=Parameter(negative=(), show_default=shown_default),
 )
-for module, name, text in (
-    ("run:run", "run", "Measure scenarios × adapters on this machine."),
-    ("run:plan", "plan", "Show what would run, without running it."),
-    ("listing:listing", "list", "List scenarios, adapters or profiles."),
-    ("results:report", "report", "Show a run as a table and write its report.html."),
-    ("results:compare", "compare", "Compare two runs, cell by cell."),
-    ("results:export", "export", "Write a run's figures as CSV or Parquet."),
-    ("environments:env", "env", "List, build or remove the adapters' environments."),
-    ("doctor:doctor", "doctor", "Tell whether this machine is fit for measuring."),
-):
-    app.command(f"skymark.cli.{module}", name=name, help=text)
+app["--help"].help = "Show this message, or a command's: skymark run --help."
+app["--version"].help = "Show skymark's version."
+for module, name, text in COMMANDS:
+    app.command(f"skymark.cli.{module}", name=name, help=cleandoc(text))
 
 
 def main(arguments: list[str] | None = None) -> int:

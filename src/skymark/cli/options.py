@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
@@ -14,55 +14,115 @@ from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, Selection
 
-Several = Parameter(consume_multiple=True, negative=())
+WHAT = Group.create_ordered("What to measure")
+HOW = Group.create_ordered("How to measure it")
+WHERE = Group.create_ordered("Where it runs, and what is shown")
+
+Several = Parameter(consume_multiple=True)
 
 
 @Parameter(name="*")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanOptions:
     """What to measure, and how thoroughly."""
 
-    profile: Annotated[str, Parameter(help="A profile's name, or a .toml file.")] = "ci_cpu"
+    profile: Annotated[
+        str,
+        Parameter(
+            group=WHAT,
+            help="Where everything comes from that is not given: a name "
+            "that `skymark list profiles` shows, or a .toml file.",
+        ),
+    ] = "ci_cpu"
     scenarios: Annotated[
-        tuple[str, ...], Several, Parameter(help="Such as CV-1, CV-1:medium, tier-1 or all.")
+        tuple[str, ...],
+        Several,
+        Parameter(
+            group=WHAT, help="Such as CV-1, CV-1:medium, tier-1 or all; without a size, small."
+        ),
     ] = ()
     adapters: Annotated[
         tuple[str, ...],
         Several,
-        Parameter(help="Slugs or names, grain@0.2.17, or ./my_loader.py:MyLoader."),
+        Parameter(
+            group=WHAT,
+            help="Short or full names, one version (grain@0.2.17), or a class of your own "
+            "(./my_loader.py:MyLoader).",
+        ),
     ] = ()
-    effort: Annotated[
-        Literal["quick", "standard", "rigorous"] | None,
-        Parameter(help="Rounds, batches and the interval to reach."),
-    ] = None
-    rounds: Annotated[
-        int | None, Parameter(help="Exactly so many rounds, whatever the effort says.")
-    ] = None
-    timeout: Annotated[float | None, Parameter(help="Seconds until a cell's round is ended.")] = (
-        None
-    )
-    workers: Annotated[
-        int | None, Parameter(help="Worker processes or threads of each library.")
-    ] = None
-    prefetch: Annotated[int | None, Parameter(help="Batches that workers hold ready.")] = None
-    think_time_ms: Annotated[
-        float | None,
-        Parameter(help="Time per batch that an accelerator would compute; gives utilisation."),
-    ] = None
-    page_cache: Annotated[
-        Literal["warm", "cold"] | None, Parameter(help="Whether files are cached at the start.")
-    ] = None
     axis: Annotated[
-        tuple[str, ...], Several, Parameter(help="Chosen axis values, such as depth=1,10.")
-    ] = ()
-    set: Annotated[
-        tuple[str, ...], Several, Parameter(help="Any other setting, such as format=parquet.")
+        tuple[str, ...],
+        Several,
+        Parameter(
+            group=WHAT,
+            help="Only these values of a scenario's axis, such as depth=1,10 of PC-1.",
+        ),
     ] = ()
     data: Annotated[
         str | None,
-        Parameter(help="Real data: a folder, tar shards, Parquet or hf://owner/name."),
+        Parameter(
+            group=WHAT,
+            help="Real data in place of synthetic: a folder, tar shards, Parquet, CSV, JSON "
+            "lines, text, or hf://owner/name.",
+        ),
     ] = None
-    seed: Annotated[int, Parameter(help="Seed of every random number.")] = 7
+    seed: Annotated[int, Parameter(group=WHAT, help="Seed of every random number.")] = 7
+    effort: Annotated[
+        Literal["quick", "standard", "rigorous"] | None,
+        Parameter(
+            group=HOW, help="How many rounds, how long each, and how narrow an interval to reach."
+        ),
+    ] = None
+    rounds: Annotated[
+        int | None, Parameter(group=HOW, help="Exactly so many rounds, whatever the effort says.")
+    ] = None
+    timeout: Annotated[
+        float | None,
+        Parameter(
+            group=HOW,
+            help="Seconds that one round of a cell may take, in place of the effort's; then its "
+            "processes are ended.",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        Parameter(
+            group=HOW,
+            help="Worker processes or threads of each library; 0 works in the calling thread.",
+        ),
+    ] = None
+    prefetch: Annotated[
+        int | None,
+        Parameter(
+            group=HOW,
+            help="Batches to hold ready, per worker where the library counts so.",
+        ),
+    ] = None
+    think_time_ms: Annotated[
+        float | None,
+        Parameter(
+            group=HOW,
+            help="Milliseconds per batch that an accelerator would compute; adds its utilisation "
+            "to the figures.",
+        ),
+    ] = None
+    page_cache: Annotated[
+        Literal["warm", "cold"] | None,
+        Parameter(
+            group=HOW,
+            help="warm: files are in memory when measuring begins. cold: the kernel forgets "
+            "them before each round.",
+        ),
+    ] = None
+    set: Annotated[
+        tuple[str, ...],
+        Several,
+        Parameter(
+            group=HOW,
+            help="NAME=VALUE of any other setting: batch_size, format, http_latency_ms, "
+            "http_bandwidth_mb_s, or one of an adapter's own.",
+        ),
+    ] = ()
 
     def plan(self) -> Plan:
         """Return the plan that these options ask for.

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cli.options import Several
-from skymark.cli.tables import stdout_console
+from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import UsageError
 from skymark.report.load import Run, open_run
 
@@ -18,10 +18,10 @@ WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
 
 def report(
-    directory: Annotated[Path, Parameter(help="A run's directory.")],
+    directory: Annotated[Path, Parameter(help="The run's directory, such as results/RUN-ID.")],
     /,
     *,
-    json: Annotated[bool, Parameter(negative=(), help="Print the records as JSON.")] = False,
+    json: Json = False,
 ) -> int:
     """Show a run as a table and write its report.html anew."""
     run = open_run(directory)
@@ -59,19 +59,18 @@ def compare(
     across: Annotated[
         tuple[Literal["hardware", "versions", "cells"], ...],
         Several,
-        Parameter(help="What may differ between the runs; nothing else may."),
+        Parameter(help="What may differ between the runs, because it is the question."),
     ] = (),
-    practical: Annotated[float, Parameter(help="Smallest relative difference that counts.")] = 0.05,
+    practical: Annotated[
+        float, Parameter(help="Smallest relative difference that counts; 0.05 is 5 %.")
+    ] = 0.05,
     gate: Annotated[
-        bool, Parameter(negative=(), help="Exit with status 3 if a cell is slower or broke.")
+        bool,
+        Parameter(help="Exit with status 3 if a cell is slower, or was measured before only."),
     ] = False,
-    json: Annotated[bool, Parameter(negative=(), help="Print the comparison as JSON.")] = False,
+    json: Json = False,
 ) -> int:
-    """Compare two runs, cell by cell.
-
-    Faster or slower needs both a statistical and a practical difference, across rounds; too
-    little data is inconclusive.
-    """
+    """Compare two runs, cell by cell; the help is in `skymark.cli.main`."""
     from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
     from skymark.report.comparison_table import print_comparison
@@ -87,7 +86,7 @@ def compare(
 
 
 def export(
-    directory: Annotated[Path, Parameter(help="A run's directory.")],
+    directory: Annotated[Path, Parameter(help="The run's directory, such as results/RUN-ID.")],
     /,
     *,
     to: Annotated[Path, Parameter(help="A file whose name ends in .csv or .parquet.")],

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.options import PlanOptions, Several
+from skymark.cli.options import WHERE, PlanOptions, Several
+from skymark.cli.tables import Json
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Status
@@ -23,29 +24,36 @@ def run(
     options: PlanOptions = DEFAULT_OPTIONS,
     *,
     output: Annotated[
-        Path | None, Parameter(help="Directory of this run [default: results/RUN-ID].")
+        Path | None,
+        Parameter(group=WHERE, help="The run's directory. [default: results/TIME-PROFILE]"),
     ] = None,
     resume: Annotated[
-        bool, Parameter(negative=(), help="Continue a run in --output; finished cells are kept.")
+        bool,
+        Parameter(
+            group=WHERE,
+            help="Continue the run in --output, with the options it was made with; finished cells "
+            "are kept.",
+        ),
     ] = False,
     retry: Annotated[
         tuple[str, ...],
         Several,
-        Parameter(help="With --resume: statuses whose cells are run again."),
+        Parameter(
+            group=WHERE,
+            help="With --resume: run cells of these statuses again, such as failed,timeout.",
+        ),
     ] = (),
     env: Annotated[
         Literal["own", "current"],
-        Parameter(help="An environment per adapter, or the running one for all."),
+        Parameter(
+            group=WHERE,
+            help="own: each adapter in an environment of its own, made when it is first needed. "
+            "current: all in the one that skymark runs in.",
+        ),
     ] = "own",
-    json: Annotated[
-        bool, Parameter(negative=(), help="Print the records as JSON instead of a table.")
-    ] = False,
+    json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
-    """Measure scenarios × adapters on this machine.
-
-    Every library runs in an environment and a process of its own; an oracle checks that all did
-    the same work. Results are written as they come; Ctrl-C keeps them, and --resume goes on.
-    """
+    """Measure a plan, write it down and show it; the help is in `skymark.cli.main`."""
     from rich.console import Console
 
     from skymark.cli.progress import ProgressObserver
@@ -77,7 +85,7 @@ def run(
 def plan(
     options: PlanOptions = DEFAULT_OPTIONS,
     *,
-    json: Annotated[bool, Parameter(negative=(), help="Print the plan as JSON.")] = False,
+    json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
     """Show what would run, cell by cell, without running it."""
     from skymark.cli.tables import print_plan

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
@@ -11,6 +13,8 @@ from skymark.model.plan import Plan
 
 # A table cut to the terminal would hide what scripts look for; pipes get wide lines instead.
 PIPED_WIDTH = 160
+
+Json = Annotated[bool, Parameter(help="Print JSON instead of a table.")]
 
 
 def stdout_console() -> Console:
