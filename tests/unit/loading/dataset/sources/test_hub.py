@@ -139,10 +139,13 @@ def serving() -> Iterator[HubServer]:
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
+    """Serve an empty Hub, and see to it that its client asks no other, nor this user's cache."""
     from huggingface_hub import constants
 
     with serving() as running:
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{running.server_port}")
+        endpoint = f"http://127.0.0.1:{running.server_port}"
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+        monkeypatch.setattr(constants, "ENDPOINT", endpoint)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
         hub.open_hub.cache_clear()
         yield running
@@ -304,11 +307,10 @@ def test_a_gated_dataset_says_how_to_get_in(server):
         open_source("hf://o/gated")
 
 
-def test_a_hub_that_is_down_says_so(tmp_path, monkeypatch):
+def test_a_hub_that_is_down_says_so(server, monkeypatch):
     with serving() as stopped:
         port = stopped.server_port
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
-    hub.open_hub.cache_clear()
     with pytest.raises(DataError, match=r"could not be fetched .*; check the network"):
         open_source("hf://o/n")
 
