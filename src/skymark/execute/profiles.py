@@ -29,9 +29,9 @@ def load_profile(name: str) -> Profile:
     if path is None:
         raise UnknownNameError("profile", name, paths)
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text("utf-8"))
         return Profile.model_validate({"name": path.stem, **content})
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"profile {path}: {error}; mend the file") from error
     except ValidationError as error:
         raise UsageError(f"profile {path}: {explain(error, Profile)}") from error

@@ -1,0 +1,343 @@
+"""The engine with scripted workers: order of rounds, ends of cells, and taking up what was left."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow.parquet as pq
+import pytest
+
+from skymark.measure.statistics import enough
+from skymark.model.errors import StorageFullError
+from skymark.model.record import RoundResult, Status, Verification
+from skymark.store.local import RunDirectory
+from tests.unit.execute.conftest import EFFORT, Witness, cell_of, plan_of
+
+
+def effort(rounds, most=None, **fields):
+    return EFFORT.model_copy(update={"min_rounds": rounds, "max_rounds": most or rounds, **fields})
+
+
+def statuses(records):
+    return [(record.cell.adapter, record.status.value) for record in records]
+
+
+def interrupted_at(words):
+    def interrupt(told):
+        if told == words:
+            raise KeyboardInterrupt
+
+    return Witness(interrupt)
+
+
+# Order
+
+
+def test_rounds_go_round_the_adapters_and_each_starts_one_place_later(bed):
+    cells = [cell_of(adapter, scenario) for scenario in ("S-1", "S-2") for adapter in "abc"]
+    bed.engine(plan_of(*cells, effort=effort(3))).run()
+    order = [(line["round"], line["adapter"]) for line in bed.journal("measure")]
+    assert order[::2] == order[1::2]
+    assert order[::2] == [
+        *((0, adapter) for adapter in "abc"),
+        *((1, adapter) for adapter in "bca"),
+        *((2, adapter) for adapter in "cab"),
+    ]
+
+
+def test_an_adapters_cells_share_a_fresh_process_per_round(bed):
+    cells = [cell_of(adapter, scenario) for scenario in ("S-1", "S-2") for adapter in "ab"]
+    bed.engine(plan_of(*cells)).run()
+    served = {}
+    for line in bed.journal("measure"):
+        served.setdefault(line["pid"], []).append((line["adapter"], line["cell"], line["round"]))
+    assert len(served) == 4
+    assert all(len({(adapter, round) for adapter, _, round in one}) == 1 for one in served.values())
+    assert all(len(one) == 2 for one in served.values())
+    assert len(bed.journal("close")) == 4
+
+
+def test_one_adapter_under_two_references_has_processes_of_its_own(bed):
+    cells = [cell_of("a"), cell_of("a@1.0")]
+    records = bed.engine(plan_of(*cells)).run()
+    assert statuses(records) == [("a", "ok"), ("a@1.0", "ok")]
+    assert len({line["pid"] for line in bed.journal("measure")}) == 4
+
+
+# How a cell ends
+
+
+def test_a_cell_is_ok_after_its_rounds_with_figures_samples_and_versions(bed):
+    cell = cell_of("a", ms="100,200")
+    (record,) = bed.engine(plan_of(cell)).run()
+    assert record.status is Status.OK
+    assert record.cause is None
+    assert record.figures.samples_per_s.value == pytest.approx(32 / 0.1 / 2**0.5)
+    assert [one.timed_ns for one in record.rounds] == [100_000_000, 200_000_000]
+    assert record.versions == {"library": "1"}
+    assert record.verification.passed
+    assert bed.run.record(cell) == record
+    samples = pq.read_table(bed.run.samples_path(cell))
+    assert samples.num_rows == 16
+    assert list(bed.run.rounds(cell)) == []
+
+
+def test_rounds_go_on_until_the_interval_is_narrow_or_the_effort_is_spent(bed):
+    steady, noisy = cell_of("steady"), cell_of("noisy", ms="100,150,90,160,80")
+    settling = cell_of("settling", ms="100,110,100,101,100,101")
+    chosen = effort(2, 5)
+    records = bed.engine(plan_of(steady, noisy, settling, effort=chosen)).run()
+    rounds = {record.cell.adapter: record.rounds for record in records}
+    assert len(rounds["steady"]) == 2
+    assert len(rounds["noisy"]) == 5
+    assert 2 < len(rounds["settling"]) < 5
+    assert enough(rounds["settling"], chosen)
+    assert not enough(rounds["settling"][:-1], chosen)
+    warned = {one.cell.adapter: [w.kind for w in one.warnings] for one in records}
+    assert "wide-interval" in warned["noisy"]
+    assert "wide-interval" not in warned["steady"]
+
+
+def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
+    honest, liar = cell_of("honest"), cell_of("liar", round1="lie")
+    records = bed.engine(plan_of(honest, liar, effort=effort(4))).run()
+    assert statuses(records) == [("honest", "ok"), ("liar", "invalid")]
+    assert records[1].cause.kind == "dropped-tail"
+    assert records[1].figures is None
+    assert [one.round for one in records[1].rounds] == [0, 1]
+    assert len(bed.journal("measure")) == 6
+
+
+@pytest.mark.parametrize(
+    ("does", "status", "words"),
+    [
+        ("raise", Status.FAILED, "RuntimeError: the library is broken"),
+        ("kill", Status.FAILED, "killed by signal 9"),
+        ("exit", Status.FAILED, "exited with status 4"),
+        ("hang", Status.TIMEOUT, "no result within 2 s"),
+        ("absent", Status.SKIPPED, "uv pip install library"),
+    ],
+)
+def test_a_fault_ends_its_cell_and_spares_the_adapters_next(bed, does, status, words):
+    bad, good = cell_of("a", "S-1", does=does), cell_of("a", "S-2")
+    records = bed.engine(plan_of(bad, good, effort=effort(1, cell_timeout_s=2.0))).run()
+    assert [record.status for record in records] == [status, Status.OK]
+    assert words in records[0].cause.message
+    assert records[0].figures is None
+    assert records[0].verification is None
+
+
+def test_a_fault_in_a_later_round_keeps_what_was_measured_before(bed):
+    (record,) = bed.engine(plan_of(cell_of("a", round1="raise"))).run()
+    assert record.status is Status.FAILED
+    assert [one.round for one in record.rounds] == [0]
+    assert pq.read_table(bed.run.samples_path(record.cell)).num_rows == 8
+
+
+def test_a_refused_cell_gets_its_record_without_a_worker(bed):
+    records = bed.engine(plan_of(refused=[cell_of("a")])).run()
+    assert statuses(records) == [("a", "unsupported")]
+    assert bed.journal("measure") == []
+    assert bed.witness.told == ["ended S-1.small.a unsupported 2", "planned 0"]
+
+
+def test_a_worker_that_cannot_start_fails_all_its_cells_and_no_others(bed):
+    cells = [cell_of("fails-to-start", "S-1"), cell_of("fails-to-start", "S-2"), cell_of("a")]
+    records = bed.engine(plan_of(*cells)).run()
+    assert [record.status.value for record in records] == ["failed", "failed", "ok"]
+    assert records[0].cause.message == "RuntimeError: no such device"
+
+
+def test_an_interpreter_that_vanished_fails_the_cells_and_not_the_run(bed, tmp_path):
+    engine = bed.engine(plan_of(cell_of("a", "S-1"), cell_of("a", "S-2")))
+    engine._current_python = tmp_path / "gone"
+    records = engine.run()
+    assert [(one.status.value, one.cause.kind) for one in records] == [
+        ("failed", "worker-start"),
+        ("failed", "worker-start"),
+    ]
+
+
+def test_an_environment_that_cannot_be_made_skips_its_cells_with_the_tail_of_the_log(bed):
+    bad = [cell_of("cannot-be-installed", scenario) for scenario in ("S-1", "S-2")]
+    records = bed.engine(plan_of(*bad), own=True).run()
+    assert [record.status for record in records] == [Status.SKIPPED] * 2
+    assert records[0].cause.kind == "environment"
+    assert "nowhere-1.0" in records[0].cause.message
+    assert records[0].cause.action == "skymark env build cannot-be-installed"
+    assert "nowhere-1.0" in bed.run.log_path(bad[0]).read_text()
+
+
+def test_processes_that_an_adapter_leaves_behind_are_a_warning_of_its_cells(bed):
+    leaky, clean = cell_of("leaky", does="leak"), cell_of("clean")
+    records = bed.engine(plan_of(leaky, clean, effort=effort(1))).run()
+    warnings = [[w for w in one.warnings if w.kind == "leaked-processes"] for one in records]
+    assert [len(found) for found in warnings] == [1, 0]
+    assert "sleep 3600" in warnings[0][0].message
+
+
+# Data
+
+
+def test_data_is_prepared_once_before_anything_is_measured(bed):
+    bed.engine(plan_of(cell_of("a", prepare="well"), cell_of("b"))).run()
+    lines = (bed.cache / "journal.jsonl").read_text().splitlines()
+    does = [json.loads(line)["do"] for line in lines]
+    assert does[0] == "prepare"
+    assert does.count("prepare") == 1
+
+
+def test_data_from_elsewhere_is_fetched_before_any_worker_starts(bed):
+    bed.engine(plan_of(cell_of("a", fetch="photos", prepare="well"), effort=effort(1))).run()
+    assert bed.witness.told[:2] == ["stage fetching photos", "stage preparing the data of a"]
+
+
+def test_data_that_cannot_be_prepared_fails_its_cell_only(bed):
+    damaged = cell_of("a", "S-1", prepare="raise")
+    records = bed.engine(plan_of(damaged, cell_of("a", "S-2", prepare="well"))).run()
+    assert [record.status.value for record in records] == ["failed", "ok"]
+    assert records[0].cause.message == "ValueError: the data is damaged"
+
+
+# What observers are told
+
+
+def test_an_observer_is_told_of_every_round_and_end(bed):
+    bed.engine(plan_of(cell_of("a"), cell_of("b", does="raise"))).run()
+    assert bed.witness.told == [
+        "planned 4",
+        "measuring S-1.small.a 0",
+        "measured S-1.small.a 0",
+        "measuring S-1.small.b 0",
+        "measured S-1.small.b 0",
+        "ended S-1.small.b failed 1",
+        "measuring S-1.small.a 1",
+        "measured S-1.small.a 1",
+        "ended S-1.small.a ok 0",
+    ]
+
+
+def test_the_steps_announced_are_the_steps_that_come(bed):
+    cells = [cell_of("a"), cell_of("b", does="raise"), cell_of("c", round1="lie")]
+    bed.engine(plan_of(*cells, effort=effort(3))).run()
+    planned = [int(told.split()[1]) for told in bed.witness.told if told.startswith("planned")]
+    measured = sum(told.startswith("measured") for told in bed.witness.told)
+    spared = sum(int(told.split()[-1]) for told in bed.witness.told if told.startswith("ended"))
+    assert planned == [measured + spared]
+
+
+# Taking up a run
+
+
+def test_an_interrupted_run_goes_on_where_it_was(bed):
+    plan = plan_of(cell_of("a"), cell_of("b"), effort=effort(3))
+    bed.witness = interrupted_at("measuring S-1.small.b 1")
+    with pytest.raises(KeyboardInterrupt):
+        bed.engine(plan).run()
+    bed.witness = Witness()
+    records = bed.engine(plan).run()
+    assert statuses(records) == [("a", "ok"), ("b", "ok")]
+    assert len(bed.journal("measure")) == 6
+    assert all([one.round for one in record.rounds] == [0, 1, 2] for record in records)
+
+
+def test_finished_cells_are_not_run_again(bed):
+    plan = plan_of(cell_of("a"))
+    first = bed.engine(plan).run()
+    assert bed.engine(plan).run() == first
+    assert len(bed.journal("measure")) == 2
+
+
+def test_only_the_statuses_to_retry_are_run_again(bed):
+    plan = plan_of(cell_of("a"), cell_of("b", does="raise"), cell_of("c", does="lie"))
+    first = bed.engine(plan).run()
+    done = len(bed.journal("measure"))
+    second = bed.engine(plan).run(retry={Status.FAILED})
+    assert statuses(second) == statuses(first)
+    assert [line["adapter"] for line in bed.journal("measure")[done:]] == ["b"]
+    assert second[0] == first[0]
+    assert second[1].started_at > first[1].started_at
+
+
+def test_a_retried_cell_without_rounds_drops_the_samples_of_its_earlier_record(bed):
+    cell = cell_of("a", round1="raise")
+    bed.engine(plan_of(cell)).run()
+    assert bed.run.samples_path(cell).exists()
+    failing = bed.engine(plan_of(cell))
+    failing._current_python = bed.cache / "gone"
+    (record,) = failing.run(retry={Status.FAILED})
+    assert record.rounds == ()
+    assert not bed.run.samples_path(cell).exists()
+
+
+def test_rounds_of_other_versions_are_not_put_together(bed):
+    cell = cell_of("a", versions="1,1,2,2,2,2")
+    (record,) = bed.engine(plan_of(cell, effort=effort(3))).run()
+    assert [one.round for one in record.rounds] == [2, 3, 4]
+    assert record.versions == {"library": "2"}
+
+
+def test_rounds_on_disk_of_other_versions_are_left_out_on_resuming(bed):
+    cell = cell_of("a", versions="1,1,2,2,2,2")
+    plan = plan_of(cell, effort=effort(3))
+    bed.witness = interrupted_at("measuring S-1.small.a 3")
+    with pytest.raises(KeyboardInterrupt):
+        bed.engine(plan).run()
+    bed.witness = Witness()
+    (record,) = bed.engine(plan).run()
+    assert [one.round for one in record.rounds] == [2, 3, 4]
+    assert bed.witness.told[0] == "planned 2"
+
+
+def test_a_damaged_round_is_measured_anew_under_a_number_of_its_own(bed):
+    cell = cell_of("a")
+    plan = plan_of(cell, effort=effort(4))
+    bed.witness = interrupted_at("measuring S-1.small.a 3")
+    with pytest.raises(KeyboardInterrupt):
+        bed.engine(plan).run()
+    damaged = bed.run.path / "rounds" / cell.id / "1.json"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    bed.witness = Witness()
+    (record,) = bed.engine(plan).run()
+    assert [one.round for one in record.rounds] == [0, 2, 3, 4]
+
+
+def test_a_run_that_has_its_rounds_already_only_writes_the_record(bed):
+    cell = cell_of("a")
+    for number in range(3):
+        bed.run.write_round(cell, round_of(number), {"library": "1"})
+    (record,) = bed.engine(plan_of(cell, effort=effort(3))).run()
+    assert record.status is Status.OK
+    assert bed.journal("measure") == []
+
+
+def round_of(number):
+    return RoundResult(
+        round=number,
+        started_at=datetime.now(UTC),
+        import_s=0.0,
+        setup_s=0.0,
+        first_batch_ns=1,
+        timed_ns=10**8 + number,
+        elements=8,
+        bytes=8,
+        wait_ns=(1, 10**8),
+        batch_elements=(8, 8),
+        epoch=(0, 1),
+        verification=Verification(passed=True),
+    )
+
+
+# A disk that refuses
+
+
+def test_a_refused_write_stops_the_run_and_keeps_what_is_done(bed):
+    done, next_one = cell_of("a"), cell_of("b")
+    bed.engine(plan_of(done)).run()
+    (bed.run.path / "rounds").rmdir()
+    (bed.run.path / "rounds").write_text("in the way")
+    with pytest.raises(StorageFullError, match="--resume"):
+        bed.engine(plan_of(done, next_one)).run()
+    assert RunDirectory(bed.run.path).record(done).status is Status.OK
+    assert bed.run.record(next_one) is None

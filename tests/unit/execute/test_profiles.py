@@ -1,0 +1,63 @@
+"""Profiles: the ones that come with skymark, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.execute.planner import make_plan
+from skymark.execute.profiles import load_profile, profile_paths
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.plan import Selection
+
+GOOD = 'description = "mine"\nplatform = "cpu"\nscenarios = ["TAB-1"]\n'
+
+
+def written(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", profile_paths())
+def test_every_profile_that_comes_with_skymark_can_be_planned(name):
+    profile = load_profile(name)
+    assert profile.name == name
+    assert make_plan(profile, Selection()).runnable
+
+
+def test_a_profile_from_a_file_is_named_after_it(tmp_path):
+    profile = load_profile(written(tmp_path, GOOD))
+    assert profile.name == "mine"
+    assert profile.scenarios == ("TAB-1",)
+    assert profile.effort == "quick"
+
+
+def test_an_unknown_profile_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'ci_cpu'"):
+        load_profile("ci-cpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD + "effrot = 'quick'\n", ["unknown key 'effrot'", "Did you mean 'effort'?"]),
+        (GOOD + "[setings]\nworkers = 2\n", ["unknown key 'setings'", "'settings'"]),
+        ('platform = "cpu"\nscenarios = []\n', ["description", "required"]),
+        (GOOD + "adapters = 'numpy'\n", ["adapters", "tuple"]),
+        (GOOD + "[settings\n", ["mine.toml", "mend the file"]),
+    ],
+)
+def test_a_wrong_profile_says_which_key_is_wrong(tmp_path, text, words):
+    with pytest.raises(UsageError) as caught:
+        load_profile(written(tmp_path, text))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_profile_that_is_no_text_or_not_there_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        load_profile(str(tmp_path / "none.toml"))
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="mend the file"):
+        load_profile(str(binary))

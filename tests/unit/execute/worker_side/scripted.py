@@ -1,0 +1,134 @@
+"""A worker's side that does what the cell says: measures, lies, fails, dies or hangs.
+
+It stands in for a suite because the engine has to be seen with faults that no library shows on
+demand; the process, its pipes and its end are real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from skymark.model.cell import Cell
+from skymark.model.effort import Effort
+from skymark.model.errors import LibraryAbsentError, UsageError
+from skymark.model.record import Cause, Resources, RoundResult, Verification
+
+BATCHES = 4
+
+
+class ScriptedRunner:
+    """Does what ``cell.settings`` say; implements `skymark.model.suite.Runner`.
+
+    Settings: ``does`` for every round, or ``round0``, ``round1`` …; ``ms`` and ``versions`` hold
+    one value per round, with commas between. ``journal.jsonl`` in the cache notes what was asked.
+    """
+
+    def __init__(self, adapter: str, cache: Path) -> None:
+        self.adapter, self.cache = adapter, cache
+        self.version = "1"
+        if adapter == "fails-to-start":
+            raise RuntimeError("no such device")
+        if adapter == "never-starts":
+            time.sleep(3600)
+
+    def versions(self) -> dict[str, str]:
+        return {"library": self.version}
+
+    def prepare(self, cell: Cell) -> None:
+        self.note("prepare", cell)
+        if cell.settings.get("prepare") == "raise":
+            raise ValueError("the data is damaged")
+        if cell.settings.get("prepare") == "hang":
+            time.sleep(3600)
+
+    def measure(
+        self,
+        cell: Cell,
+        round: int,
+        effort: Effort,
+        timed_region_begins: Callable[[tuple[int, ...]], None],
+        timed_region_ends: Callable[[], Resources],
+    ) -> RoundResult:
+        self.note("measure", cell, round)
+        settings = cell.settings
+        self.version = of_round(str(settings.get("versions", "1")), round)
+        does = str(settings.get(f"round{round}", settings.get("does", "measure")))
+        timed_region_begins(())
+        misbehave(does)
+        resources = timed_region_ends()
+        timed_ns = int(of_round(str(settings.get("ms", 100)), round)) * 1_000_000
+        wait_ns = timed_ns // BATCHES
+        lie = Cause(kind="dropped-tail", message="the tail is missing")
+        return RoundResult(
+            round=round,
+            started_at=datetime.now(UTC),
+            import_s=0.1,
+            setup_s=0.01,
+            first_batch_ns=wait_ns,
+            timed_ns=timed_ns,
+            elements=8 * BATCHES,
+            bytes=64 * BATCHES,
+            wait_ns=(wait_ns,) * 2 * BATCHES,
+            batch_elements=(8,) * 2 * BATCHES,
+            epoch=(0,) * BATCHES + (1,) * BATCHES,
+            resources=resources,
+            verification=Verification(passed=does != "lie", cause=lie if does == "lie" else None),
+        )
+
+    def close(self) -> None:
+        self.note("close")
+        if self.adapter == "never-closes":
+            time.sleep(3600)
+
+    def note(self, do: str, cell: Cell | None = None, round: int | None = None) -> None:
+        """Append a line to the journal."""
+        line = {"do": do, "adapter": self.adapter, "pid": os.getpid()}
+        line |= {"cell": cell and cell.id, "round": round}
+        with (self.cache / "journal.jsonl").open("a") as journal:
+            journal.write(json.dumps(line) + "\n")
+
+
+def of_round(values: str, round: int) -> str:
+    """Return the round's value of several with commas between; the last one stands for the rest."""
+    parts = values.split(",")
+    return parts[min(round, len(parts) - 1)]
+
+
+def misbehave(how: str) -> None:
+    """Do one thing that a worker should not do; nothing for ``measure`` and ``lie``."""
+    match how:
+        case "raise":
+            raise RuntimeError("the library is broken")
+        case "refuse":
+            raise UsageError("that setting makes no sense here")
+        case "absent":
+            raise LibraryAbsentError("library is not installed; run: uv pip install library")
+        case "exit":
+            sys.exit(4)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hang":
+            time.sleep(3600)
+        case "leak":
+            subprocess.Popen(["sleep", "3600"], start_new_session=True)
+        case "print":
+            print("a library that talks")
+            os.write(1, b'{"event": "measured"}\n')
+        case "hide":
+            # The library closes every descriptor it did not open, as daemons do, and lives on.
+            os.closerange(3, 64)
+            time.sleep(3600)
+        case "allocate":
+            block = bytearray(64 << 20)
+            block[::4096] = b"x" * len(block[::4096])
+            end = time.process_time() + 0.3
+            while time.process_time() < end:
+                pass
