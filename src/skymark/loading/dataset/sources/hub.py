@@ -6,7 +6,6 @@ A dataset that is kept in another format is read from the Parquet copy that the 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -139,7 +138,7 @@ class HubDataset(Source):
     def __init__(self, data: str) -> None:
         reference = parse(data)
         self._name = reference.name
-        with reached(data) as (api, self._endpoint):
+        with reached(data) as api:
             self._revision, tables = _parquet_tables(api, reference)
         self._paths = [table.path for table in chosen_tables(reference, tables)]
         self._own = {new: own for own, new in READY.get(self._name.casefold(), Ready()).fields}
@@ -178,7 +177,7 @@ class HubDataset(Source):
         from huggingface_hub import HfFileSystem
 
         with reached(f"hf://{self._name}"):
-            files = HfFileSystem(endpoint=self._endpoint)
+            files = HfFileSystem()
             with (
                 files.open(f"datasets/{self._name}@{self._revision}/{path}", "rb") as file,
                 opened(file, f"hf://{self._name}/{path}") as parquet,
@@ -195,7 +194,6 @@ class HubDataset(Source):
                     path,
                     repo_type="dataset",
                     revision=self._revision,
-                    endpoint=self._endpoint,
                 )
             )
 
@@ -232,8 +230,8 @@ def _hub_errors() -> Any:
 
 
 @contextmanager
-def reached(data: str) -> Iterator[tuple[Any, str | None]]:
-    """Yield the Hub's API and endpoint; turn its errors into ones that say what to do.
+def reached(data: str) -> Iterator[Any]:
+    """Yield the Hub's API; turn its errors into ones that say what to do.
 
     Raises:
         DataError: the Hub cannot be reached, or has no such dataset for this user.
@@ -241,9 +239,8 @@ def reached(data: str) -> Iterator[tuple[Any, str | None]]:
     errors = _hub_errors()
     from huggingface_hub import HfApi
 
-    endpoint = os.environ.get("HF_ENDPOINT")
     try:
-        yield HfApi(endpoint=endpoint), endpoint
+        yield HfApi()
     except errors.GatedRepoError as error:
         raise DataError(f"{data} is gated; ask for access on its page and set HF_TOKEN") from error
     except errors.RevisionNotFoundError as error:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -137,19 +138,43 @@ def serving() -> Iterator[HubServer]:
         server.server_close()
 
 
-@pytest.fixture
-def server(tmp_path, monkeypatch):
-    """Serve an empty Hub, and see to it that its client asks no other, nor this user's cache."""
+def point_at(server, monkeypatch):
+    """Make the Hub's client ask a server here, as HF_ENDPOINT does before it is imported."""
     from huggingface_hub import constants
 
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, endpoint)
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    hub.open_hub.cache_clear()
+
+
+@pytest.fixture
+def loopback_only(monkeypatch):
+    """Fail the test if anything asks for the address of another machine."""
+    resolve = socket.getaddrinfo
+    asked: list[str] = []
+
+    def resolve_here(host, *arguments, **options):
+        if host not in {"127.0.0.1", b"127.0.0.1"}:
+            asked.append(host)
+            raise socket.gaierror(f"{host} is not this machine")
+        return resolve(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_here)
+    yield
+    assert not asked
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch, loopback_only):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
     with serving() as running:
-        endpoint = f"http://127.0.0.1:{running.server_port}"
-        monkeypatch.setenv("HF_ENDPOINT", endpoint)
-        monkeypatch.setattr(constants, "ENDPOINT", endpoint)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
-        hub.open_hub.cache_clear()
+        point_at(running, monkeypatch)
         yield running
-        hub.open_hub.cache_clear()
+    hub.open_hub.cache_clear()
 
 
 def parquet(**columns) -> bytes:
@@ -309,8 +334,8 @@ def test_a_gated_dataset_says_how_to_get_in(server):
 
 def test_a_hub_that_is_down_says_so(server, monkeypatch):
     with serving() as stopped:
-        port = stopped.server_port
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
+        pass
+    point_at(stopped, monkeypatch)
     with pytest.raises(DataError, match=r"could not be fetched .*; check the network"):
         open_source("hf://o/n")
 
