@@ -114,7 +114,13 @@ def scenario_variants(name: str) -> list[tuple[type[Scenario], str]]:
 
 
 def check_axes(axes: Mapping[str, tuple[Setting, ...]], chosen: list[type[Scenario]]) -> None:
-    """Refuse an axis that none of the chosen scenarios has, or a value of another type."""
+    """Refuse an axis that none of the chosen scenarios has, or a value that it cannot have.
+
+    Words are those that the scenario has; numbers, which are counts, may be any from 1.
+
+    Raises:
+        UsageError: an axis or a value is wrong.
+    """
     known = {name: values for cls in chosen for name, values in cls.axis_values.items()}
     for name, values in axes.items():
         if name not in known:
@@ -125,6 +131,10 @@ def check_axes(axes: Mapping[str, tuple[Setting, ...]], chosen: list[type[Scenar
                 raise UsageError(
                     f"axis {name}={value!r} must be {expected.__name__}, such as {known[name]}"
                 )
+            if isinstance(value, str) and value not in known[name]:
+                raise UnknownNameError(f"value of axis {name}", value, map(str, known[name]))
+            if isinstance(value, int) and value < 1:
+                raise UsageError(f"axis {name}={value} must be at least 1")
 
 
 def axis_points(
