@@ -1,7 +1,7 @@
 """Google Grain: a MapDataset over a random-access source, read ahead by threads.
 
-`workers` are the threads of Grain's `ReadOptions`, which read, transform and collate whole batches
-ahead of the consumer; 0 turns them off. Worker processes (`mp_prefetch`), which Grain recommends
+Each stage of the work is a map of its own. `workers` are the threads of Grain's `ReadOptions`,
+which read, transform and collate whole batches ahead of the consumer; 0 turns them off. Worker processes (`mp_prefetch`), which Grain recommends
 where Python code keeps many cores busy, are started with ``--set grain_processes=N``: starting
 them takes more than a second, so they live on from epoch to epoch, and meanwhile fill their
 buffers of `prefetch` batches each.
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.loading.dataset.canonical import Dataset, Element
-    from skymark.loading.scenario import Batch, Scenario
+    from skymark.loading.scenario import Batch, Scenario, Stage
     from skymark.model.cell import Setting
 
 RECORDS_PER_FILE = 10_000
 
 
-def transform(job: Job, elements_per_epoch: int, position: int, element: Element) -> Element:
-    """Apply the work to the element at a position of the endless, repeated dataset."""
-    return job.transform(element, position // elements_per_epoch)
+def apply(job: Job, stage: Stage, per_epoch: int, position: int, element: Element) -> Element:
+    """Apply one stage to the element at a position of the endless, repeated dataset."""
+    parameters = job.scenario.parameters(position // per_epoch, int(element["index"]))
+    return stage.apply(element, parameters)
 
 
-def mix(job: Job, batches_per_epoch: int, position: int, batch: Batch) -> Batch:
+def mix(job: Job, per_epoch: int, position: int, batch: Batch) -> Batch:
     """Apply the batch-level work to the batch at a position of the endless dataset."""
-    return job.mix(batch, position // batches_per_epoch)
+    return job.mix(batch, position // per_epoch)
 
 
 class GrainLoader(Loader):
@@ -62,7 +63,8 @@ class GrainLoader(Loader):
             dataset = dataset[job.rank :: job.world]
         if job.format == "arrayrecord":
             dataset = dataset.map(pickle.loads)
-        dataset = dataset.map_with_index(partial(transform, job, len(dataset)))
+        for stage in job.scenario.stages():
+            dataset = dataset.map_with_index(partial(apply, job, stage, len(dataset)))
         if not self.bucketed:
             dataset = dataset.batch(
                 job.batch_size, drop_remainder=job.drop_last, batch_fn=job.collate
@@ -88,6 +90,9 @@ class GrainLoader(Loader):
             grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads * ahead)
         )
         if self.processes:
+            from absl import flags
+
+            flags.FLAGS.mark_as_parsed()  # Grain reads flags of its own, which `app.run` parses
             dataset = dataset.mp_prefetch(
                 grain.MultiprocessingOptions(
                     num_workers=self.processes, per_worker_buffer_size=ahead
@@ -169,15 +174,12 @@ class Grain(Adapter):
         "parquet",
         "http",
     )
-    environment: ClassVar = {
-        "JAX_PLATFORMS": "cpu",
-        "ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY": "false",
-    }
+    environment: ClassVar = {"ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY": "false"}
 
     @classmethod
     def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
         """Return ArrayRecord for encoded media; rows of numbers are mapped into memory."""
-        if scenario.encoded_media or "source" in axes:
+        if scenario.encoded_media or scenario.source(axes) is not None:
             return super().format_for(scenario, axes)
         return "canonical"
 
