@@ -18,7 +18,7 @@ WHAT = Group.create_ordered("What to measure")
 HOW = Group.create_ordered("How to measure it")
 WHERE = Group.create_ordered("Where it runs, and what is shown")
 
-Several = Parameter(consume_multiple=True)
+Several = Parameter(consume_multiple=1)
 
 
 @Parameter(name="*")
