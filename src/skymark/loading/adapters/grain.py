@@ -1,10 +1,10 @@
 """Google Grain: a MapDataset over a random-access source, read ahead by threads.
 
 Each stage of the work is a map of its own. `workers` are the threads of Grain's `ReadOptions`,
-which read, transform and collate whole batches ahead of the consumer; 0 turns them off. Worker processes (`mp_prefetch`), which Grain recommends
-where Python code keeps many cores busy, are started with ``--set grain_processes=N``: starting
-them takes more than a second, so they live on from epoch to epoch, and meanwhile fill their
-buffers of `prefetch` batches each.
+which read, transform and collate whole batches ahead of the consumer; 0 turns them off. Worker
+processes (`mp_prefetch`), which Grain recommends where Python code keeps many cores busy, are
+started with ``--set grain_processes=N``: starting them takes more than a second, so they live on
+from epoch to epoch, and meanwhile fill their buffers of `prefetch` batches each.
 """
 
 from __future__ import annotations
