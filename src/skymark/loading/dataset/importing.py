@@ -121,18 +121,27 @@ def rows_size(source: Source, size: Size) -> Size:
     return with_elements(size, source.count(size.elements))
 
 
-def with_elements(size: Size, elements: int) -> Size:
-    """Return a size of so many elements, or one less where all batches would be full.
+def with_elements(size: Size, count: int) -> Size:
+    """Return a variant's size with at most `count` elements, and of the variant's kind.
 
-    A last, short batch must be there, so that a loader that drops it is found out.
+    A variant ends with a short batch, so that a loader that drops it is found out: where all
+    batches would be full, one element fewer is taken. A variant of full batches stays one.
 
     Raises:
-        DataError: there is none.
+        DataError: there are too few elements.
     """
-    if not elements:
-        raise DataError("the data holds no element; give data that does")
-    full = elements % size.batch_size == 0
-    return size.model_copy(update={"elements": elements - int(full and elements > 1)})
+    if count >= size.elements:
+        return size
+    left = count % size.batch_size
+    elements = count
+    if size.elements % size.batch_size == 0:
+        elements -= left
+    elif left == 0:
+        elements -= 1
+    if elements < 1:
+        needed = size.batch_size if count else 1
+        raise DataError(f"the data gives {count} elements, where at least {needed} are needed")
+    return size.model_copy(update={"elements": elements})
 
 
 def _recipe(column: str) -> Recipe:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
 import tarfile
 
 import numpy as np
@@ -18,6 +20,7 @@ from skymark.loading.dataset.importing import (
     imported_size,
 )
 from skymark.loading.dataset.sounds import speech_like, wav_bytes
+from skymark.loading.dataset.sources.source import needs
 from skymark.loading.dataset.tabular import feature_moments
 from skymark.loading.dataset.values import category
 from skymark.loading.oracle import Oracle
@@ -54,7 +57,7 @@ def imported(data, cls: type[Scenario], size: Size, directory) -> tuple[Scenario
 
 
 class TestImages:
-    SIZE = Size(elements=100, batch_size=4, values={"height": 0, "width": 0, "side": 16})
+    SIZE = Size(elements=101, batch_size=4, values={"height": 0, "width": 0, "side": 16})
 
     def test_a_folder_of_images_runs_cv1(self, tmp_path):
         for name in ("cat/1.jpg", "dog/1.jpg", "dog/2.jpg"):
@@ -136,7 +139,7 @@ class TestText:
     def test_lines_of_text_are_packed_for_nlp1(self, tmp_path):
         lines = [f"line {number} with a few words" for number in range(50)]
         (tmp_path / "a.txt").write_text("\n".join(lines))
-        size = Size(elements=100, batch_size=5, values={"block": 64})
+        size = Size(elements=101, batch_size=5, values={"block": 64})
         scenario, oracle = imported(tmp_path / "a.txt", TokenBlocks, size, tmp_path / "out")
         assert 50 * 29 / 65 <= scenario.size.elements < 50 * 29 / 50
         tokens = np.concatenate([element["tokens"] for element in oracle.dataset])
@@ -152,7 +155,7 @@ class TestText:
     def test_json_lines_run_nlp2(self, tmp_path):
         rows = ['{"text": "good", "label": "pos"}', '{"text": "bad film", "label": "neg"}']
         (tmp_path / "a.jsonl").write_text("\n".join([*rows, rows[0]]))
-        size = Size(elements=10, batch_size=2, values={"longest": 64, "classes": 2})
+        size = Size(elements=11, batch_size=2, values={"longest": 64, "classes": 2})
         _, oracle = imported(tmp_path, TextSequences, size, tmp_path / "out")
         assert oracle.dataset.column("label").tolist() == [1, 0, 1]
         assert bytes(oracle.dataset[1]["tokens"].astype(np.uint8)) == b"bad film"
@@ -168,7 +171,7 @@ class TestTables:
         random = np.random.default_rng(1)
         rows = [f"{a:.4f},{b:.3f},{int(a > 0)}" for a, b in random.normal(5, 3, (41, 2))]
         (tmp_path / "a.csv").write_text("\n".join(["height,weight,target", *rows]))
-        size = Size(elements=1000, batch_size=8, values={"features": 32})
+        size = Size(elements=1001, batch_size=8, values={"features": 32})
         scenario, oracle = imported(tmp_path / "a.csv", DenseFeatures, size, tmp_path / "out")
         assert scenario.size["features"] == 2
         elements = [scenario.transform(oracle.dataset[k], 0)["features"] for k in range(41)]
@@ -190,7 +193,7 @@ class TestTables:
             for k in range(5)
         ]
         (tmp_path / "sample.txt").write_text("\n".join(rows))
-        size = Size(elements=100, batch_size=2, values={"largest_table": 100})
+        size = Size(elements=101, batch_size=2, values={"largest_table": 100})
         _, oracle = imported(tmp_path / "sample.txt", SparseFeatures, size, tmp_path / "out")
         assert oracle.dataset.column("dense")[0].tolist() == [-1, -1, *range(11)]
         assert oracle.dataset.column("categorical")[0].tolist() == [0x68FD1E64] * 25 + [-1]
@@ -201,7 +204,7 @@ class TestTables:
         columns |= {f"I{k}": [None, 2.0, 3.0] for k in range(1, 14)}
         columns |= {f"C{k}": ["zz", "a1", None] for k in range(1, 27)}
         pq.write_table(pa.table(columns), tmp_path / "0.parquet")
-        size = Size(elements=100, batch_size=2, values={"largest_table": 100})
+        size = Size(elements=101, batch_size=2, values={"largest_table": 100})
         _, oracle = imported(tmp_path, SparseFeatures, size, tmp_path / "out")
         assert oracle.dataset.column("dense")[:, 0].tolist() == [-1, 2, 3]
         assert oracle.dataset.column("categorical")[:, 5].tolist() == [category("zz"), 0xA1, -1]
@@ -220,18 +223,73 @@ def test_categories_of_any_text_have_ids():
     assert 0 <= category("New York") < 2**63
 
 
-def test_elements_are_never_all_in_full_batches(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "x", "label": 0}\n' * 8)
-    size = Size(elements=100, batch_size=4, values={"longest": 8, "classes": 2})
-    assert imported_size(str(tmp_path), TextSequences, size).elements == 7
-    capped = size.model_copy(update={"elements": 6})
-    assert imported_size(str(tmp_path), TextSequences, capped).elements == 6
+def labelled_lines(directory, rows: int) -> str:
+    (directory / "a.jsonl").write_text('{"text": "x", "label": 0}\n' * rows)
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    ("variant", "rows", "elements"),
+    [(102, 9, 9), (102, 8, 7), (102, 200, 102), (8, 11, 8), (8, 7, 4)],
+)
+def test_a_last_short_batch_is_there_where_the_variant_has_one(tmp_path, variant, rows, elements):
+    size = Size(elements=variant, batch_size=4, values={"longest": 8, "classes": 2})
+    assert imported_size(labelled_lines(tmp_path, rows), TextSequences, size).elements == elements
+
+
+def test_too_few_elements_are_refused(tmp_path):
+    size = Size(elements=8, batch_size=4, values={"longest": 8, "classes": 2})
+    with pytest.raises(DataError, match="gives 3 elements, where at least 4 are needed"):
+        imported_size(labelled_lines(tmp_path, 3), TextSequences, size)
+
+
+def test_empty_documents_fill_no_block(tmp_path):
+    pq.write_table(pa.table({"text": ["", "", ""]}), tmp_path / "0.parquet")
+    size = Size(elements=8, batch_size=3, values={"block": 8})
+    with pytest.raises(DataError, match="gives 0 elements, where at least 1 are needed"):
+        imported_size(str(tmp_path), TokenBlocks, size)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"image": 3, "label": 0}, "the image of .*:1 is no encoded file but int"),
+        ({"image": "x", "label": [1]}, "the image of .*:1 is no encoded file but str"),
+    ],
+)
+def test_a_field_that_is_no_image_is_named(tmp_path, value, reason):
+    (tmp_path / "a.jsonl").write_text(json.dumps(value))
+    with pytest.raises(DataError, match=reason):
+        check_data(str(tmp_path), ImageClassification)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"text": "x", "label": [1]}, r"the label of .*:1 is \[1\]"),
+        ({"text": "x", "label": 0.5}, "the label of .*:1 is 0.5; give a whole number"),
+        ({"text": 7, "label": 0}, "the text of .*:1 is int"),
+        ({"text": [], "label": 0}, "the text of .*:1 is list"),
+    ],
+)
+def test_labels_and_texts_of_another_kind_are_named(tmp_path, value, reason):
+    (tmp_path / "a.jsonl").write_text(json.dumps(value))
+    with pytest.raises(DataError, match=reason):
+        check_data(str(tmp_path), TextSequences)
+
+
+def test_an_absent_library_says_how_to_get_it():
+    with pytest.raises(DataError, match=r"needs nowhere, .* uv pip install 'skymark\[data\]'"):
+        with needs("nowhere"):
+            importlib.import_module("nowhere")
+    with pytest.raises(ModuleNotFoundError), needs("nowhere"):
+        importlib.import_module("elsewhere")
 
 
 def test_data_that_changes_is_counted_again(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "x", "label": 0}\n' * 3)
-    size = Size(elements=100, batch_size=4, values={"longest": 8, "classes": 2})
+    size = Size(elements=101, batch_size=4, values={"longest": 8, "classes": 2})
     before = imported_size(str(path), TextSequences, size), data_fingerprint(str(path))
     path.write_text('{"text": "x", "label": 0}\n' * 5)
     assert (before[0].elements, imported_size(str(path), TextSequences, size).elements) == (3, 5)

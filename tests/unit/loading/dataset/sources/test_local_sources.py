@@ -78,6 +78,20 @@ class TestFolders:
         with pytest.raises(DataError, match=r"b\.jpg has no text beside it"):
             values(open_source(str(tmp_path)), "text")
 
+    def test_a_text_in_another_encoding_is_named(self, tmp_path):
+        write(tmp_path / "a.jpg", picture())
+        write(tmp_path / "a.txt", "café".encode("latin-1"))
+        with pytest.raises(DataError, match=r"a\.txt is no UTF-8 text"):
+            values(open_source(str(tmp_path)), "text")
+
+    def test_a_file_that_vanished_is_named(self, tmp_path):
+        path = write(tmp_path / "a.jpg", picture())
+        source = open_source(str(tmp_path))
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(DataError, match=r"a\.jpg cannot be read"):
+            values(source, "image")
+
     def test_hidden_files_are_left_out(self, tmp_path):
         write(tmp_path / "a.jpg", picture())
         write(tmp_path / "._a.jpg", b"")
@@ -132,6 +146,31 @@ class TestTarShards:
         source = open_source(str(tmp_path))
         assert source.fields == ("image", "caption", "width")
         assert values(source, "caption", "width") == [("a dog", 3)]
+
+    def test_an_element_may_have_another_image_format(self, tmp_path):
+        write_shard(tmp_path / "s.tar", {"1.jpg": picture(), "2.png": picture("PNG")})
+        source = open_source(str(tmp_path))
+        source.check("image", 10)
+        assert len(values(source, "image")) == 2
+
+    @pytest.mark.parametrize(
+        ("name", "data", "field", "reason"),
+        [
+            ("2.json", b'{"other": 1}', "caption", "2 has no 'caption' in its .json"),
+            ("2.json", b"[]", "caption", r"2\.json is no JSON object"),
+        ],
+    )
+    def test_json_that_differs_is_named(self, tmp_path, name, data, field, reason):
+        write_shard(tmp_path / "s.tar", {"1.json": b'{"caption": "a"}', name: data})
+        source = open_source(str(tmp_path))
+        source.check("caption", 10)
+        with pytest.raises(DataError, match=reason):
+            values(source, field)
+
+    def test_text_in_another_encoding_is_named(self, tmp_path):
+        write_shard(tmp_path / "s.tar", {"1.txt": "café".encode("latin-1")})
+        with pytest.raises(DataError, match=r"s\.tar: 1\.txt is no UTF-8 text"):
+            values(open_source(str(tmp_path)), "text")
 
     def test_compressed_shards_are_read(self, tmp_path):
         with tarfile.open(tmp_path / "s.tar.gz", "w:gz") as archive:
