@@ -30,8 +30,14 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run every test, with coverage of the package and of its worker processes."""
-    session.run("python", "-m", "pytest", *session.posargs)
+    """Run every test, with coverage of the package and of its worker processes, or those named."""
+    if session.posargs:
+        session.run("python", "-m", "pytest", *session.posargs)
+        return
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest")
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report")
 
 
 @nox.session

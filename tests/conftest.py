@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-START_COVERAGE = "import coverage; coverage.process_startup()\n"
+START_COVERAGE = """
+import sys
+
+if sys.version_info[:2] == {version}:  # coverage's compiled part fits this Python only
+    import coverage
+
+    coverage.process_startup()
+"""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let workers, which run in environments without coverage, load it from this one."""
     spec = find_spec("coverage")
-    if "COVERAGE_PROCESS_START" not in os.environ or spec is None or spec.origin is None:
+    if "COVERAGE_PROCESS_CONFIG" not in os.environ or spec is None or spec.origin is None:
         return
     directory = tmp_path_factory.mktemp("worker-path")
     (directory / "coverage").symlink_to(Path(spec.origin).parent)
-    (directory / "sitecustomize.py").write_text(START_COVERAGE)
+    (directory / "sitecustomize.py").write_text(
+        START_COVERAGE.format(version=sys.version_info[:2])
+    )
     os.environ["SKYMARK_WORKER_PATH"] = str(directory)
 
 
