@@ -25,7 +25,7 @@ from skymark.model.record import Cause, Status
 from skymark.model.suite import EnvironmentSpec
 
 if TYPE_CHECKING:
-    from skymark.loading.scenario import Scenario, Size
+    from skymark.loading.scenario import Scenario
 
 
 class LoadingSuite:
@@ -42,9 +42,10 @@ class LoadingSuite:
         check_axes(selection.axes, [cls for cls, _ in chosen])
         options = {name for slug in slugs for name in adapter_class(slug).options}
         check_settings(selection.settings, options)
+        specified = {pair: specification_of(*pair, selection) for pair in dict.fromkeys(chosen)}
         return [
-            plan_cell(cls, variant, slug, axes, selection)
-            for (cls, variant), slug in product(dict.fromkeys(chosen), dict.fromkeys(slugs))
+            plan_cell(cls, variant, slug, axes, selection, specified[cls, variant])
+            for (cls, variant), slug in product(specified, dict.fromkeys(slugs))
             for axes in axis_points(cls, selection.axes)
         ]
 
@@ -154,15 +155,14 @@ def plan_cell(
     slug: str,
     axes: dict[str, Setting],
     selection: Selection,
+    specified: Mapping[str, object],
 ) -> PlannedCell:
-    """Make one cell, with the reason if it cannot be run."""
-    size = cls.variants[variant]
-    specification: dict[str, object] = {"scenario_version": cls.version, "seed": selection.seed}
-    if selection.data is not None:
-        size = _imported(cls, size, selection.data, specification)
-    specification["size"] = size.model_dump(mode="json")
+    """Make one cell, with the reason if it cannot be run.
+
+    `specified` is what `specification_of` says of the scenario and its data.
+    """
     adapter = adapter_class(slug)
-    specification["adapter_version"] = adapter.version
+    specification: dict[str, object] = {**specified, "adapter_version": adapter.version}
     if own_file := ".py:" in slug:
         source = Path(slug.rpartition(":")[0]).read_bytes()
         specification |= {"adapter_file": slug, "adapter_digest": sha256(source).hexdigest()}
@@ -178,13 +178,22 @@ def plan_cell(
     return PlannedCell(cell=cell, refusal=refusal(cls, adapter, axes, cell.settings))
 
 
-def _imported(cls: type[Scenario], size: Size, data: str, specification: dict[str, object]) -> Size:
-    from skymark.loading.dataset.importing import check_data, data_fingerprint, imported_size
+def specification_of(cls: type[Scenario], variant: str, selection: Selection) -> dict[str, object]:
+    """Return what decides a scenario's data and work: versions, seed, size, real data.
 
-    check_data(data, cls)
-    specification["data"] = data
-    specification["data_fingerprint"] = data_fingerprint(data)
-    return imported_size(data, cls, size)
+    Raises:
+        DataError: the real data that is asked for cannot be read, or is of another kind.
+    """
+    size = cls.variants[variant]
+    specification: dict[str, object] = {"scenario_version": cls.version, "seed": selection.seed}
+    if (data := selection.data) is not None:
+        from skymark.loading.dataset.importing import check_data, data_fingerprint, imported_size
+
+        check_data(data, cls)
+        specification |= {"data": data, "data_fingerprint": data_fingerprint(data)}
+        size = imported_size(data, cls, size)
+    specification["size"] = size.model_dump(mode="json")
+    return specification
 
 
 def refusal(

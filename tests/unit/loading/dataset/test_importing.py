@@ -279,9 +279,9 @@ def test_labels_and_texts_of_another_kind_are_named(tmp_path, value, reason):
 
 
 def test_an_absent_library_says_how_to_get_it():
-    with pytest.raises(DataError, match=r"needs nowhere, .* uv pip install 'skymark\[data\]'"):
-        with needs("nowhere"):
-            importlib.import_module("nowhere")
+    advice = r"needs nowhere, .* uv pip install 'skymark\[data\]'"
+    with pytest.raises(DataError, match=advice), needs("nowhere"):
+        importlib.import_module("nowhere")
     with pytest.raises(ModuleNotFoundError), needs("nowhere"):
         importlib.import_module("elsewhere")
 

@@ -63,5 +63,5 @@ def files_fingerprint(paths: Iterable[Path]) -> str:
     listing: list[list[str | int]] = []
     for path in paths:
         status = path.stat()
-        listing.append([os.fspath(path.resolve()), status.st_size, status.st_mtime_ns])
+        listing.append([os.fspath(path.absolute()), status.st_size, status.st_mtime_ns])
     return digest_of(listing)
