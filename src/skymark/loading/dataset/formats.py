@@ -16,6 +16,7 @@ a reader is opened, as an image folder's labels are known from its listing.
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -165,20 +166,25 @@ class ParquetReader(Reader):
 
 def rows_of_table(table: Any, columns: Iterable[Column]) -> list[Element]:
     """Turn an Arrow table in skymark's Parquet schema into elements."""
-    fields: dict[str, list[Any]] = {"index": table.column("index").to_pylist()}
+    fields: dict[str, Any] = {"index": table.column("index").to_pylist()}
     for column in columns:
-        fields[column.name] = [from_arrow(column, value) for value in table.column(column.name)]
+        fields[column.name] = values_of_arrow(column, table.column(column.name))
     return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
 
 
-def from_arrow(column: Column, scalar: Any) -> Any:
-    """Turn one Arrow value of skymark's Parquet schema into a field."""
+def values_of_arrow(column: Column, values: Any) -> Any:
+    """Return each row of an Arrow column in skymark's Parquet schema, without a copy."""
     if column.encoding != "raw":
-        return np.frombuffer(scalar.as_buffer(), np.uint8)
+        return [np.frombuffer(value.as_buffer(), np.uint8) for value in values]
     if column.shape == ():
-        return np.dtype(column.dtype).type(scalar.as_py())
-    values = scalar.values.to_numpy(zero_copy_only=False).astype(column.dtype, copy=False)
-    return values if column.shape is None else values.reshape(column.shape)
+        return values.to_numpy().astype(column.dtype, copy=False)
+    rows = values.combine_chunks()
+    if column.shape is not None:
+        flat = rows.flatten().to_numpy(zero_copy_only=False).astype(column.dtype, copy=False)
+        return flat.reshape(len(rows), *column.shape)
+    flat = rows.values.to_numpy(zero_copy_only=False).astype(column.dtype, copy=False)
+    offsets = rows.offsets.to_pylist()
+    return [flat[begin:end] for begin, end in itertools.pairwise(offsets)]
 
 
 def arrow_table(dataset: Dataset, start: int = 0, stop: int | None = None) -> Any:
