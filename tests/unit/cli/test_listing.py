@@ -1,0 +1,49 @@
+"""Whether an adapter can run, as `skymark list adapters` says it."""
+
+from __future__ import annotations
+
+from skymark.cli.listing import adapter_rows, environment_state, scenario_rows
+from skymark.execute.environments import MARKER, Environments
+from skymark.loading.registry import adapter_class
+from skymark.loading.suite import LoadingSuite
+
+
+def test_an_environment_is_built_or_made_on_first_use(tmp_path):
+    environments = Environments(tmp_path)
+    numpy = adapter_class("numpy")
+    assert environment_state("numpy", numpy, environments) == "made on first use"
+    place = environments.path_of(LoadingSuite().environment("numpy"))
+    (place / "bin").mkdir(parents=True)
+    (place / "bin" / "python").touch()
+    (place / MARKER).touch()
+    assert environment_state("numpy", numpy, environments) == "built"
+
+
+def test_a_library_without_a_package_says_what_to_run(tmp_path):
+    class ByHand(adapter_class("numpy")):
+        install_hint = "build it from source"
+
+    state = environment_state("numpy", ByHand, Environments(tmp_path))
+    assert state == "not by itself; run: build it from source"
+
+
+def test_an_adapter_without_pins_is_listed_with_what_writes_them(tmp_path):
+    class Unpinned(adapter_class("numpy")):
+        pass
+
+    suite_environment = LoadingSuite().environment("numpy")
+    assert suite_environment.locked
+    environments = Environments(tmp_path)
+    environments.is_built = lambda spec: environments.path_of(
+        spec.model_copy(update={"locked": "adapters/none.txt"})
+    )
+    assert "`make pins` writes it" in environment_state("numpy", Unpinned, environments)
+
+
+def test_rows_say_what_each_scenario_and_adapter_can_do():
+    scenarios = {row["id"]: row for row in scenario_rows()}
+    assert scenarios["PC-1"]["axes"] == {"depth": [1, 5, 10, 50]}
+    assert scenarios["PC-1"]["variants"] == ["small", "medium", "large"]
+    adapters = {row["slug"]: row for row in adapter_rows()}
+    assert adapters["grain"]["name"] == "Google Grain"
+    assert adapters["numpy"]["native"] == []

@@ -1,0 +1,124 @@
+"""Exit statuses, and what goes to standard output and to standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from skymark import __version__
+from skymark.cli import main as module
+from skymark.cli.main import main
+from skymark.model.errors import GateError, UsageError
+from skymark.model.plan import Plan
+
+
+def raising(error):
+    def run(*arguments, **options):
+        raise error
+
+    return run
+
+
+def test_help_and_version_are_results(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == __version__
+    assert main(["--help"]) == 0
+    assert "skymark" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--bogus"], ["bogus"], ["run", "--rounds", "many"], ["list"], ["list", "cells"]],
+)
+def test_what_cannot_be_parsed_is_bad_usage_told_on_standard_error(capsys, arguments):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("no; do this"), 2),
+        (GateError("slower"), 3),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_end_has_its_exit_status(monkeypatch, capsys, error, status):
+    monkeypatch.setattr(module, "app", raising(error))
+    assert main([]) == status
+    assert capsys.readouterr().err == (f"skymark: {error}\n" if status < 100 else "")
+
+
+def test_an_unexpected_error_is_shown_whole(monkeypatch):
+    monkeypatch.setattr(module, "app", raising(ZeroDivisionError("a bug")))
+    with pytest.raises(ZeroDivisionError):
+        main([])
+
+
+def test_the_program_exits_with_the_status(monkeypatch):
+    monkeypatch.setattr(module, "main", lambda: 3)
+    with pytest.raises(SystemExit) as caught:
+        module.entry_point()
+    assert caught.value.code == 3
+
+
+def test_output_that_nobody_reads_ends_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "skymark", "plan", "--json"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_plan_as_json_reads_back_as_the_plan(capsys):
+    assert main(["plan", "--scenarios", "TAB-1", "--adapters", "numpy", "grain", "--json"]) == 0
+    plan = Plan.model_validate_json(capsys.readouterr().out)
+    assert [planned.cell.id for planned in plan.cells] == [
+        "TAB-1.small.numpy",
+        "TAB-1.small.grain",
+    ]
+
+
+def test_a_plan_as_a_table_says_what_runs_what_does_not_and_how_long(capsys):
+    assert main(["plan", "--scenarios", "TAB-1", "DIST-1", "--adapters", "spdl", "numpy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    tab = next(line for line in lines if line.startswith("TAB-1:small"))
+    assert "spdl numpy" in tab
+    assert "cells of 2 adapters to measure" in lines[-1]
+    assert "3 rounds each (effort quick)" in lines[-1]
+    assert "minutes" in lines[-1]
+
+
+def test_a_plan_with_open_rounds_says_from_how_many_to_how_many(capsys):
+    assert main(["plan", "--adapters", "numpy", "--effort", "standard"]) == 0
+    assert "5 to 15 rounds each (effort standard)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles"])
+def test_lists_as_json_have_a_row_for_each_that_the_table_names(capsys, what):
+    assert main(["list", what, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    assert main(["list", what]) == 0
+    table = capsys.readouterr().out
+    first = next(iter(rows[0]))
+    assert all(str(row[first]) in table for row in rows)
+    assert all(name in table.splitlines()[0] for name in rows[0])
+
+
+def test_retrying_without_resuming_is_refused(capsys):
+    assert main(["run", "--retry", "failed"]) == 2
+    assert "--retry needs --resume" in capsys.readouterr().err
+    assert main(["run", "--retry", "flaky", "--resume"]) == 2
+    assert "unknown status 'flaky'" in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""What a run shows while it goes, in a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from skymark.cli.progress import ProgressObserver
+from skymark.model.cell import Cell
+from skymark.model.record import Cause, Record, Status
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CELL = Cell(suite="loading", scenario="TAB-1", variant="small", adapter="grain")
+
+
+def record_of(status, message="why\nand its traceback"):
+    cause = None if status is Status.OK else Cause(kind="x", message=message)
+    return Record(
+        cell=CELL, cell_hash="0", status=status, cause=cause, started_at=NOW, ended_at=NOW
+    )
+
+
+def observer_on(*, terminal):
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=100, color_system=None)
+    return ProgressObserver(console), file
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_a_bad_or_skipped_cell_is_told_in_one_line_and_others_are_not(status):
+    observer, file = observer_on(terminal=False)
+    with observer:
+        observer.planned(3)
+        observer.ended(record_of(status), rounds_left=1)
+    told = file.getvalue()
+    if status in {Status.OK, Status.UNSUPPORTED}:
+        assert told == ""
+    else:
+        assert told.splitlines() == [f"{status.value:>11}  TAB-1:small  grain: why"]
+
+
+def test_stages_are_lines_whatever_brackets_they_hold():
+    observer, file = observer_on(terminal=False)
+    with observer:
+        observer.stage("making [the environment] of grain[extra] (once)")
+    assert file.getvalue() == "making [the environment] of grain[extra] (once)\n"
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal():
+    observer, file = observer_on(terminal=False)
+    with observer:
+        observer.planned(2)
+        observer.measuring(CELL, 0)
+        observer.measured(CELL, 0)
+    assert file.getvalue() == ""
+
+
+def test_a_terminal_shows_cell_round_and_how_far_it_is():
+    observer, file = observer_on(terminal=True)
+    with observer:
+        observer.planned(2)
+        observer.measuring(CELL, 1)
+        observer.measured(CELL, 1)
+        observer._progress.refresh()
+    drawn = file.getvalue()
+    assert "round 2  TAB-1:small  grain" in drawn
+    assert "1/2" in drawn
+
+
+def test_the_bar_grows_with_rounds_that_were_not_planned():
+    observer, _ = observer_on(terminal=False)
+    with observer:
+        observer.planned(1)
+        for number in range(3):
+            observer.measured(CELL, number)
+    (task,) = observer._progress.tasks
+    assert (task.completed, task.total) == (3, 3)
