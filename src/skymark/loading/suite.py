@@ -25,6 +25,7 @@ from skymark.model.record import Cause, Status
 from skymark.model.suite import EnvironmentSpec
 
 if TYPE_CHECKING:
+    from skymark.loading.dataset.importing import RealData
     from skymark.loading.scenario import Scenario
 
 
@@ -42,7 +43,10 @@ class LoadingSuite:
         check_axes(selection.axes, [cls for cls, _ in chosen])
         options = {name for slug in slugs for name in adapter_class(slug).options}
         check_settings(selection.settings, options)
-        specified = {pair: specification_of(*pair, selection) for pair in dict.fromkeys(chosen)}
+        data = opened_data(selection)
+        specified = {
+            pair: specification_of(*pair, selection.seed, data) for pair in dict.fromkeys(chosen)
+        }
         return [
             plan_cell(cls, variant, slug, axes, selection, specified[cls, variant])
             for (cls, variant), slug in product(specified, dict.fromkeys(slugs))
@@ -178,22 +182,34 @@ def plan_cell(
     return PlannedCell(cell=cell, refusal=refusal(cls, adapter, axes, cell.settings))
 
 
-def specification_of(cls: type[Scenario], variant: str, selection: Selection) -> dict[str, object]:
+def opened_data(selection: Selection) -> RealData | None:
+    """Open the real data that a selection names, if it names any.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    if selection.data is None:
+        return None
+    from skymark.loading.dataset.importing import RealData
+
+    return RealData(selection.data)
+
+
+def specification_of(
+    cls: type[Scenario], variant: str, seed: int, data: RealData | None
+) -> dict[str, object]:
     """Return what decides a scenario's data and work: versions, seed, size, real data.
 
     Raises:
-        DataError: the real data that is asked for cannot be read, or is of another kind.
+        DataError: the real data is not what the scenario reads.
     """
     size = cls.variants[variant]
-    specification: dict[str, object] = {"scenario_version": cls.version, "seed": selection.seed}
-    if (data := selection.data) is not None:
-        from skymark.loading.dataset.importing import check_data, data_fingerprint, imported_size
-
-        check_data(data, cls)
-        specification |= {"data": data, "data_fingerprint": data_fingerprint(data)}
-        size = imported_size(data, cls, size)
-    specification["size"] = size.model_dump(mode="json")
-    return specification
+    specification: dict[str, object] = {"scenario_version": cls.version, "seed": seed}
+    if data is not None:
+        data.check(cls)
+        specification |= {"data": data.name, "data_fingerprint": data.fingerprint}
+        size = data.size(cls, size)
+    return {**specification, "size": size.model_dump(mode="json")}
 
 
 def refusal(

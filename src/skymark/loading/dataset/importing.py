@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,31 +20,58 @@ CHECKED_ELEMENTS = 1_000
 """Elements looked at for damage when a run is planned; the import decodes every element."""
 
 
-def check_data(data: str, scenario: type[Scenario]) -> str:
-    """Check that data can be read and has what a scenario needs; return what it is, in words.
+class RealData:
+    """What a user named with ``--data``, opened once to plan all scenarios that are to read it.
 
     Raises:
-        DataError: it cannot, or has not; the message says what to do.
+        DataError: there is no such thing, or it holds no data that skymark can read.
     """
-    return _checked(data, scenario, data_fingerprint(data))
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.source = open_source(name)
+        self._checked: set[str] = set()
 
-def data_fingerprint(data: str) -> str:
-    """Return a digest that changes when the data does: of files' sizes and times, or a revision.
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest that changes with the data: of files' sizes and times, or of a revision."""
+        return self.source.fingerprint()
 
-    Raises:
-        DataError: the data cannot be read.
-    """
-    return open_source(data).fingerprint()
+    def check(self, scenario: type[Scenario]) -> None:
+        """Check that the data has what a scenario needs, undamaged as far as shows quickly.
 
+        Raises:
+            DataError: it has not; the message says what to do.
+        """
+        from skymark.loading.dataset.columns import RECIPES
 
-def imported_size(data: str, scenario: type[Scenario], size: Size) -> Size:
-    """Return a variant's size as it is with this data: at most the variant's own elements.
+        columns = imported_columns(scenario)
+        unknown = [column for column in columns if column not in RECIPES]
+        if unknown or not columns:
+            what = f"its column {unknown[0]!r}" if unknown else "its data"
+            raise DataError(
+                f"{scenario.id} does not run on real data, of which nothing makes {what}; "
+                "leave the scenario out, or --data"
+            )
+        for field in {field for column in columns for field in fields_for(self.source, column)}:
+            self._check_field(field)
+        if not self.source.is_remote:
+            for column in columns:
+                if next(column_values(self.source, column, 1), None) is None:
+                    raise DataError(f"{self.name} holds no element; give data that does")
 
-    Raises:
-        DataError: the data cannot be read.
-    """
-    return _sized(data, scenario, size.model_dump_json(), data_fingerprint(data))
+    def size(self, scenario: type[Scenario], size: Size) -> Size:
+        """Return a variant's size as it is with this data: at most the variant's own elements.
+
+        Raises:
+            DataError: there are too few elements, or they cannot be read.
+        """
+        return scenario.imported_size(self.source, size)
+
+    def _check_field(self, field: str) -> None:
+        if field not in self._checked:
+            self.source.check(field, CHECKED_ELEMENTS)
+            self._checked.add(field)
 
 
 def import_data(
@@ -54,7 +81,7 @@ def import_data(
 
     Args:
         data: what the user named.
-        scenario: of a size that `imported_size` gave.
+        scenario: of a size that `RealData.size` gave.
         directory: where to write.
         fingerprint: the data's when the run was planned, where it must be the same still.
 
@@ -148,36 +175,6 @@ def _recipe(column: str) -> Recipe:
     from skymark.loading.dataset.columns import RECIPES
 
     return RECIPES[column]
-
-
-@lru_cache(maxsize=256)
-def _checked(data: str, scenario: type[Scenario], fingerprint: str) -> str:
-    from skymark.loading.dataset.columns import RECIPES
-
-    del fingerprint  # so that data which changed is checked again
-    columns = imported_columns(scenario)
-    unknown = [column for column in columns if column not in RECIPES]
-    if unknown or not columns:
-        what = f"its column {unknown[0]!r}" if unknown else "its data"
-        raise DataError(
-            f"{scenario.id} does not run on real data, of which nothing makes {what}; "
-            "leave the scenario out, or --data"
-        )
-    source = open_source(data)
-    for column in columns:
-        for field in fields_for(source, column):
-            source.check(field, CHECKED_ELEMENTS)
-        if not source.is_remote and next(column_values(source, column, 1), None) is None:
-            raise DataError(f"{data} holds no element; give data that does")
-    return f"{data}: {', '.join(source.fields)}"
-
-
-@lru_cache(maxsize=256)
-def _sized(data: str, scenario: type[Scenario], size: str, fingerprint: str) -> Size:
-    from skymark.loading.scenario import Size as Whole
-
-    del fingerprint
-    return scenario.imported_size(open_source(data), Whole.model_validate_json(size))
 
 
 def imported_columns(scenario: type[Scenario]) -> tuple[str, ...]:

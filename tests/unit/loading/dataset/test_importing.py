@@ -13,12 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from skymark.loading.dataset.importing import (
-    check_data,
-    data_fingerprint,
-    import_data,
-    imported_size,
-)
+from skymark.loading.dataset.importing import RealData, import_data
 from skymark.loading.dataset.sounds import speech_like, wav_bytes
 from skymark.loading.dataset.sources.source import needs
 from skymark.loading.dataset.tabular import feature_moments
@@ -45,8 +40,8 @@ def picture(kind: str = "JPEG", width: int = 48, height: int = 40, mode: str = "
 
 def imported(data, cls: type[Scenario], size: Size, directory) -> tuple[Scenario, Oracle]:
     """Plan and import as a run does, and check that the scenario's work runs on every element."""
-    check_data(str(data), cls)
-    scenario = cls(size=imported_size(str(data), cls, size), seed=3)
+    RealData(str(data)).check(cls)
+    scenario = cls(size=RealData(str(data)).size(cls, size), seed=3)
     dataset = import_data(str(data), scenario, directory)
     assert len(dataset) == scenario.size.elements
     oracle = Oracle(scenario, dataset)
@@ -80,13 +75,13 @@ class TestImages:
         (tmp_path / "whole.jpg").write_bytes(picture())
         (tmp_path / "cut.jpg").write_bytes(picture()[:-200])
         with pytest.raises(DataError, match=r"cut\.jpg is a truncated JPEG file; copy it again"):
-            check_data(str(tmp_path), ImageClassification)
+            RealData(str(tmp_path)).check(ImageClassification)
 
     def test_an_image_that_does_not_decode_is_named_in_the_import(self, tmp_path):
         data = picture("PNG")
         (tmp_path / "cut.png").write_bytes(data[: len(data) // 2])
         (tmp_path / "a.png").write_bytes(data)
-        assert "image" in check_data(str(tmp_path), ImageClassification)
+        RealData(str(tmp_path)).check(ImageClassification)
         scenario = ImageClassification(size=self.SIZE.model_copy(update={"elements": 2}))
         with pytest.raises(DataError, match=r"cut\.png cannot be decoded .* copy it again"):
             import_data(str(tmp_path), scenario, tmp_path / "out")
@@ -114,7 +109,7 @@ class TestImages:
     def test_missing_captions_are_said_before_anything_starts(self, tmp_path):
         (tmp_path / "a.jpg").write_bytes(picture())
         with pytest.raises(DataError, match=r"no field named text, .* only image, label; rename"):
-            check_data(str(tmp_path), ImageTextPairs)
+            RealData(str(tmp_path)).check(ImageTextPairs)
 
 
 class TestSounds:
@@ -132,7 +127,7 @@ class TestSounds:
         (tmp_path / "a.wav").write_bytes(wav_bytes(np.zeros(50, np.int16), 8000).tobytes())
         (tmp_path / "a.txt").write_text("hello")
         with pytest.raises(DataError, match=r"a\.wav: the sound has 8000"):
-            check_data(str(tmp_path), AudioTextPairs)
+            RealData(str(tmp_path)).check(AudioTextPairs)
 
 
 class TestText:
@@ -163,7 +158,7 @@ class TestText:
     def test_text_without_labels_does_not_run_nlp2(self, tmp_path):
         (tmp_path / "a.txt").write_text("words")
         with pytest.raises(DataError, match=r"no field named label, .* only text"):
-            check_data(str(tmp_path), TextSequences)
+            RealData(str(tmp_path)).check(TextSequences)
 
 
 class TestTables:
@@ -185,7 +180,7 @@ class TestTables:
     def test_what_is_no_number_is_named(self, tmp_path, row, reason):
         (tmp_path / "a.csv").write_text(f"x,y,label\n{row}\n")
         with pytest.raises(DataError, match=reason):
-            check_data(str(tmp_path), DenseFeatures)
+            RealData(str(tmp_path)).check(DenseFeatures)
 
     def test_click_logs_run_tab2(self, tmp_path):
         rows = [
@@ -212,7 +207,7 @@ class TestTables:
     def test_a_table_that_is_no_click_log_is_refused(self, tmp_path):
         (tmp_path / "a.csv").write_text("I1,I2,label\n1,2,0\n")
         with pytest.raises(DataError, match="no 13 fields i1 … i13, only I1, I2, label"):
-            check_data(str(tmp_path), SparseFeatures)
+            RealData(str(tmp_path)).check(SparseFeatures)
 
 
 def test_categories_of_any_text_have_ids():
@@ -234,20 +229,20 @@ def labelled_lines(directory, rows: int) -> str:
 )
 def test_a_last_short_batch_is_there_where_the_variant_has_one(tmp_path, variant, rows, elements):
     size = Size(elements=variant, batch_size=4, values={"longest": 8, "classes": 2})
-    assert imported_size(labelled_lines(tmp_path, rows), TextSequences, size).elements == elements
+    assert RealData(labelled_lines(tmp_path, rows)).size(TextSequences, size).elements == elements
 
 
 def test_too_few_elements_are_refused(tmp_path):
     size = Size(elements=8, batch_size=4, values={"longest": 8, "classes": 2})
     with pytest.raises(DataError, match="gives 3 elements, where at least 4 are needed"):
-        imported_size(labelled_lines(tmp_path, 3), TextSequences, size)
+        RealData(labelled_lines(tmp_path, 3)).size(TextSequences, size)
 
 
 def test_empty_documents_fill_no_block(tmp_path):
     pq.write_table(pa.table({"text": ["", "", ""]}), tmp_path / "0.parquet")
     size = Size(elements=8, batch_size=3, values={"block": 8})
     with pytest.raises(DataError, match="gives 0 elements, where at least 1 are needed"):
-        imported_size(str(tmp_path), TokenBlocks, size)
+        RealData(str(tmp_path)).size(TokenBlocks, size)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +255,7 @@ def test_empty_documents_fill_no_block(tmp_path):
 def test_a_field_that_is_no_image_is_named(tmp_path, value, reason):
     (tmp_path / "a.jsonl").write_text(json.dumps(value))
     with pytest.raises(DataError, match=reason):
-        check_data(str(tmp_path), ImageClassification)
+        RealData(str(tmp_path)).check(ImageClassification)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +270,7 @@ def test_a_field_that_is_no_image_is_named(tmp_path, value, reason):
 def test_labels_and_texts_of_another_kind_are_named(tmp_path, value, reason):
     (tmp_path / "a.jsonl").write_text(json.dumps(value))
     with pytest.raises(DataError, match=reason):
-        check_data(str(tmp_path), TextSequences)
+        RealData(str(tmp_path)).check(TextSequences)
 
 
 def test_an_absent_library_says_how_to_get_it():
@@ -290,10 +285,10 @@ def test_data_that_changes_is_counted_again(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "x", "label": 0}\n' * 3)
     size = Size(elements=101, batch_size=4, values={"longest": 8, "classes": 2})
-    before = imported_size(str(path), TextSequences, size), data_fingerprint(str(path))
+    before = RealData(str(path)).size(TextSequences, size), RealData(str(path)).fingerprint
     path.write_text('{"text": "x", "label": 0}\n' * 5)
-    assert (before[0].elements, imported_size(str(path), TextSequences, size).elements) == (3, 5)
-    assert data_fingerprint(str(path)) != before[1]
+    assert (before[0].elements, RealData(str(path)).size(TextSequences, size).elements) == (3, 5)
+    assert RealData(str(path)).fingerprint != before[1]
 
 
 def test_data_that_shrank_since_planning_is_refused(tmp_path):
@@ -306,4 +301,4 @@ def test_data_that_shrank_since_planning_is_refused(tmp_path):
 def test_a_scenario_without_real_data_says_so(tmp_path):
     (tmp_path / "a.txt").write_text("words")
     with pytest.raises(DataError, match=r"CV-2 does not run on real data, .*'volume'"):
-        check_data(str(tmp_path), Volumes)
+        RealData(str(tmp_path)).check(Volumes)

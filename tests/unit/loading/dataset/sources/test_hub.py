@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from skymark.loading.dataset.importing import check_data, import_data, imported_size
+from skymark.loading.dataset.importing import RealData, import_data
 from skymark.loading.dataset.sources import hub
 from skymark.loading.dataset.sources.hub import Reference, Table, parse, table_of
 from skymark.loading.dataset.sources.opening import open_source
@@ -191,8 +191,8 @@ def picture(kind: str = "PNG") -> bytes:
 
 
 def run(data, cls, size, directory):
-    check_data(data, cls)
-    scenario = cls(size=imported_size(data, cls, size))
+    RealData(data).check(cls)
+    scenario = cls(size=RealData(data).size(cls, size))
     dataset = import_data(data, scenario, directory)
     for element in dataset:
         scenario.transform(element, 0)
