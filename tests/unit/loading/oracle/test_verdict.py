@@ -219,3 +219,20 @@ def test_what_another_oracle_checked_is_counted_and_its_fault_told_with_the_cont
 def test_a_stream_is_the_batches_end_to_end() -> None:
     assert stream_of([[3, 1], np.array([[2]], np.int32)]).tolist() == [3, 1, 2]
     assert stream_of([]).tolist() == []
+
+
+def test_a_batch_without_elements_is_named(oracle: Oracle) -> None:
+    oracle.check_batch(1, {"index": np.empty(0, np.int64)})
+    assert found(oracle).kind == "batch-size"
+    assert "without elements" in found(oracle).message
+
+
+def test_nan_in_a_batch_is_named(oracle: Oracle) -> None:
+    batch = oracle.expected(0, np.arange(BATCH))
+    name = next(name for name, value in batch.items() if value.dtype == np.float32)
+    batch[name] = batch[name].copy()
+    batch[name][3] = np.nan
+    oracle.check_batch(0, batch)
+    assert found(oracle).kind == "content"
+    assert f"field {name!r} is NaN in 1 of {BATCH} elements" in found(oracle).message
+    assert oracle.verdict().max_difference is None

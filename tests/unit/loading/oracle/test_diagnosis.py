@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from skymark.loading.dataset.canonical import Dataset, Element
+from skymark.loading.dataset.canonical import Array, Dataset, Element
 from skymark.loading.oracle import HostBatch, Oracle
 from skymark.loading.scenario import Parameters, Size, Stage
 from skymark.loading.scenarios.cv1 import ImageClassification
@@ -157,6 +157,40 @@ def test_images_of_other_elements_are_named(
     assert cause.kind == "misplaced"
 
 
+@pytest.mark.parametrize(
+    "owners",
+    [np.roll(INDICES, 1), np.array([1, 6, 8, 10, 12, 1, 6, 8])],
+    ids=["of the same batch", "of other batches"],
+)
+def test_images_of_other_elements_are_named_though_native_operators_differ(
+    scenario: ImageClassification, dataset: Dataset, owners: Array
+) -> None:
+    image = Oracle(scenario, dataset).expected(EPOCH, owners)["image"]
+    noise = np.random.default_rng(0).normal(0, 0.02, image.shape)
+    image = (image + noise).astype(np.float32)
+    batch = {**batch_with(scenario, dataset), "image": image}
+
+    native = cause_of(scenario, dataset, batch, native=True)
+    exact = cause_of(scenario, dataset, batch)
+
+    assert native is not None
+    assert native.kind == "misplaced"
+    assert exact is not None
+    assert exact.kind == "content"
+
+
+def test_images_that_are_wrong_in_their_own_place_are_not_called_misplaced(
+    scenario: ImageClassification, dataset: Dataset
+) -> None:
+    batch = batch_with(scenario, dataset)
+    darker = (batch["image"] - 0.1).astype(np.float32)
+
+    cause = cause_of(scenario, dataset, {**batch, "image": darker}, native=True)
+
+    assert cause is not None
+    assert cause.kind == "content"
+
+
 @pytest.mark.parametrize("native", [False, True])
 def test_a_cast_to_float16_is_named(
     scenario: ImageClassification, dataset: Dataset, native: bool
@@ -182,6 +216,34 @@ def test_unexplained_content_says_what_was_drawn(
     assert cause is not None
     assert cause.kind == "content"
     assert "flip=" in cause.message
+
+
+def test_nan_that_no_stage_explains_is_told(
+    scenario: ImageClassification, dataset: Dataset
+) -> None:
+    batch = batch_with(scenario, dataset)
+    batch["image"][3, 5, 5, 0] = np.nan
+
+    for native in (False, True):
+        cause = cause_of(scenario, dataset, batch, native=native)
+
+        assert cause is not None
+        assert cause.kind == "content"
+        assert "is NaN in 1 of 8 elements" in cause.message
+
+
+def test_a_stage_whose_absence_shows_in_the_dtype_is_named(
+    scenario: ImageClassification, dataset: Dataset
+) -> None:
+    batch = batch_with(scenario, dataset, "normalise", lambda element, parameters: element)
+    assert batch["image"].dtype == np.uint8
+
+    cause = cause_of(scenario, dataset, batch)
+
+    assert cause is not None
+    assert cause.kind == "skipped-stage"
+    assert "'normalise'" in cause.message
+    assert "uint8, where float32 was asked for" in cause.message
 
 
 def test_a_missing_image_field_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
