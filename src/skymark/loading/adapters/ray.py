@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skymark.loading.scenario import Batch
 
 BLOCK_ROWS = 256
-"""Rows of a block that is handed over from memory; Parquet files have as many."""
+"""Rows of a block that is handed over from memory."""
 SHUFFLE_BUFFER = 1024
 """Rows to shuffle among, unless ``--set shuffle_buffer=N`` says otherwise."""
 HEAD_TIMEOUT_S = 30.0
@@ -49,17 +49,18 @@ def transform_block(
 
 
 def raw_elements(job: Job, rows: Any) -> list[Element]:
-    """Return the elements in a block of rows read by Ray."""
-    from skymark.loading.dataset.formats import extension, from_bytes, rows_of_table
+    """Return the elements in a block of rows that Ray has read."""
+    from skymark.loading.dataset.formats import rows_of_table
+    from skymark.loading.dataset.tar import Members
 
-    columns = job.dataset.columns
     if job.format in {"parquet", "memory"}:
-        return rows_of_table(rows, columns)
-    fields: dict[str, list[Any]] = {"index": [int(key) for key in rows["__key__"].to_pylist()]}
-    for column in columns:
-        values = rows[f"{column.name}.{extension(column)}"]
-        fields[column.name] = [from_bytes(column, value.as_buffer()) for value in values]
-    return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+        return rows_of_table(rows, job.dataset.columns)
+    layout = Members(job.dataset.columns)
+    members = [[value.as_buffer() for value in rows[suffix]] for suffix in layout.suffixes]
+    return [
+        layout.read(key, dict(zip(layout.suffixes, row, strict=True)))
+        for key, *row in zip(rows["__key__"].to_pylist(), *members, strict=True)
+    ]
 
 
 def read_elements(reader: Reader, rows: Any) -> list[Element]:
