@@ -9,10 +9,10 @@ The library itself is imported inside the methods, never at the top of the file.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
@@ -91,7 +91,8 @@ class Job:
         """Open random access to the raw elements in a shared storage format."""
         from skymark.loading.dataset.formats import open_reader
 
-        return open_reader(self.format, self.storage, self.dataset)
+        reader: Reader = open_reader(self.format, self.storage, self.dataset)
+        return reader
 
 
 class Reader(ABC):
@@ -211,5 +212,3 @@ def adapter(cls: type[Adapter]) -> type[Adapter]:
         raise UsageError(f"adapter {cls.slug!r} names unknown abilities {sorted(unknown)}")
     ADAPTERS[cls.slug] = cls
     return cls
-
-

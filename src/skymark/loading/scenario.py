@@ -1,4 +1,4 @@
-"""What a scenario states: its data, its work stage by stage, and what an adapter must be able to do.
+"""What a scenario states: its data, its work stage by stage, and what an adapter must have.
 
 A scenario is one class in `skymark.loading.scenarios`. The class body is light (no NumPy import),
 so that plans and lists are quick; the methods do the work. All of a scenario's randomness comes
@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from pydantic import Field
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Setting
@@ -37,7 +39,7 @@ class Size(Frozen):
 
     elements: int
     batch_size: int
-    values: dict[str, int | float | str] = {}
+    values: dict[str, int | float | str] = Field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]

@@ -29,7 +29,8 @@ def disk_of(
 def _filesystem(place: Path) -> str | None:
     import psutil
 
-    mounts = {partition.mountpoint: partition.fstype for partition in psutil.disk_partitions(True)}
+    partitions = psutil.disk_partitions(all=True)
+    mounts: dict[str, str] = {partition.mountpoint: partition.fstype for partition in partitions}
     for parent in (place, *place.parents):
         if mounts.get(os.fspath(parent)):
             return mounts[os.fspath(parent)]

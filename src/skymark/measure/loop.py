@@ -62,10 +62,9 @@ def timed_pass(
     record_arrival, record_index = arrived.append, result.indices.append
     to_keep = iter(sorted(keep))
     next_kept = next(to_keep, -1)
-    number = 0
     begin = clock()
     deadline = float("inf") if stop_after_ns is None else begin + stop_after_ns
-    for batch in start():
+    for number, batch in enumerate(start()):
         if ready is not None:
             ready(batch)
         now = clock()
@@ -74,7 +73,6 @@ def timed_pass(
         if number == next_kept:
             result.kept[number] = copy(batch)
             next_kept = next(to_keep, -1)
-        number += 1
         if now > deadline:
             result.complete = False
             break

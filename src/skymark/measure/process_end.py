@@ -134,9 +134,10 @@ def _marker_of(pid: int) -> str | None:
     import psutil
 
     try:
-        return psutil.Process(pid).environ().get(MARKER_VARIABLE)
+        marker: str | None = psutil.Process(pid).environ().get(MARKER_VARIABLE)
     except (psutil.Error, OSError):
         return None
+    return marker
 
 
 def _name_of(process: Process) -> str:

@@ -28,7 +28,8 @@ class NumpyLoader(Loader):
         indices = np.arange(len(job.dataset))
         if job.shuffle:
             np.random.default_rng(job.shuffle_seed(epoch)).shuffle(indices)
-        return indices[job.rank :: job.world].tolist()
+        order: list[int] = indices[job.rank :: job.world].tolist()
+        return order
 
     def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
         """Yield batches of NumPy arrays."""

@@ -39,6 +39,12 @@ class Column:
     shape: tuple[int, ...] | None
     encoding: Encoding = "raw"
 
+    @classmethod
+    def read(cls, described: Mapping[str, Any]) -> Column:
+        """Return the column that an entry of ``meta.json`` describes."""
+        shape = described["shape"]
+        return cls(**{**described, "shape": None if shape is None else tuple(shape)})
+
     @property
     def is_ragged(self) -> bool:
         """Whether elements of this column differ in length."""
@@ -51,10 +57,7 @@ class Dataset:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory)
         meta = self._read_meta()
-        self.columns: tuple[Column, ...] = tuple(
-            Column(**{**column, "shape": None if column["shape"] is None else tuple(column["shape"])})
-            for column in meta["columns"]
-        )
+        self.columns = tuple(Column.read(described) for described in meta["columns"])
         self.length: int = meta["length"]
         self.name: str = meta["name"]
         self._arrays: dict[str, Array] = {}

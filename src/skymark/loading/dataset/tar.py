@@ -61,7 +61,7 @@ class Members:
 
 
 def write_tar(dataset: Dataset, directory: Path) -> None:
-    """Write tar shards of `SHARD_ELEMENTS` elements: ``shard-00000.tar`` …"""
+    """Write tar shards of `SHARD_ELEMENTS` elements: ``shard-00000.tar`` and so on."""
     layout = Members(dataset.columns)
     for number, start in enumerate(range(0, len(dataset), SHARD_ELEMENTS)):
         with tarfile.open(directory / f"shard-{number:05d}.tar", "w") as archive:

@@ -13,7 +13,10 @@ from skymark.loading.dataset.formats import from_bytes, to_bytes
 FIELDS = {
     "a scalar": (Column("label", "<i8", ()), np.asarray(7)),
     "a row": (Column("features", "<f4", (3,)), np.arange(3, dtype=np.float32)),
-    "a volume": (Column("volume", "<i2", (2, 3, 4)), np.arange(24, dtype=np.int16).reshape(2, 3, 4)),
+    "a volume": (
+        Column("volume", "<i2", (2, 3, 4)),
+        np.arange(24, dtype=np.int16).reshape(2, 3, 4),
+    ),
     "columns first": (Column("m", "<f8", (2, 3)), np.asfortranarray(np.arange(6.0).reshape(2, 3))),
     "a ragged row": (Column("tokens", "<u2", None), np.arange(5, dtype=np.uint16)),
     "nothing": (Column("tokens", "<u2", None), np.empty(0, np.uint16)),
