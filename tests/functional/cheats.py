@@ -46,7 +46,7 @@ class SkipsNormalise(Cheat):
                         element = self.reader[index]
                         for stage in stages:
                             element = stage.apply(element, job.scenario.parameters(epoch, index))
-                        image = element["image"].astype(np.float32)
+                        image = np.asarray(element["image"], np.float32)
                         elements.append({**element, "image": image})
                     yield job.collate(elements)
 
@@ -66,17 +66,19 @@ class RepeatsElement(Cheat):
     def cheat(self, loader, batches, epoch):
         for number, batch in enumerate(batches):
             if number == 1:
-                batch = {name: np.array(value) for name, value in batch.items()}
-                for value in batch.values():
+                repeated = {name: np.array(value) for name, value in batch.items()}
+                for value in repeated.values():
                     value[1] = value[0]
-            yield batch
+                yield repeated
+            else:
+                yield batch
 
 
 class ServesOneBatch(Cheat):
     slug = "serves-one-batch"
 
     def cheat(self, loader, batches, epoch):
-        kept = [batch for batch in batches]
+        kept = list(batches)
         yield from [kept[0]] * (len(kept) - 1)
         yield kept[-1]
 
@@ -92,12 +94,19 @@ class CropsCentre(Cheat):
     slug = "crops-centre"
 
     def change(self, job: Job) -> Job:
+        side = job.scenario.size["side"]
+
+        def cut_centre(element, parameters):
+            image = element["image"]
+            edge = min(image.size)
+            left, top = ((length - edge) // 2 for length in image.size)
+            image = image.crop((left, top, left + edge, top + edge)).resize((side, side), 2)
+            return {**element, "image": image}
+
         class CentreCrop(type(job.scenario)):
             def stages(self):
                 return tuple(
-                    stage._replace(apply=stage.mistakes["the centre was cropped, not the drawn box"])
-                    if stage.name == "crop"
-                    else stage
+                    stage._replace(apply=cut_centre) if stage.name == "crop" else stage
                     for stage in super().stages()
                 )
 

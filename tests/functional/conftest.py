@@ -48,27 +48,32 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "skymark", *arguments]
 
 
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(directory: Path) -> dict[str, str]:
     """The caller's environment with a measurement lock of the test's own."""
-    return {**os.environ, "SKYMARK_LOCK": str(tmp_path / "machine.lock"), "COLUMNS": "140"}
+    return {**os.environ, "SKYMARK_LOCK": str(directory / "machine.lock"), "COLUMNS": "140"}
+
+
+def run_in(directory: Path, *arguments: str, prefix: Sequence[str] = (), **variables: str) -> Ran:
+    """Run a command there; with `run` first, results go to ``out`` in it."""
+    output = directory / "out"
+    extra = ["--output", str(output)] if arguments[0] == "run" else []
+    done = subprocess.run(
+        [*prefix, *command(*arguments, *extra)],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        env=environment(directory) | variables,
+        cwd=directory,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr, output)
 
 
 @pytest.fixture
 def skymark(tmp_path: Path) -> Skymark:
-    """Run a command; with `run` first, results go to ``tmp_path / "out"``."""
+    """Run a command in the test's directory."""
 
     def call(*arguments: str, prefix: Sequence[str] = (), **variables: str) -> Ran:
-        output = tmp_path / "out"
-        extra = ["--output", str(output)] if arguments[0] == "run" else []
-        done = subprocess.run(
-            [*prefix, *command(*arguments, *extra)],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            env=environment(tmp_path) | variables,
-            cwd=tmp_path,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr, output)
+        return run_in(tmp_path, *arguments, prefix=prefix, **variables)
 
     return call

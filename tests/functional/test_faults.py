@@ -1,35 +1,31 @@
 """Bad adapters and bad machines: a clear end for each cell, and nothing is lost."""
 
+import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
-from skymark.model.record import Status
-from tests.functional.conftest import CHEATS, command, environment
+from skymark.measure.statistics import summary_of
+from skymark.model.record import Record, RoundResult, Status
+from tests.functional.conftest import CHEATS, Ran, command, environment, run_in
+
+BROKEN = [f"{CHEATS}:{name}" for name in ("Hangs", "Leaks", "Dies", "Prints", "Raises")]
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """One run of the broken adapters beside a good one."""
-    directory = tmp_path_factory.mktemp("faults")
-    broken = [f"{CHEATS}:{name}" for name in ("Hangs", "Leaks", "Dies", "Prints", "Raises")]
-    done = subprocess.run(
-        command(
-            *("run", "--scenarios", "TAB-1", "--rounds", "1", "--timeout", "5"),
-            *("--output", str(directory / "out"), "--adapters", *broken, "numpy"),
-        ),
-        capture_output=True,
-        text=True,
-        env=environment(directory),
-        check=False,
+    return run_in(
+        *(tmp_path_factory.mktemp("faults"), "run", "--scenarios", "TAB-1", "--rounds", "1"),
+        *("--timeout", "5", "--adapters", *BROKEN, "numpy"),
     )
-    from tests.functional.conftest import Ran
-
-    return Ran(done.returncode, done.stdout, done.stderr, directory / "out")
 
 
 def test_a_run_with_bad_cells_exits_with_status_1(ran):
@@ -65,60 +61,183 @@ def test_an_adapter_that_writes_to_standard_output_disturbs_nothing(ran):
 def test_leaked_processes_are_ended_and_reported(ran):
     record = ran.records["TAB-1.small.leaks"]
     assert record.status is Status.OK
-    assert [warning.kind for warning in record.warnings if warning.kind == "leaked-processes"]
-    asleep = [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "3600"]]
-    assert not asleep
+    (warning,) = [one for one in record.warnings if one.kind == "leaked-processes"]
+    pids = [int(pid) for pid in re.findall(r"sleep 3600 \(pid (\d+)\)", warning.message)]
+    assert pids
+    assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
 def test_the_good_adapter_beside_them_is_measured(ran):
     assert ran.records["TAB-1.small.numpy"].status is Status.OK
 
 
-def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, skymark):
-    arguments = ("run", "--scenarios", "TAB-1", "NLP-1", "CV-1", "--adapters", "numpy")
-    process = subprocess.Popen(
-        [*command(*arguments), "--output", str(tmp_path / "out")],
-        env=environment(tmp_path),
+# Interrupted runs
+
+THREE = ("run", "--scenarios", "TAB-1", "NLP-1", "CV-1", "--adapters", "numpy")
+
+
+def start(directory, *arguments, output="out"):
+    """Start a command in a session of its own, so that signals reach nothing else."""
+    return subprocess.Popen(
+        [*command(*arguments), "--output", str(directory / output)],
+        env=environment(directory),
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    rounds = tmp_path / "out" / "rounds"
-    deadline = time.monotonic() + 60
-    while not list(rounds.glob("*/*.json")) and time.monotonic() < deadline:
+
+
+def until(found, seconds=120):
+    """Wait until something is found."""
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "--resume" in stderr
-    kept = {path: path.read_bytes() for path in rounds.glob("*/*.json")}
+
+
+def rounds_in(directory):
+    """The rounds of unfinished cells in a run, by file."""
+    return {path: path.read_bytes() for path in directory.glob("rounds/*/[0-9]*.json")}
+
+
+def workers_of(directory):
+    """The worker processes whose logs go there, and what they started."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if "SKYMARK_WORKER" in process.environ() and any(
+                Path(file.path).is_relative_to(directory) for file in process.open_files()
+            ):
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "words"),
+    [(signal.SIGINT, 130, "--resume"), (signal.SIGTERM, 130, "--resume"), (signal.SIGKILL, -9, "")],
+    ids=["ctrl-c", "terminated", "killed"],
+)
+def test_an_interrupted_run_is_valid_and_resume_completes_it(
+    tmp_path, skymark, number, status, words
+):
+    with start(tmp_path, *THREE) as process:
+        until(lambda: rounds_in(tmp_path / "out"))
+        os.kill(process.pid, number)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert words in stderr
+    until(lambda: not workers_of(tmp_path / "out"), 20)
+    kept = rounds_in(tmp_path / "out")
     assert kept
+    assert skymark("report", "out").status == 0
 
-    refused = skymark(*arguments)
+    refused = skymark(*THREE)
     assert refused.status == 2
-    assert "--resume" in refused.stderr
+    assert "add --resume" in refused.stderr
+    assert rounds_in(tmp_path / "out") == kept
 
-    resumed = skymark(*arguments, "--resume")
+    resumed = skymark(*THREE, "--resume")
     assert resumed.status == 0, resumed.stderr
     assert resumed.manifest.finished
     assert [record.status for record in resumed.records.values()] == [Status.OK] * 3
-    assert all(len(record.rounds) == 3 for record in resumed.records.values())
-    assert not list(rounds.glob("*/*.json"))
+    for record in resumed.records.values():
+        assert [one.round for one in record.rounds] == [0, 1, 2]
+    assert not rounds_in(tmp_path / "out")
+    for path, content in kept.items():
+        first = RoundResult.model_validate(json.loads(content)["result"])
+        record = resumed.records[path.parent.name]
+        assert record.rounds[first.round] == summary_of(first)
+
+
+def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
+    (tmp_path / "own.py").write_text(
+        "import os\n"
+        "from skymark.loading.adapters.numpy import NumpyReference\n"
+        "class Own(NumpyReference):\n"
+        "    slug = 'own'\n"
+        "    def open(self, job):\n"
+        "        if 'MENDED' not in os.environ:\n"
+        "            raise RuntimeError('not yet')\n"
+        "        return super().open(job)\n"
+    )
+    arguments = ("run", "--scenarios", "TAB-1", "--rounds", "1", "--adapters", "numpy")
+    arguments = (*arguments, "./own.py:Own")
+    first = skymark(*arguments)
+    assert first.status == 1
+    kept = skymark(*arguments, "--resume", MENDED="1")
+    assert kept.status == 1
+    assert kept.records == first.records
+    again = skymark(*arguments, "--resume", "--retry", "failed,timeout", MENDED="1")
+    assert again.status == 0, again.stderr
+    assert again.records["TAB-1.small.own"].status is Status.OK
+    assert again.records["TAB-1.small.numpy"] == first.records["TAB-1.small.numpy"]
+
+
+# Two at once
+
+
+def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path):
+    arguments = ("run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "2")
+    ends = []
+    with (
+        start(tmp_path, *arguments, output="a") as one,
+        start(tmp_path, *arguments, output="b") as two,
+    ):
+        ends = [(p.communicate(timeout=300)[1], p.returncode) for p in (one, two)]
+    assert [status for _, status in ends] == [0, 0]
+    assert sum("waiting: another skymark run" in stderr for stderr, _ in ends) == 1
+    spans = []
+    for name in "ab":
+        path = tmp_path / name / "records" / "TAB-1.small.numpy.json"
+        record = Record.model_validate_json(path.read_bytes())
+        spans.append((record.started_at, record.ended_at))
+    (_, first_end), (second_begin, _) = sorted(spans)
+    assert first_end <= second_begin
+
+
+def test_two_runs_do_not_share_a_directory(tmp_path, skymark):
+    with start(tmp_path, *THREE) as first:
+        until((tmp_path / "out" / "manifest.json").exists)
+        refused = skymark(*THREE)
+        second = start(tmp_path, *THREE, "--resume")
+        assert first.wait(300) == 0
+        first.stderr.close()
+    with second:
+        records = {
+            path: path.read_bytes() for path in (tmp_path / "out" / "records").glob("*.json")
+        }
+        assert second.wait(300) == 0
+        second.stderr.close()
+    assert refused.status == 2
+    assert "holds this plan already" in refused.stderr
+    assert len(records) == 3
+    assert {path: path.read_bytes() for path in records} == records
+
+
+# A machine without room
 
 
 def test_a_full_disk_stops_the_run_and_keeps_what_was_written(tmp_path, skymark):
     small = tmp_path / "small"
     small.mkdir()
     inside = (
-        f"mount -t tmpfs -o size=120k tmpfs {small} && "
-        f"ln -s {small} {tmp_path}/out && \"$@\"; status=$?; "
+        f"mount -t tmpfs -o size=48k tmpfs {small} || exit 77; "
+        f'ln -s {small} {tmp_path}/out; "$@"; status=$?; '
         f"cp -r {small} {tmp_path}/kept; exit $status"
     )
     ran = skymark(
-        *("run", "--scenarios", "TAB-1", "NLP-1", "CV-1", "PC-1", "--adapters", "numpy"),
+        *("run", "--scenarios", "TAB-1", "NLP-1", "PC-1", "--adapters", "numpy", "--rounds", "1"),
         prefix=("unshare", "--mount", "--map-root-user", "sh", "-c", inside, "sh"),
     )
+    if ran.status == 77 or "unshare:" in ran.stderr:
+        pytest.skip(f"this machine lets nobody mount a small disk: {ran.stderr.strip()}")
     assert ran.status == 1, ran.stderr
     assert "the disk is full" in ran.stderr
     assert "--resume" in ran.stderr
-    assert (tmp_path / "kept" / "manifest.json").stat().st_size > 0
+    kept = Ran(ran.status, "", "", tmp_path / "kept")
+    assert not kept.manifest.finished
+    assert rounds_in(kept.output) or kept.records
+    for content in rounds_in(kept.output).values():
+        RoundResult.model_validate(json.loads(content)["result"])
+    assert not list(kept.output.rglob("*.part"))

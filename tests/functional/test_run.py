@@ -1,0 +1,213 @@
+"""Runs of real libraries in environments of their own, from the command line to the files."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from skymark.model.plan import Plan
+from skymark.model.record import Record, Status
+from tests.functional.conftest import run_in
+
+README = Path(__file__).parents[2] / "README.md"
+SCENARIOS = ("CV-1", "NLP-1", "TAB-1")
+ADAPTERS = ("numpy", "pytorch", "grain")
+NINE = ("--profile", "ci_cpu", "--effort", "quick", "--scenarios", *SCENARIOS)
+NINE = (*NINE, "--adapters", *ADAPTERS)
+IDS = [f"{scenario}.small.{adapter}" for scenario, adapter in product(SCENARIOS, ADAPTERS)]
+
+
+@pytest.fixture(scope="module")
+def nine(tmp_path_factory):
+    """The run that the first milestone is held to."""
+    return run_in(tmp_path_factory.mktemp("nine"), "run", *NINE, "--json")
+
+
+@pytest.mark.libraries
+def test_the_run_ends_well_with_a_record_per_cell_and_a_finished_manifest(nine):
+    assert nine.status == 0, nine.stderr
+    assert set(nine.records) == set(IDS)
+    manifest = nine.manifest
+    assert manifest.finished
+    assert manifest.counts == {Status.OK: 9}
+    assert list(manifest.cells) == IDS
+    assert manifest.environment.hardware.logical_cores
+    assert list((nine.output / "rounds").iterdir()) == []
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("id", IDS)
+def test_each_record_is_ok_and_verified_in_three_rounds(nine, id):
+    record = nine.records[id]
+    assert record.status is Status.OK, record.cause
+    assert len(record.rounds) == 3
+    verification = record.verification
+    assert verification.passed
+    size = record.cell.specification["size"]
+    assert verification.indexed_elements >= verification.epochs * size["elements"] > 0
+    assert verification.content_elements >= 3 * min(256, size["elements"])
+    assert verification.fields
+    figures = record.figures
+    rate = figures.samples_per_s
+    assert 0 < rate.low <= rate.value <= rate.high
+    assert figures.wait_p50_ns <= figures.wait_p95_ns <= figures.wait_p99_ns
+    assert figures.first_batch_ns.value > 0
+    assert figures.peak_pss_bytes > 1 << 20
+    assert all(one.resources.cpu_s > 0 for one in record.rounds)
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("id", IDS)
+def test_each_record_has_raw_samples_that_give_its_figures_again(nine, id):
+    record = nine.records[id]
+    table = pq.read_table(nine.output / "samples" / f"{id}.parquet")
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    timed = ~columns["warm_up"]
+    assert set(columns["round"]) == {0, 1, 2}
+    assert columns["warm_up"].any()
+    assert timed.any()
+    size = record.cell.specification["size"]
+    for number in range(3):
+        first = (columns["round"] == number) & (columns["epoch"] == 0)
+        assert columns["elements"][first].sum() == size["elements"]
+    assert np.median(columns["wait_ns"][timed]) == record.figures.wait_p50_ns
+    for one in record.rounds:
+        mine = timed & (columns["round"] == one.round)
+        assert columns["elements"][mine].sum() == one.elements
+        assert 0 < columns["wait_ns"][mine].sum() <= one.timed_ns
+
+
+@pytest.mark.libraries
+def test_each_library_ran_in_the_version_that_is_pinned_for_it(nine):
+    pins = README.parent / "requirements" / "adapters"
+    for adapter, distribution in (("pytorch", "torch"), ("grain", "grain")):
+        text = (pins / f"{adapter}.txt").read_text()
+        pinned = re.search(rf"^{distribution}==(\S+)", text, re.MULTILINE)
+        version = nine.records[f"TAB-1.small.{adapter}"].versions[distribution]
+        assert version.partition("+")[0] == pinned[1]
+
+
+@pytest.mark.libraries
+def test_standard_output_is_json_and_nothing_else_and_progress_is_not_in_it(nine):
+    records = [Record.model_validate(one) for one in json.loads(nine.stdout)]
+    assert {record.cell.id: record for record in records} == nine.records
+    assert "results in" in nine.stderr
+
+
+@pytest.mark.libraries
+def test_a_report_that_needs_no_network_stands_beside_the_records(nine):
+    page = (nine.output / "report.html").read_text()
+    for id in IDS:
+        assert nine.records[id].cell.scenario in page
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=.https?:", page)
+
+
+@pytest.mark.libraries
+def test_the_run_can_be_shown_exported_and_compared_with_itself(nine, tmp_path):
+    shown = run_in(tmp_path, "report", str(nine.output))
+    assert shown.status == 0
+    assert "CV-1:small" in shown.stdout
+    exported = run_in(tmp_path, "export", str(nine.output), "--to", "figures.parquet")
+    assert exported.status == 0, exported.stderr
+    assert pq.read_table(tmp_path / "figures.parquet").num_rows == 9
+    compared = run_in(tmp_path, "compare", str(nine.output), str(nine.output), "--gate")
+    assert compared.status == 0, compared.stdout
+
+
+@pytest.mark.libraries
+def test_the_adapter_of_the_readme_runs_and_is_verified(tmp_path):
+    (source,) = re.findall(r"(?s)```python\n(.*?class MyLoader.*?)```", README.read_text())
+    assert len(source.splitlines()) < 30
+    (tmp_path / "my_loader.py").write_text(source)
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", *SCENARIOS, "--rounds", "1"),
+        *("--adapters", "./my_loader.py:MyLoader"),
+    )
+    assert ran.status == 0, ran.stderr
+    assert set(ran.records) == {f"{scenario}.small.mine" for scenario in SCENARIOS}
+    for record in ran.records.values():
+        assert record.status is Status.OK
+        assert record.verification.content_elements >= 256
+
+
+@pytest.mark.libraries
+def test_a_library_is_compared_with_an_older_release_of_itself(tmp_path):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--rounds", "1"),
+        *("--adapters", "Google Grain", "grain@0.2.17"),
+    )
+    assert ran.status == 0, ran.stderr
+    older = ran.records["TAB-1.small.grain@0_2_17"]
+    newest = ran.records["TAB-1.small.grain"]
+    assert older.status is newest.status is Status.OK
+    assert older.versions["grain"] == "0.2.17"
+    assert newest.versions["grain"] != "0.2.17"
+
+
+@pytest.mark.libraries
+def test_the_running_environment_serves_what_it_has_and_skips_the_rest_with_the_command(tmp_path):
+    ran = run_in(
+        *(tmp_path, "run", "--env", "current", "--scenarios", "TAB-1", "--rounds", "1"),
+        *("--adapters", "numpy", "grain"),
+    )
+    assert ran.status == 0, ran.stderr
+    assert ran.records["TAB-1.small.numpy"].status is Status.OK
+    assert ran.records["TAB-1.small.numpy"].versions["numpy"] == np.__version__
+    absent = ran.records["TAB-1.small.grain"]
+    assert absent.status is Status.SKIPPED
+    assert absent.cause.kind == "LibraryAbsentError"
+    assert "uv pip install grain" in absent.cause.message
+
+
+def test_an_environment_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from skymark.loading.adapters.numpy import NumpyReference\n"
+        "class Own(NumpyReference):\n"
+        "    slug = 'own'\n"
+        "    requirements = ('no-such-package-xyz',)\n"
+    )
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--rounds", "1"),
+        *("--adapters", "./own.py:Own", "numpy"),
+    )
+    assert ran.status == 0, ran.stderr
+    skipped = ran.records["TAB-1.small.own"]
+    assert skipped.status is Status.SKIPPED
+    assert "no-such-package-xyz" in skipped.cause.message
+    assert skipped.cause.action == f"skymark env build {tmp_path / 'own.py'}:Own"
+    assert "no-such-package-xyz" in (ran.output / "logs" / "TAB-1.small.own.log").read_text()
+    assert ran.records["TAB-1.small.numpy"].status is Status.OK
+    assert "skipped  TAB-1:small  own" in ran.stderr
+
+
+def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1"),
+        *("--think-time-ms", "20"),
+    )
+    assert ran.status == 0, ran.stderr
+    (record,) = ran.records.values()
+    assert 0.5 < record.figures.utilisation.value < 1
+    assert record.cell.settings["think_time_ms"] == 20
+
+
+def test_a_plan_says_what_the_run_of_the_same_options_will_hold(tmp_path, nine):
+    planned = run_in(tmp_path, "plan", *NINE, "--json")
+    assert planned.status == 0
+    plan = Plan.model_validate_json(planned.stdout)
+    assert plan.hash == nine.manifest.plan_hash
+    assert [cell.id for cell in plan.runnable] == IDS
+
+
+@pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles"])
+def test_listings_are_json_where_asked(tmp_path, what):
+    listed = run_in(tmp_path, "list", what, "--json")
+    assert listed.status == 0
+    assert json.loads(listed.stdout)
+    assert listed.stderr == ""
