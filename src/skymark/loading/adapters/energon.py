@@ -28,7 +28,7 @@ def encoder_class() -> Any:
 
     from skymark.loading.dataset.tar import Members
 
-    @stateless
+    @stateless  # type: ignore[untyped-decorator]
     def cook(sample: dict[str, Any]) -> dict[str, Any]:
         """Keep the members of a crude sample; `encode_sample` reads them."""
         return {**basic_sample_keys(sample), "members": sample}
@@ -47,13 +47,13 @@ def encoder_class() -> Any:
             self.current = Value("q", 0, lock=False)
             self.members = Members(job.dataset.columns)
 
-        @stateless
+        @stateless  # type: ignore[untyped-decorator]
         def encode_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
             members = sample["members"]
             element = self.members.read(members["__key__"].rpartition("/")[2], members)
             return self.job.transform(element, self.current.value)
 
-        @stateless
+        @stateless  # type: ignore[untyped-decorator]
         def batch(self, samples: list[Element]) -> Any:
             batch = self.job.collate(samples)
             return self.job.mix(batch, self.current.value) if self.job.scenario.mixes else batch
@@ -125,13 +125,14 @@ class EnergonLoader(Loader):
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Restore it, and iterate over the rest of the epoch."""
-        self.loader.restore_state_rank(pickle.loads(state))
+        self.loader.restore_state_rank(pickle.loads(state))  # noqa: S301 - what `state` made
         return self.epoch(epoch)
 
     def close(self) -> None:
         """End the workers."""
-        if self.loader._iterator is not None:
-            self.loader._iterator._shutdown_workers()
+        iterator = self.loader._iterator  # noqa: SLF001 - PyTorch has no public way
+        if iterator is not None:
+            iterator._shutdown_workers()  # noqa: SLF001
 
 
 @adapter

@@ -6,8 +6,8 @@ them with threads of its own, cannot be forked, and workers that are spawned tak
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -131,17 +131,18 @@ class LitDataLoader(Loader):
 
     def state(self) -> bytes:
         """Return the StreamingDataLoader's own state."""
-        return pickle.dumps(self.loader.state_dict())
+        return json.dumps(self.loader.state_dict()).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Load it, and iterate over the rest of the epoch."""
-        self.loader.load_state_dict(pickle.loads(state))
+        self.loader.load_state_dict(json.loads(state))
         return self.batches(epoch)
 
     def close(self) -> None:
         """End the workers; to drop the loader is not enough, as its iterator holds it."""
-        if self.loader._iterator is not None:
-            self.loader._iterator._shutdown_workers()
+        iterator = self.loader._iterator  # noqa: SLF001 - PyTorch has no public way
+        if iterator is not None:
+            iterator._shutdown_workers()  # noqa: SLF001
 
 
 @adapter

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -114,7 +115,7 @@ class MosaicLoader(Loader):
             )
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Iterate over batches of tensors; the library derives the epoch's order from its number."""
+        """Iterate over batches of tensors, in an order that the library derives from the number."""
         if self.cache is not None and any(Path(self.cache.name).rglob("*.mds")):
             self.close()
             self.start()
@@ -131,20 +132,19 @@ class MosaicLoader(Loader):
         return self.epoch(epoch)
 
     def close(self) -> None:
-        """Drop the loader, which ends its workers, and remove their lock files and cache."""
+        """Drop the loader, which ends its workers, and remove the cache and the locks it leaves."""
         del self.loader
-        for lock in (self.dataset._shared_barrier.filelock_path, self.dataset._cache_filelock_path):
-            Path(lock).unlink(missing_ok=True)
+        Path(self.dataset._shared_barrier.filelock_path).unlink(missing_ok=True)  # noqa: SLF001
+        Path(self.dataset._cache_filelock_path).unlink(missing_ok=True)  # noqa: SLF001
         if self.cache is not None:
             self.cache.cleanup()
 
 
 def use_object_store() -> None:
     """Point the library's S3 client, which takes any compatible store, to the cell's server."""
-    import boto3.session  # noqa: F401 - else every worker imports it for itself
-
     from skymark.loading.dataset.objects import object_url
 
+    import_module("boto3.session")  # else every worker imports it for itself
     os.environ["S3_ENDPOINT_URL"] = object_url()
     os.environ.setdefault("AWS_ACCESS_KEY_ID", "anyone")
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "anything")

@@ -80,17 +80,24 @@ def collate(job: Job, elements: list[tuple[int, Element]]) -> dict[str, Any]:
     return tensors(job.mix(batch, epoch) if job.scenario.mixes else batch)
 
 
+def loader_class(job: Job) -> Any:
+    """Return DataLoader, or torchdata's replacement where positions are to be saved."""
+    if "checkpoint" in job.scenario.requirements(job.scenario.axes):
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        return StatefulDataLoader
+    from torch.utils.data import DataLoader
+
+    return DataLoader
+
+
 class PyTorchLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
     def __init__(self, job: Job) -> None:
         from multiprocessing import Value
 
-        from torch.utils.data import DataLoader, IterableDataset
-
-        loader: Any = DataLoader
-        if "checkpoint" in job.scenario.requirements(job.scenario.axes):
-            from torchdata.stateful_dataloader import StatefulDataLoader as loader
+        from torch.utils.data import IterableDataset
 
         self.current = Value("q", 0, lock=False)
         sampler = EpochSampler(job, self.current)
@@ -102,9 +109,9 @@ class PyTorchLoader(Loader):
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)  # a subclass, without importing torch up there
             stream = Batches(Share(job, sampler), job)
-            self.loader = loader(stream, batch_size=None, collate_fn=tensors, **workers)
+            self.loader = loader_class(job)(stream, batch_size=None, collate_fn=tensors, **workers)
         else:
-            self.loader = loader(
+            self.loader = loader_class(job)(
                 Elements(job),
                 batch_size=job.batch_size,
                 sampler=sampler,
@@ -124,7 +131,7 @@ class PyTorchLoader(Loader):
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Load it, and iterate over the rest of the epoch."""
-        self.loader.load_state_dict(pickle.loads(state))
+        self.loader.load_state_dict(pickle.loads(state))  # noqa: S301 - what `state` made
         return self.epoch(epoch)
 
     def close(self) -> None:

@@ -72,9 +72,7 @@ class WebDatasetLoader(Loader):
 
         names = [path.name for path in sorted(job.storage.glob("*.tar"))]
         self.stages = stages = Stages(job)
-        batched = wds.batched(
-            job.batch_size, collation_fn=job.collate, partial=not job.drop_last
-        )
+        batched = wds.batched(job.batch_size, collation_fn=job.collate, partial=not job.drop_last)
         pipeline = wds.DataPipeline(
             wds.SimpleShardList([f"{root(job)}/{name}" for name in names]),
             stages.shuffled_shards,
