@@ -27,9 +27,7 @@ def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
         return
     directory = tmp_path_factory.mktemp("worker-path")
     (directory / "coverage").symlink_to(Path(spec.origin).parent)
-    (directory / "sitecustomize.py").write_text(
-        START_COVERAGE.format(version=sys.version_info[:2])
-    )
+    (directory / "sitecustomize.py").write_text(START_COVERAGE.format(version=sys.version_info[:2]))
     os.environ["SKYMARK_WORKER_PATH"] = str(directory)
 
 

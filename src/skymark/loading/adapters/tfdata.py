@@ -221,7 +221,9 @@ class TfData(Adapter):
             "source:http",
         }
     )
-    limits: ClassVar = {"jax": "tf.data feeds TensorFlow's devices; there is no JAX in its environment"}
+    limits: ClassVar = {
+        "jax": "tf.data feeds TensorFlow's devices; there is no JAX in its environment"
+    }
     formats: ClassVar = ("tfrecord", "memory", "files", "tar", "parquet", "http")
     native: ClassVar = frozenset(
         {
