@@ -81,6 +81,17 @@ class Job:
         """Apply the scenario's batch-level work; identity for most scenarios."""
         return self.scenario.mix(batch, epoch)
 
+    def choice(self, option: str, *values: str) -> str:
+        """Return an option that has few values, the first of them if it is not set.
+
+        Raises:
+            UsageError: it is set to something else.
+        """
+        value = str(self.options.get(option, values[0]))
+        if value not in values:
+            raise UsageError(f"{option}={value!r} does not exist; choose from {', '.join(values)}")
+        return value
+
     def shuffle_seed(self, epoch: int) -> int:
         """Return the 31-bit seed for the library's own shuffle in this epoch."""
         from skymark.loading.random import derived_seed

@@ -140,12 +140,12 @@ class DaliLoader(Loader):
         names = list(source.fields([0], epoch))
         processes = 0 if self.native else job.workers
         ahead = {"prefetch_queue_depth": max(job.prefetch, processes)} if processes else {}
-        on_gpu = self.native and job.options.get("dali_device") == "gpu"
+        on_gpu = job.choice("dali_device", "cpu", "gpu") == "gpu" and self.native
         self.pipeline = Pipeline(
             batch_size=job.batch_size,
             num_threads=max(1, job.workers) if self.native else 1,
             device_id=0 if on_gpu else None,
-            prefetch_queue_depth=max(1, job.prefetch),
+            prefetch_queue_depth=job.prefetch,
             py_num_workers=processes,
             enable_checkpointing=True,
             checkpoint=checkpoint,
@@ -250,6 +250,7 @@ class Dali(Adapter):
     )
     limits: ClassVar = {"jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA"}
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    options: ClassVar = {"dali_device": "`cpu` (the default) or `gpu`, where CV-1 is done"}
     native: ClassVar = frozenset({"CV-1"})
 
     def open(self, job: Job) -> Loader:

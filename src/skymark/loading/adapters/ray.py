@@ -89,6 +89,7 @@ class RayLoader(Loader):
     def __init__(self, job: Job) -> None:
         self.job = job
         self.tasks = max(1, job.workers)
+        self.shuffles_globally = job.choice("ray_shuffle", "buffer", "global") == "global"
         self.batches: Any = None
         self.blocks = self.blocks_in_memory() if job.format == "memory" else []
         self.reader = job.reader() if job.format in {"files", "http"} else None
@@ -138,7 +139,7 @@ class RayLoader(Loader):
         shuffling: dict[str, Any] = {}
         if seed is None:
             rows = self.rows(None)
-        elif job.options.get("ray_shuffle") == "global":
+        elif self.shuffles_globally:
             rows = self.rows(None).random_shuffle(seed=seed)
         else:
             rows = self.rows(seed)
@@ -210,6 +211,10 @@ class RayData(Adapter):
     limits: ClassVar = {
         "checkpoint": "Ray Data does not save the position of an iterator within an epoch",
         "jax": "Ray Data delivers NumPy, PyTorch or TensorFlow batches, not arrays on a JAX mesh",
+    }
+    options: ClassVar = {
+        "ray_shuffle": "`buffer` (files and a local buffer, the default) or `global`",
+        "shuffle_buffer": f"rows in the local buffer, {SHUFFLE_BUFFER} by default",
     }
     formats: ClassVar = ("parquet", "memory", "files", "tar", "http")
     environment: ClassVar = {

@@ -87,7 +87,7 @@ class SpdlLoader(Loader):
                 concurrency=threads,
                 output_order="input",
             )
-            .add_sink(max(1, self.job.prefetch))
+            .add_sink(self.job.prefetch)
             .build(num_threads=threads, max_failures=0)
         )
         self.pipeline.start()
