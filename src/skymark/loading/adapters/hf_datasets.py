@@ -166,9 +166,12 @@ class HuggingFaceDatasets(Adapter):
         }
     )
     limits: ClassVar = {
-        "jax": "it formats batches as JAX arrays, but JAX is not a dependency of it"
+        "jax": "it places no batches on device meshes; there is no JAX in its environment"
     }
     formats: ClassVar = ("arrow", "memory", "files", "tar", "http-tar")
+    options: ClassVar = {
+        "shuffle_buffer": "elements held while shuffling a stream; else `SHUFFLE_BUFFER`"
+    }
     environment: ClassVar = {
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
