@@ -174,6 +174,9 @@ class Grain(Adapter):
         "parquet",
         "http",
     )
+    options: ClassVar = {
+        "grain_processes": "worker processes (`mp_prefetch`) in place of threads; 0 for none"
+    }
     environment: ClassVar = {"ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY": "false"}
 
     @classmethod

@@ -131,6 +131,7 @@ class JaxDataLoader(Adapter):
         "checkpoint": "its DataLoader has no state to save",
     }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    options: ClassVar = {"backend": "`pytorch` or `jax`; else what the scenario allows"}
     environment: ClassVar = {"JAX_PLATFORMS": "cpu"}
 
     def open(self, job: Job) -> Loader:

@@ -225,6 +225,7 @@ class TfData(Adapter):
         "jax": "tf.data feeds TensorFlow's devices; there is no JAX in its environment"
     }
     formats: ClassVar = ("tfrecord", "memory", "files", "tar", "parquet", "http")
+    options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
     native: ClassVar = frozenset(
         {
             "CV-1",
