@@ -30,7 +30,7 @@ from skymark.loading.dataset.canonical import Column, Dataset, Element
 from skymark.model.errors import UsageError
 
 PARQUET_ROW_GROUP = 64
-PARQUET_FILE_ROWS = 256
+PARQUET_FILE_ROWS = 128
 """Rows per file, so that readers that share files between workers have several to share."""
 
 
