@@ -122,7 +122,8 @@ class FilesReader(Reader):
     def __getitem__(self, index: int) -> Element:
         element = self._listing[index]
         for column in self._listing.objects:
-            with open(self.path(index, column), "rb") as file:
+            # A Path per element would cost more than the open itself.
+            with open(self.path(index, column), "rb") as file:  # noqa: PTH123
                 element[column.name] = from_bytes(column, file.read())
         return element
 
@@ -235,7 +236,7 @@ def write_tar(dataset: Dataset, directory: Path) -> None:
 
 
 def write_parquet(dataset: Dataset, directory: Path) -> None:
-    """Write Parquet files of `PARQUET_FILE_ROWS` rows: ``00000.parquet`` …"""
+    """Write Parquet files of `PARQUET_FILE_ROWS` rows, ``00000.parquet`` and on."""
     import pyarrow.parquet as pq
 
     for number, start in enumerate(range(0, len(dataset), PARQUET_FILE_ROWS)):
