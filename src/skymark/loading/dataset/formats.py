@@ -4,7 +4,7 @@
 |-------------|--------------------------------------------------|---------|
 | `canonical` | a row of memory-mapped columns                   | anything that takes a Python source |
 | `memory`    | a row of columns held in memory                  | the same |
-| `files`     | one file per encoded or array column (``.jpg`` …) | the same, image folders |
+| `files`     | a file per column that is no scalar (``.jpg``)   | the same, image folders |
 | `tar`       | the members of one key of a tar shard            | WebDataset and everything tar |
 | `parquet`   | a row of row groups of `PARQUET_ROW_GROUP` rows  | Arrow-based libraries |
 | `http`      | an object on a server, see `skymark.loading.dataset.objects` | clients |
