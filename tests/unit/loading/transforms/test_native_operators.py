@@ -1,0 +1,131 @@
+"""Operators of TensorFlow and JAX against the NumPy reference; each where its library is there."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from skymark.loading.registry import adapter_class, scenario_class
+from skymark.loading.scenario import Size
+
+SIZES = {
+    "CV-2": Size(
+        elements=3,
+        batch_size=3,
+        values={"depth": 12, "height": 14, "width": 16, "edge": 8, "classes": 2},
+    ),
+    "NLP-1": Size(elements=20, batch_size=20, values={"block": 64}),
+    "PC-1": Size(elements=40, batch_size=40, values={"width": 64}),
+    "PR-2": Size(elements=40, batch_size=40, values={"features": 16}),
+    "TAB-1": Size(elements=40, batch_size=40, values={"features": 32}),
+    "TAB-2": Size(elements=40, batch_size=40, values={"largest_table": 100_000}),
+}
+EPOCH = 2
+
+
+def made(id, directory):
+    """Return a small scenario and its data."""
+    axes = {"depth": 50} if id == "PC-1" else {}
+    scenario = scenario_class(id)(size=SIZES[id], seed=7, axes=axes)
+    return scenario, scenario.generate(directory)
+
+
+def agree(batch, scenario, dataset):
+    expected = scenario.collate([scenario.transform(element, EPOCH) for element in dataset])
+    assert set(batch) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(
+            np.asarray(batch[name]), values, atol=scenario.native_tolerance, err_msg=name
+        )
+
+
+def raw_batch(dataset):
+    columns = {column.name: np.array(dataset.column(column.name)) for column in dataset.columns}
+    return {"index": np.arange(len(dataset)), **columns}
+
+
+class TestJax:
+    @pytest.fixture(autouse=True)
+    def jax(self):
+        os.environ["JAX_ENABLE_X64"] = "1"
+        return pytest.importorskip("jax")
+
+    def test_datarax_calls_native_what_has_operators(self):
+        from skymark.loading.transforms.jax import WORK
+
+        assert adapter_class("datarax").native == set(WORK)
+
+    @pytest.mark.parametrize("id", ["CV-2", "PC-1", "PR-2", "TAB-1", "TAB-2"])
+    def test_operators_do_what_the_reference_does(self, id, tmp_path):
+        from skymark.loading.transforms import jax as native
+
+        scenario, dataset = made(id, tmp_path)
+        drawn = native.random_parameters(scenario, dataset, EPOCH)
+        batch = raw_batch(dataset) | drawn
+        for step in (*native.WORK[id](scenario), native.forget(drawn)):
+            batch = step(batch)
+        agree(batch, scenario, dataset)
+
+
+class TestTensorFlow:
+    @pytest.fixture(autouse=True)
+    def tensorflow(self):
+        return pytest.importorskip("tensorflow")
+
+    def test_tfdata_calls_native_what_has_operators(self):
+        from skymark.loading.transforms.tensorflow import BATCH_WORK, ELEMENT_WORK
+
+        assert adapter_class("tfdata").native == set(BATCH_WORK) | set(ELEMENT_WORK)
+
+    @pytest.mark.parametrize("id", ["PC-1", "PR-2", "TAB-1", "TAB-2"])
+    def test_operators_on_batches_do_what_the_reference_does(self, id, tmp_path, tensorflow):
+        from skymark.loading.transforms import tensorflow as native
+
+        scenario, dataset = made(id, tmp_path)
+        batch = {name: tensorflow.constant(v) for name, v in raw_batch(dataset).items()}
+        for step in native.BATCH_WORK[id](
+            scenario, native.random_parameters(scenario, dataset, EPOCH)
+        ):
+            batch = step(batch)
+        agree(batch, scenario, dataset)
+
+    def test_packing_ragged_documents_does_what_the_reference_does(self, tmp_path, tensorflow):
+        from skymark.loading.transforms import tensorflow as native
+
+        scenario, dataset = made("NLP-1", tmp_path)
+        ragged = {
+            name: tensorflow.ragged.constant([element[name].tolist() for element in dataset])
+            for name in ("tokens", "lengths")
+        }
+        batch = {"index": tensorflow.range(len(dataset)), **ragged}
+        for step in native.BATCH_WORK["NLP-1"](scenario, {}):
+            batch = step(batch)
+        agree(batch, scenario, dataset)
+
+    @pytest.mark.parametrize("format", ["tfrecord", "files", "tar", "memory"])
+    @pytest.mark.parametrize("id", ["CV-2", "NLP-1", "TAB-2"])
+    def test_every_format_gives_the_raw_elements(self, id, format, tmp_path, tensorflow):
+        from skymark.loading.adapter import Job
+        from skymark.loading.dataset import tensorflow as reading
+        from skymark.loading.dataset.formats import write_files, write_tar
+
+        scenario, dataset = made(id, tmp_path / "canonical")
+        storage = tmp_path / format
+        storage.mkdir()
+        writers = {"tfrecord": reading.write_records, "files": write_files, "tar": write_tar}
+        if format in writers:
+            writers[format](dataset, storage)
+        read = reading.source(Job(scenario, dataset, storage, format, batch_size=4))
+        keys = tensorflow.data.Dataset.range(len(dataset))
+        if format == "tfrecord":
+            paths = sorted(str(path) for path in storage.iterdir())
+            keys = tensorflow.data.TFRecordDataset(paths)
+        elements = list(keys.map(read).as_numpy_iterator())
+        assert sorted(int(element["index"]) for element in elements) == list(range(len(dataset)))
+        for element in elements:
+            raw = dataset[int(element["index"])]
+            for column in dataset.columns:
+                assert np.array_equal(element[column.name], raw[column.name]), column.name
+                assert np.asarray(element[column.name]).dtype == np.dtype(column.dtype)
