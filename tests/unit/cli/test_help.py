@@ -1,0 +1,45 @@
+"""What a new user reads: every command explains itself, and says so plainly."""
+
+import pytest
+from cyclopts import CycloptsError
+
+from skymark.cli.main import app, main
+
+COMMANDS = [
+    *([name] for name in ("run", "plan", "list", "report", "compare", "export", "env", "doctor")),
+    *(["env", name] for name in ("list", "build", "clean")),
+]
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_fits_a_narrow_terminal_and_shows_no_empty_default(words, capsys):
+    assert main([*words, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "Usage: skymark" in text
+    for noise in ("--no-", "--empty-", "[default: ()]", "[default: False]", "[default: None]"):
+        assert noise not in text
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_says_what_it_does(words):
+    command = app[words[0]] if len(words) == 1 else app[words[0]][words[1]]
+    if command.default_command is not None:
+        arguments = command.assemble_argument_collection()
+        silent = [one.name for one in arguments if not one.children and not one.parameter.help]
+        assert silent == []
+
+
+def test_what_is_measured_is_named_by_options_only():
+    with pytest.raises(CycloptsError, match="CV-1"):
+        app.parse_args(["run", "CV-1"], exit_on_error=False, print_error=False)
+
+
+def test_an_option_of_several_values_that_has_none_is_refused():
+    with pytest.raises(CycloptsError, match="--adapters"):
+        app.parse_args(["plan", "--adapters"], exit_on_error=False, print_error=False)

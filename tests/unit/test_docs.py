@@ -1,0 +1,103 @@
+"""The documentation says what the code does: sizes, abilities, verdicts, warnings, links."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from skymark.loading.adapter import ABILITIES
+from skymark.loading.registry import adapters, scenarios
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "skymark"
+
+# Other tests may have registered scenarios and adapters of their own.
+SCENARIOS = {id: cls for id, cls in scenarios().items() if cls.__module__.startswith("skymark.")}
+ADAPTERS = {slug: cls for slug, cls in adapters().items() if cls.__module__.startswith("skymark.")}
+
+
+def page(name: str) -> str:
+    """Return a page with line breaks and no-break spaces made plain."""
+    return " ".join((DOCS / name).read_text().split())
+
+
+def section(id: str) -> str:
+    """Return what scenarios.md says of one scenario."""
+    return page("scenarios.md").split(f"### {id}: ")[1].split("### ")[0]
+
+
+def number(value) -> str:
+    if isinstance(value, int) and value >= 10_000:
+        return f"{value:,}".replace(",", " ")
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def sizes(cls) -> str:
+    variants = list(cls.variants.items())
+    parts = [f"`{name}` {number(one.elements)} × {one.batch_size}" for name, one in variants]
+    for name in variants[0][1].values:
+        values = [number(one.values[name]) for _, one in variants]
+        shown = values[0] if len(set(values)) == 1 else ", ".join(values)
+        parts.append(f"`{name}` {shown}")
+    return "; ".join(parts)
+
+
+@pytest.mark.parametrize("id", SCENARIOS)
+def test_a_scenario_has_the_documented_sizes(id):
+    assert f"Data: {sizes(SCENARIOS[id])}" in section(id)
+
+
+@pytest.mark.parametrize("id", SCENARIOS)
+def test_a_scenario_is_in_the_table_with_tier_axes_and_needs(id):
+    cls = SCENARIOS[id]
+    row = next(
+        line for line in (DOCS / "scenarios.md").read_text().splitlines() if f"| {id} |" in line
+    )
+    assert f"| {id} | {cls.title} | {cls.tier} |" in row
+    for axis, values in cls.axis_values.items():
+        assert f"`{axis}` {', '.join(map(str, values))}" in row
+    for ability in cls.needs - {"map", "shuffle"}:
+        assert f"`{ability}`" in row
+
+
+@pytest.mark.parametrize("slug", ADAPTERS)
+def test_an_adapter_is_in_the_tables_with_what_it_lacks(slug):
+    cls, text = ADAPTERS[slug], page("adapters.md")
+    storage = ", ".join(f"`{format}`" for format in cls.formats)
+    assert f"| `{slug}` | [{cls.name}]({cls.homepage}) | {storage} |" in text
+    row = text.split(f"| `{slug}` | [")[1].split(" |  | ")[0].split(" | | ")[0]
+    assert all(id in row for id in cls.native)
+    for option in cls.options:
+        assert f"`--set {option}=" in text
+    for ability in set(ABILITIES) - cls.abilities:
+        assert cls.limits[ability] in text
+
+
+def test_every_ability_is_explained():
+    assert all(f"| `{name}` | {what} |" in page("adapters.md") for name, what in ABILITIES.items())
+
+
+def kinds_in(*folders: str) -> set[str]:
+    """Return the kinds of causes and warnings that the code of some folders gives."""
+    given = re.compile(r'(?:kind=|refuse\(\s*|Hypothesis\(\s*)"([\w-]+)"')
+    files = [path for folder in folders for path in sorted((SOURCE / folder).rglob("*.py"))]
+    return {kind for path in files for kind in given.findall(path.read_text())}
+
+
+def test_every_verdict_is_explained():
+    kinds = kinds_in("loading/oracle", "loading/drives")
+    assert {"skipped-stage", "ignored-seed", "another-rank", "resume"} <= kinds
+    assert {kind for kind in kinds if f"`{kind}`" not in page("verification.md")} == set()
+
+
+def test_every_other_cause_and_every_warning_is_explained():
+    kinds = kinds_in("execute", "measure") | {"lacks-ability", "lacks-format", "library-absent"}
+    assert {"timeout", "environment", "drift", "cpu-quota", "leaked-processes"} <= kinds
+    assert {kind for kind in kinds if f"`{kind}`" not in page("troubleshooting.md")} == set()
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *DOCS.glob("*.md")], ids=lambda p: p.name)
+def test_every_link_to_a_file_leads_somewhere(path):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
