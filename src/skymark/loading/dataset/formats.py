@@ -2,7 +2,7 @@
 
 | format      | one element is                                   | read by |
 |-------------|--------------------------------------------------|---------|
-| `canonical` | a row of memory-mapped columns                   | anything that takes a Python source |
+| `canonical` | a row of memory-mapped columns                   | any Python source |
 | `memory`    | a row of columns held in memory                  | the same |
 | `files`     | a file per column that is no scalar (``.jpg``)   | the same, image folders |
 | `tar`       | the members of one key of a tar shard            | WebDataset and everything tar |
