@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.loading.adapter import Adapter, Job, Loader, Reader, adapter
 
 if TYPE_CHECKING:
     from skymark.loading.dataset.canonical import Dataset, Element
     from skymark.loading.scenario import Batch
-    from skymark.loading.transforms.tensorflow import Step, Tables, Tensors
+    from skymark.loading.transforms.tensorflow import Tensors
 
 SHUFFLE_BUFFER = 10_000
 FILES_AT_ONCE = 4
@@ -100,7 +100,7 @@ class TfDataLoader(Loader):
 
     def batches(self, keys: Any) -> Any:
         """Read, work and batch: small work on whole batches, other work on elements."""
-        from skymark.loading.dataset.tensorflow import VECTORISED, source
+        from skymark.loading.dataset.tensorflow import THROUGH_PYTHON, VECTORISED, source
         from skymark.loading.transforms import tensorflow as native
 
         job, scenario = self.job, self.job.scenario
@@ -115,10 +115,14 @@ class TfDataLoader(Loader):
             for step in work(scenario, self.tables):
                 dataset = dataset.map(step)
             return dataset
-        dataset = keys.map(read, **parallel)
-        work = native.ELEMENT_WORK.get(scenario.id, self.reference)
-        for step in work(scenario, self.tables):
-            dataset = dataset.map(step, **parallel)
+        if work := native.ELEMENT_WORK.get(scenario.id):
+            dataset = keys.map(read, **parallel)
+            for step in work(scenario, self.tables):
+                dataset = dataset.map(step, **parallel)
+        elif job.format in THROUGH_PYTHON:  # one call of Python instead of two
+            dataset = keys.map(self.reference(job.reader()), **parallel)
+        else:
+            dataset = keys.map(read, **parallel).map(self.reference(), **parallel)
         if scenario.bucket_boundaries:
             dataset = self.bucketed(dataset)
         else:
@@ -145,18 +149,21 @@ class TfDataLoader(Loader):
             drop_remainder=job.drop_last,
         )
 
-    def reference(self, scenario: Any, tables: Tables) -> tuple[Step, ...]:
-        """Return all of the reference's work as one step, in Python."""
+    def reference(self, reader: Reader | None = None) -> Callable[[Any], Tensors]:
+        """Return all of the reference's work as one step, in Python, with reading if need be."""
         from skymark.loading.dataset.tensorflow import in_python
 
-        del scenario, tables
         job = self.job
         like = job.transform(job.dataset[0], 0)
 
         def work(element: Element) -> Element:
-            return job.transform(element, self.epoch_number)
+            raw = element if reader is None else reader[int(element["index"])]
+            return job.transform(raw, self.epoch_number)
 
-        return (lambda element: in_python(work, element, like),)
+        def step(element: Any) -> Tensors:
+            return in_python(work, element if reader is None else {"index": element}, like)
+
+        return step
 
     def mixed(self, batch: Tensors) -> Tensors:
         """Do the reference's batch-level work, in Python."""

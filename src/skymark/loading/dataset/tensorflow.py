@@ -25,6 +25,8 @@ Read = Callable[[Any], Tensors]
 RECORD_FILES = 8
 VECTORISED = frozenset({"tfrecord", "memory"})
 """Formats whose `Read` takes a batch of keys as well."""
+THROUGH_PYTHON = frozenset({"tar", "parquet", "http"})
+"""Formats that TensorFlow has no reader for."""
 NUMBERS = {"<f4": tf.float32, "<u2": tf.int64, "<i4": tf.int64, "<i8": tf.int64}
 """Columns stored as numbers in a record; all others are stored as bytes."""
 
