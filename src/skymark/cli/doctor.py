@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -24,8 +25,15 @@ def doctor(
     cache.mkdir(parents=True, exist_ok=True)
     environment = capture(cache)
     warnings = fitness_warnings(environment)
+    cost_ns, utilisation = own_cost_ns(), null_utilisation(THINK_MS)
     if json:
-        print(environment.model_dump_json(indent=1))
+        found = {
+            "environment": environment.model_dump(mode="json"),
+            "warnings": [warning.model_dump() for warning in warnings],
+            "own_cost_ns_per_batch": cost_ns,
+            "null_loader_utilisation": utilisation,
+        }
+        print(json_module.dumps(found, indent=1))
         return 0
     hardware = environment.hardware
     print_rows(
@@ -38,10 +46,10 @@ def doctor(
                 "accelerators",
                 ", ".join(one.name for one in hardware.accelerators or ()) or "none found",
             ),
-            ("own cost per batch", f"{own_cost_ns():.0f} ns (limit 250)"),
+            ("own cost per batch", f"{cost_ns:.0f} ns (limit 250)"),
             (
                 "null loader",
-                f"{null_utilisation(THINK_MS):.2%} utilisation at {THINK_MS:g} ms (at least 99 %)",
+                f"{utilisation:.2%} utilisation at {THINK_MS:g} ms (at least 99 %)",
             ),
         ],
     )

@@ -178,11 +178,13 @@ class Engine:
             self._end_if_enough(progress)
         turn = 0
         while self._progress:
-            references = list(dict.fromkeys(p.cell.reference for p in self._progress.values()))
-            first = turn % len(references)
-            for reference in references[first:] + references[:first]:
-                cells = [progress.cell for progress in self._pending(reference)]
-                self._with_worker(reference, cells, self._measure)
+            groups: dict[str, list[Cell]] = {}
+            for progress in self._progress.values():
+                groups.setdefault(self._suite.group(progress.cell), []).append(progress.cell)
+            names = list(groups)
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                self._with_worker(groups[name][0].reference, groups[name], self._measure)
             turn += 1
 
     def _measure(self, worker: WorkerProcess, cell: Cell) -> None:

@@ -54,9 +54,10 @@ class AdapterBench:
         except ModuleNotFoundError as error:
             if error.name != self._class.imports.partition(".")[0]:
                 raise
-            package = self._class.install_hint or f"uv pip install {self._class.distribution}"
+            command = self._class.install_hint or f"uv pip install {self._class.distribution}"
             raise LibraryAbsentError(
-                f"{self._class.name} is not installed in {sys.prefix}; run: {package}"
+                f"{self._class.name} is not installed in {sys.prefix}; run: {command} "
+                "(an adapter of your own names what it needs in `requirements`)"
             ) from error
 
     def versions(self) -> dict[str, str]:

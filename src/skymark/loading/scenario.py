@@ -76,6 +76,8 @@ class Scenario(ABC):
     variants: ClassVar[Mapping[str, Size]]
     axis_values: ClassVar[Mapping[str, tuple[Setting, ...]]] = {}
     """Values that make one cell each, such as ``{"depth": (1, 5, 10, 50)}``."""
+    own_process: ClassVar[bool] = False
+    """Whether its cells share no process with others, because they measure memory or start-up."""
     drive: ClassVar[str] = "epochs"
     """How the loader is driven and timed: a module of `skymark.loading.drives`."""
     version: ClassVar[int] = 1

@@ -75,6 +75,11 @@ class LoadingSuite:
             python=cls.python,
         )
 
+    def group(self, cell: Cell) -> str:
+        """Group cells by adapter; a scenario that measures memory has a process to itself."""
+        alone = scenario_class(cell.scenario).own_process
+        return f"{cell.reference} {cell.id}" if alone else cell.reference
+
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         """Return the cells whose data is not on disk in their format yet."""
         missing: list[Cell] = []

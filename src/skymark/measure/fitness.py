@@ -100,7 +100,7 @@ def _space_warnings(environment: Environment) -> Iterator[StabilityWarning]:
         yield StabilityWarning(
             kind="low-disk",
             message=f"only {load.disk_free_bytes / 2**30:.1f} GiB of disk are free",
-            action="`skymark cache du` shows what skymark keeps, `skymark cache clean` frees it",
+            action="`skymark env clean` removes environments; datasets can be removed by hand",
         )
     if environment.filesystem in {"nfs", "nfs4", "cifs", "9p"}:
         yield StabilityWarning(

@@ -47,6 +47,10 @@ class Suite(Protocol):
         """Return the environment an adapter needs."""
         ...
 
+    def group(self, cell: Cell) -> str:
+        """Return what a cell shares its process with: cells of one group run in one, in turn."""
+        ...
+
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         """Return the cells whose data is not on disk yet."""
         ...

@@ -52,6 +52,9 @@ class ScriptedSuite:
             if "fetch" in cell.settings:
                 announce(f"fetching {cell.settings['fetch']}")
 
+    def group(self, cell: Cell) -> str:
+        return cell.reference
+
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         return [cell for cell in cells if "prepare" in cell.settings]
 

@@ -220,7 +220,7 @@ class FFCV(Adapter):
     native: ClassVar = frozenset({"CV-1", "TAB-1"})
     install_hint: ClassVar = (
         "apt-get install build-essential pkg-config libopencv-dev libturbojpeg0-dev && "
-        "pip install ffcv"
+        "pip install ffcv, then add --env current"
     )
 
     @classmethod

@@ -40,8 +40,8 @@ def decode_rgb(data: Any, index: int) -> Image.Image:
         return image.convert("RGB")
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"the image of element {index} cannot be decoded ({error}); mend or remove it in the "
-            "source data, then run `skymark cache clean` and import again"
+            f"the image of element {index} cannot be decoded ({type(error).__name__}); mend or "
+            "remove it in the source data and run again"
         ) from error
 
 
