@@ -35,7 +35,7 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs)
         return
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest")
+    session.run("coverage", "run", "-m", "pytest", "--benchmark-disable")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

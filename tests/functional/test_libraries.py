@@ -1,0 +1,57 @@
+"""Every library that installs by itself does every scenario, or its record says why it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.loading.registry import adapters, scenarios
+from skymark.model.plan import Plan
+from skymark.model.record import Status
+from tests.functional.conftest import run_in
+
+INSTALLABLE = [slug for slug, cls in adapters().items() if not cls.install_hint]
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("slug", INSTALLABLE)
+def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "all", "--axis", "depth=5", "ranks=2"),
+        *("--rounds", "1", "--adapters", slug),
+    )
+    ends = {id: (record.status, record.cause) for id, record in ran.records.items()}
+    wrong = {
+        id: cause
+        for id, (status, cause) in ends.items()
+        if status not in {Status.OK, Status.UNSUPPORTED}
+    }
+    assert not wrong, ran.stderr
+    assert ran.status == 0
+    assert {record.cell.scenario for record in ran.records.values()} == set(scenarios())
+    for record in ran.records.values():
+        if record.status is Status.UNSUPPORTED:
+            assert record.cause.message
+        else:
+            assert record.verification.passed
+            assert record.verification.content_elements > 0
+            assert record.versions[adapters()[slug].distribution]
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("slug", ["numpy", "pytorch", "grain"])
+def test_the_three_first_libraries_lack_nothing_of_tier_1(tmp_path, slug):
+    planned = run_in(tmp_path, "plan", "--scenarios", "tier-1", "--adapters", slug, "--json")
+    plan = Plan.model_validate_json(planned.stdout)
+    assert len(plan.runnable) == len(plan.cells) == 13
+
+
+def test_a_library_that_does_not_install_by_itself_is_skipped_with_the_command(tmp_path):
+    by_hand = [slug for slug in adapters() if slug not in INSTALLABLE]
+    assert by_hand
+    arguments = ("--scenarios", "CV-1", "--rounds", "1", "--adapters", *by_hand)
+    ran = run_in(tmp_path, "run", *arguments)
+    assert ran.status == 0, ran.stderr
+    for record in ran.records.values():
+        assert record.status in {Status.SKIPPED, Status.UNSUPPORTED}
+        if record.status is Status.SKIPPED:
+            assert record.cause.action.startswith(adapters()[record.cell.adapter].install_hint)
