@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skymark.loading.dataset.canonical import Dataset
     from skymark.model.cell import Cell
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 """Raise when a shared format or the canonical form changes, so that old caches are not read."""
 
 OWN_NOTHING = frozenset({"canonical", "memory"})

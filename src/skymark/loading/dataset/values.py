@@ -25,8 +25,6 @@ def jpeg(value: Any, place: str) -> npt.NDArray[np.uint8]:
     Raises:
         DataError: the image does not decode to its end.
     """
-    from skymark.loading.dataset.images import jpeg_bytes
-
     image = _image(value, place)
     try:
         image.load()
@@ -36,6 +34,8 @@ def jpeg(value: Any, place: str) -> npt.NDArray[np.uint8]:
         ) from error
     if value.startswith(_JPEG_START):
         return np.frombuffer(value, np.uint8)
+    from skymark.loading.dataset.images import jpeg_bytes
+
     return jpeg_bytes(image.convert("RGB"))
 
 

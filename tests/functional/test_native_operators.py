@@ -1,0 +1,45 @@
+"""The operators of TensorFlow and JAX, tested in the environments where these libraries are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from skymark.execute.environments import Environments, import_root
+from skymark.execute.locations import cache_directory
+from skymark.loading.suite import LoadingSuite
+
+PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "py", "pygments")
+"""Pure Python, so that it can be lent to an environment that has no pytest."""
+OPERATORS = Path(__file__).with_name("native_operators.py")
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(("slug", "chosen"), [("tfdata", "TestTensorFlow"), ("datarax", "TestJax")])
+def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):
+    lent = tmp_path / "lent"
+    lent.mkdir()
+    for name in PYTEST:
+        origin = Path(find_spec(name).origin)
+        module = origin.parent if origin.stem == "__init__" else origin
+        (lent / module.name).symlink_to(module)
+    built = Environments(cache_directory()).ensure(LoadingSuite().environment(slug))
+    done = subprocess.run(
+        [
+            *(built.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("--rootdir", tmp_path, "-c", os.devnull, f"{OPERATORS}::{chosen}"),
+        ],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, (import_root(cache_directory()), lent))),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout
