@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import nox
@@ -9,6 +11,9 @@ import nox
 nox.needs_version = ">=2025.2"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "tests"]
+
+# The tools lie beside this interpreter, also where its environment is not activated.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 ROOT = Path(__file__).parent
 ADAPTERS = ROOT / "requirements" / "adapters"

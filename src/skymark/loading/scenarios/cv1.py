@@ -25,7 +25,7 @@ class ImageClassification(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(
-            elements=500,
+            elements=300,
             batch_size=32,
             values={"height": 160, "width": 200, "side": 96, "classes": 10},
         ),
