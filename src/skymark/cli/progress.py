@@ -45,6 +45,7 @@ class ProgressObserver:
             transient=True,
             expand=True,
         )
+        self._skipped: set[tuple[str, str]] = set()
         self._task = self._progress.add_task("starting", total=None)
 
     def __enter__(self) -> Self:
@@ -88,12 +89,20 @@ class ProgressObserver:
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:
         """Say how a cell ended, if it did not end well."""
         self._progress.advance(self._task, rounds_left)
-        if record.status.is_bad or record.status is Status.SKIPPED:
-            cause = record.cause.message.splitlines()[0] if record.cause else ""
-            self._console.print(
-                f"{record.status.value:>11}  {record.cell.label}  {record.cell.adapter}: {cause}",
-                style=STYLES[record.status],
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+        cause = record.cause.message.splitlines()[0] if record.cause else ""
+        if record.status is Status.SKIPPED:
+            # What keeps one cell of an adapter from running mostly keeps all of them from it.
+            if (record.cell.adapter, cause) not in self._skipped:
+                self._say(record.status, f"{record.cell.adapter}: {cause}")
+            self._skipped.add((record.cell.adapter, cause))
+        elif record.status.is_bad:
+            self._say(record.status, f"{record.cell.label}  {record.cell.adapter}: {cause}")
+
+    def _say(self, status: Status, text: str) -> None:
+        self._console.print(
+            f"{status.value:>11}  {text}",
+            style=STYLES[status],
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )

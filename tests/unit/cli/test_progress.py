@@ -38,8 +38,21 @@ def test_a_bad_or_skipped_cell_is_told_in_one_line_and_others_are_not(status):
     told = file.getvalue()
     if status in {Status.OK, Status.UNSUPPORTED}:
         assert told == ""
+    elif status is Status.SKIPPED:
+        assert told.splitlines() == ["    skipped  grain: why"]
     else:
         assert told.splitlines() == [f"{status.value:>11}  TAB-1:small  grain: why"]
+
+
+def test_what_keeps_all_cells_of_an_adapter_from_running_is_told_once():
+    observer, file = observer_on(terminal=False)
+    with observer:
+        for message in ("absent", "absent", "no GPU"):
+            observer.ended(record_of(Status.SKIPPED, message))
+    assert file.getvalue().splitlines() == [
+        "    skipped  grain: absent",
+        "    skipped  grain: no GPU",
+    ]
 
 
 def test_stages_are_lines_whatever_brackets_they_hold():
