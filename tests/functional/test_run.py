@@ -183,7 +183,7 @@ def test_an_environment_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(
     assert skipped.cause.action == f"skymark env build {tmp_path / 'own.py'}:Own"
     assert "no-such-package-xyz" in (ran.output / "logs" / "TAB-1.small.own.log").read_text()
     assert ran.records["TAB-1.small.numpy"].status is Status.OK
-    assert "skipped  TAB-1:small  own" in ran.stderr
+    assert "skipped  own: uv could not make the environment of own" in ran.stderr
 
 
 def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):

@@ -89,7 +89,7 @@ class ProgressObserver:
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:
         """Say how a cell ended, if it did not end well."""
         self._progress.advance(self._task, rounds_left)
-        cause = record.cause.message.splitlines()[0] if record.cause else ""
+        cause = record.cause.message.partition("\n")[0] if record.cause else ""
         if record.status is Status.SKIPPED:
             # What keeps one cell of an adapter from running mostly keeps all of them from it.
             if (record.cell.adapter, cause) not in self._skipped:

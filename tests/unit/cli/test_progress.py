@@ -47,11 +47,12 @@ def test_a_bad_or_skipped_cell_is_told_in_one_line_and_others_are_not(status):
 def test_what_keeps_all_cells_of_an_adapter_from_running_is_told_once():
     observer, file = observer_on(terminal=False)
     with observer:
-        for message in ("absent", "absent", "no GPU"):
+        for message in ("absent", "absent", "no GPU", ""):
             observer.ended(record_of(Status.SKIPPED, message))
     assert file.getvalue().splitlines() == [
         "    skipped  grain: absent",
         "    skipped  grain: no GPU",
+        "    skipped  grain: ",
     ]
 
 

@@ -1,0 +1,70 @@
+"""Showing, comparing and exporting runs on disk."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from skymark.cli import results
+from skymark.cli.main import main
+
+SAVED = Path(__file__).parents[2] / "data" / "run-v1"
+
+
+@pytest.fixture
+def run(tmp_path):
+    shutil.copytree(SAVED, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def ids(run):
+    return {path.stem for path in (run / "records").glob("*.json")}
+
+
+def test_a_run_is_shown_and_its_page_is_written_anew(run, capsys):
+    (run / "report.html").unlink(missing_ok=True)
+    assert main(["report", str(run)]) == 0
+    out, err = capsys.readouterr()
+    assert out
+    assert f"report in {run / 'report.html'}" in err
+    assert "<html" in (run / "report.html").read_text()
+
+
+def test_the_records_are_printed_as_json(run, capsys):
+    assert main(["report", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == len(ids(run))
+
+
+def test_without_jinja2_the_run_is_shown_all_the_same(run, capsys, monkeypatch):
+    monkeypatch.setattr(results, "find_spec", lambda name: None)
+    (run / "report.html").unlink(missing_ok=True)
+    assert main(["report", str(run)]) == 0
+    assert "pip install 'skymark[report]'" in capsys.readouterr().err
+    assert not (run / "report.html").exists()
+
+
+def test_what_is_no_run_is_refused(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 2
+    assert "is no run" in capsys.readouterr().err
+
+
+def test_two_runs_are_compared_as_a_table_and_as_json(run, capsys):
+    assert main(["compare", str(run), str(SAVED), "--gate"]) == 0
+    assert capsys.readouterr().out
+    assert main(["compare", str(run), str(SAVED), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_figures_are_exported_as_a_table_of_the_kind_that_the_name_says(run, tmp_path, capsys):
+    to = tmp_path / "figures.csv"
+    assert main(["export", str(run), "--to", str(to)]) == 0
+    assert capsys.readouterr().out == f"{to}\n"
+    with to.open() as file:
+        assert len(list(csv.DictReader(file))) == len(ids(run))
+    assert main(["export", str(run), "--to", str(tmp_path / "figures.xlsx")]) == 2
+    assert "must end in .csv or .parquet" in capsys.readouterr().err
