@@ -57,6 +57,22 @@ class StorageFullError(SkymarkError):
     exit_code = 1
 
 
+class StoreError(SkymarkError):
+    """A remote store did not do what it was asked."""
+
+    exit_code = 1
+
+
+class StoreUnavailableError(StoreError):
+    """The store is away, slow, busy or broken: the same request may succeed later."""
+
+
+class StoreRefusedError(StoreError):
+    """The store said no: credentials, permission, or a bucket or project that is not there."""
+
+    exit_code = 2
+
+
 class GateError(SkymarkError):
     """A gate said no: a budget or a regression."""
 

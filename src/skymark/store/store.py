@@ -1,0 +1,91 @@
+"""What a remote store can do, and how one is opened from its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from skymark.model.errors import UsageError
+
+OPENERS: dict[str, str] = {
+    "s3": "skymark.store.bucket:open_bucket",
+    "wandb": "skymark.store.wandb:open_run_files",
+}
+"""Opener by scheme, as ``module:function`` so that no client is imported before it is needed."""
+
+LARGEST_FILE_BYTES = 256 << 20
+"""A file beyond this is none of skymark's; it is neither read from a store nor opened."""
+
+
+class Store(Protocol):
+    """The files of one run in a remote place, addressed by their paths in the run's directory.
+
+    Every method may be called from any one thread at a time, returns within a bounded time, and
+    raises `StoreUnavailableError` where trying again later may help, `StoreRefusedError` where
+    only the user can help. No method trusts a success status where it can read back instead.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where the run lies, as a user would name it to ``skymark fetch``; holds no secret."""
+
+    @property
+    def live(self) -> bool:
+        """Whether files can be put one by one; else all go with `complete`."""
+
+    def check(self) -> None:
+        """Prove that the store can be written and read, before anything is measured."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write one file, whole or not at all, in place of what was there."""
+
+    def get(self, path: str) -> bytes:
+        """Read one file of at most `LARGEST_FILE_BYTES`.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size in bytes of every file of the run, by path; empty for an unknown run."""
+
+    def delete(self, path: str) -> None:
+        """Remove one file; no error if there is none."""
+
+    def complete(self, directory: Path) -> str | None:
+        """Do what this store does with a finished run, and read back what that wrote.
+
+        Called after every file is stored; may be called again where it raised.
+
+        Args:
+            directory: the run's directory on disk.
+
+        Returns:
+            A line that tells the user what came of it, or None.
+        """
+
+    def close(self) -> None:
+        """Give back connections and processes; nothing may be called afterwards."""
+
+
+def open_store(url: str, run_id: str) -> Store:
+    """Open the store of a run; contacts nobody yet.
+
+    Args:
+        url: ``s3://bucket/prefix`` or ``wandb``.
+        run_id: the run's name; its files lie below it.
+
+    Raises:
+        UsageError: the address names no store, its client is not installed, or a variable that it
+            needs is not set.
+    """
+    from skymark.model.suite import load_object
+
+    scheme = url.partition(":")[0]
+    if scheme not in OPENERS:
+        raise UsageError(
+            f"--store {url} names no store; known are s3://BUCKET/PREFIX and wandb"
+        )
+    opener: Callable[[str, str], Store] = load_object(OPENERS[scheme])
+    return opener(url, run_id)
