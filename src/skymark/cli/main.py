@@ -48,7 +48,24 @@ COMMANDS = (
         --across allows them.
         """,
     ),
-    ("results:export", "export", "Write a run's figures as CSV or Parquet, one row per cell."),
+    (
+        "results:export",
+        "export",
+        """Write a run's figures as CSV or Parquet, or the whole run into a store.
+
+        What the store has already is compared and not sent again, so this also finishes what a run
+        could not store. Exit status 0 means that all was read back and compared.
+        """,
+    ),
+    (
+        "stores:fetch",
+        "fetch",
+        """Bring a run from a store into a directory that `report` and `compare` read.
+
+        Every file is compared with the digests that the run made of it. What a store holds is only
+        data: nothing in it is executed, and no path leads out of the directory.
+        """,
+    ),
     ("environments:env", "env", "List, build or remove the adapters' environments."),
     (
         "doctor:doctor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
@@ -89,14 +90,43 @@ def export(
     directory: Annotated[Path, Parameter(help="The run's directory, such as results/RUN-ID.")],
     /,
     *,
-    to: Annotated[Path, Parameter(help="A file whose name ends in .csv or .parquet.")],
+    to: Annotated[
+        str,
+        Parameter(
+            help="A file whose name ends in .csv or .parquet, or a store: s3://BUCKET/PREFIX, "
+            "wandb, file:///DIRECTORY."
+        ),
+    ],
+    wait: Annotated[
+        float, Parameter(help="Seconds to wait for a store that is slow or away.")
+    ] = 120.0,
 ) -> int:
-    """Write a run's figures as a table with one row per cell."""
+    """Write a run's figures as a table, or the whole run into a store."""
     from skymark.report import export as exporting
 
-    kind = to.suffix.removeprefix(".")
+    run = open_run(directory)
+    if to == "wandb" or "://" in to:
+        return _store(run, to, wait)
+    kind = Path(to).suffix.removeprefix(".")
     if kind not in WRITERS:
-        raise UsageError(f"--to {to} must end in .csv or .parquet")
-    getattr(exporting, WRITERS[kind])(open_run(directory), to)
+        raise UsageError(f"--to {to} must end in .csv or .parquet, or name a store: s3://…, wandb")
+    getattr(exporting, WRITERS[kind])(run, Path(to))
     print(to)
     return 0
+
+
+def _store(run: Run, address: str, wait_s: float) -> int:
+    """Put a run that is on disk into a store: all of it, or what was not stored before."""
+    from rich.console import Console
+
+    from skymark.cli.stores import say_what_was_stored
+    from skymark.store.store import open_store
+    from skymark.store.storing import Storing
+
+    store = open_store(address, run.manifest.run_id)
+    with closing(Storing({address: store}, run.directory)) as storing:
+        store.check()
+        storing.expect(store, store.sizes() if store.live else {})
+        (stored,) = storing.finish(wait_s, Console(stderr=True).print)
+    say_what_was_stored([stored], run.directory)
+    return 0 if stored.ok else 1

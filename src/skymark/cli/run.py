@@ -43,6 +43,23 @@ def run(
             help="With --resume: run cells of these statuses again, such as failed,timeout.",
         ),
     ] = (),
+    store: Annotated[
+        tuple[str, ...],
+        Several,
+        Parameter(
+            group=WHERE,
+            help="Where results go besides, cell by cell: s3://BUCKET/PREFIX, wandb, or "
+            "file:///DIRECTORY. Weights & Biases is used whenever WANDB_API_KEY is set. With "
+            "--resume, a run is continued from there.",
+        ),
+    ] = (),
+    store_wait: Annotated[
+        float,
+        Parameter(
+            group=WHERE,
+            help="Seconds that the end of the run waits for stores that are slow or away.",
+        ),
+    ] = 120.0,
     env: Annotated[
         Literal["own", "current"],
         Parameter(
@@ -57,19 +74,28 @@ def run(
     from rich.console import Console
 
     from skymark.cli.progress import ProgressObserver
-    from skymark.execute.session import run_plan
+    from skymark.cli.stores import open_stores, say_what_was_stored
+    from skymark.execute.session import run_id_of, run_plan
 
     plan = options.plan()
     statuses = _statuses(retry)
     if statuses and not resume:
         raise UsageError("--retry needs --resume, and the --output of the run to continue")
     path = output or Path("results") / _run_id(plan)
+    stores = open_stores(store, run_id_of(path))
     signal.signal(signal.SIGTERM, _interrupt)
     progress_console = Console(stderr=True)
     try:
         with ProgressObserver(progress_console) as observer:
-            records = run_plan(
-                plan, path, observer, resume=resume, retry=statuses, own=env == "own"
+            ended = run_plan(
+                plan,
+                path,
+                observer,
+                stores=stores,
+                resume=resume,
+                retry=statuses,
+                own=env == "own",
+                store_wait_s=store_wait,
             )
     except KeyboardInterrupt:
         print(
@@ -79,7 +105,8 @@ def run(
         )
         raise
     _show(path, json=json)
-    return 1 if any(record.status.is_bad for record in records) else 0
+    say_what_was_stored(ended.stored, path)
+    return 0 if ended.all_well else 1
 
 
 def plan(

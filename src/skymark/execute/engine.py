@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,9 +51,14 @@ class Progress:
     started_at: datetime
     rounds: list[RoundResult] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    leaks: list[StabilityWarning] = field(default_factory=list)
+    warnings: dict[str, StabilityWarning] = field(default_factory=dict)
+    """What went wrong around the rounds, by kind."""
     next_round: int = 0
     """Number of the round to measure next; rounds that did not count have numbers too."""
+
+    def warn(self, kind: str, message: str, action: str) -> None:
+        """Note what made the rounds less trustworthy; the last of a kind stays."""
+        self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
 
     def add(self, result: RoundResult, versions: dict[str, str]) -> None:
         """Count a round. Rounds with other versions are never put together: the older ones go."""
@@ -75,6 +81,8 @@ class Engine:
         observer: Observer,
         environments: Environments | None,
         current_python: Path,
+        *,
+        quiet: Callable[[], AbstractContextManager[Sequence[str]]] = lambda: nullcontext(()),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Get ready; nothing runs yet.
@@ -87,6 +95,7 @@ class Engine:
             observer: told how it goes.
             environments: makes the adapters' environments; None to run all in `current_python`.
             current_python: the interpreter for ``--env current``.
+            quiet: keeps uploads still while a round is measured; yields what did not keep still.
             now: the wall clock, UTC.
         """
         self._plan = plan
@@ -96,6 +105,7 @@ class Engine:
         self._observer = observer
         self._environments = environments
         self._current_python = current_python
+        self._quiet = quiet
         self._now = now
         self._pythons: dict[str, Path] = {}
         self._progress: dict[str, Progress] = {}
@@ -193,9 +203,16 @@ class Engine:
         progress.next_round += 1
         self._observer.measuring(cell, number)
         try:
-            message = worker.measure(cell, number, effort, self._run.log_path(cell))
+            with self._quiet() as busy:
+                message = worker.measure(cell, number, effort, self._run.log_path(cell))
         finally:
             self._observer.measured(cell, number)
+        if busy:
+            progress.warn(
+                "upload-overlap",
+                f"results were still being sent to {', '.join(busy)} while round {number + 1} ran",
+                "use a faster or closer store, or export the run when it has ended",
+            )
         progress.add(RoundResult.model_validate(message["result"]), message["versions"])
         self._run.write_round(cell, progress.rounds[-1], progress.versions)
 
@@ -253,14 +270,13 @@ class Engine:
     def _note_leaks(self, worker: WorkerProcess, served: Iterable[Cell]) -> None:
         if not worker.leaked:
             return
-        warning = StabilityWarning(
-            kind="leaked-processes",
-            message=describe_leaks(worker.leaked),
-            action="have the adapter's close() end every process that it started",
-        )
         for cell in served:
             if cell.id in self._progress:
-                self._progress[cell.id].leaks = [warning]
+                self._progress[cell.id].warn(
+                    "leaked-processes",
+                    describe_leaks(worker.leaked),
+                    "have the adapter's close() end every process that it started",
+                )
 
     def _fail(self, cell: Cell, error: WorkerError) -> None:
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
@@ -294,13 +310,13 @@ class Engine:
             rounds=tuple(summary_of(result) for result in rounds),
             figures=figures_of(rounds) if ok else None,
             verification=all_verified(rounds) if rounds else None,
-            warnings=(*measured, *progress.leaks),
+            warnings=(*measured, *progress.warnings.values()),
             versions=progress.versions,
             page_cache=rounds[-1].page_cache if rounds else None,
             started_at=progress.started_at,
             ended_at=self._now(),
         )
-        self._run.write_record(record, rounds)
+        record = self._run.write_record(record, rounds)
         self.records[cell.id] = record
         self._progress.pop(cell.id, None)
         left = max(0, self._plan.effort.min_rounds - progress.next_round)

@@ -1,12 +1,17 @@
-"""A whole run: directory, machine lock, engine, final manifest."""
+"""A whole run: directory, stores, machine lock, engine, final manifest."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import ValidationError
 
 from skymark.execute.engine import Engine, Observer
 from skymark.execute.environments import Environments
@@ -14,10 +19,31 @@ from skymark.execute.locations import cache_directory
 from skymark.execute.machine_lock import measuring
 from skymark.execute.planner import suite_named
 from skymark.measure.environment import capture
+from skymark.model.errors import RunDirectoryError, StoreUnavailableError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.store.local import RunDirectory
+from skymark.store.fetching import fetch
+from skymark.store.local import SUMS, RunDirectory
+from skymark.store.sole_writer import sole_writer
+from skymark.store.store import Store
+from skymark.store.storing import FINISH_S, Stored, Storing
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that came to its end."""
+
+    records: tuple[Record, ...]
+    """In the plan's order."""
+    stored: tuple[Stored, ...]
+    """What was read back from each remote store."""
+
+    @property
+    def all_well(self) -> bool:
+        """Whether no cell ended badly and every store has everything."""
+        no_bad = not any(record.status.is_bad for record in self.records)
+        return no_bad and all(one.ok for one in self.stored)
 
 
 def run_plan(
@@ -25,45 +51,125 @@ def run_plan(
     path: Path,
     observer: Observer,
     *,
+    stores: Mapping[str, Store] = MappingProxyType({}),
     resume: bool = False,
     retry: Collection[Status] = (),
     own: bool = True,
-) -> list[Record]:
-    """Carry out a plan into a directory; returns all records in the plan's order.
+    store_wait_s: float = FINISH_S,
+) -> Ended:
+    """Carry out a plan into a directory, and into remote stores besides.
 
     Args:
         plan: what to run.
         path: the run's directory, made if absent.
         observer: told how it goes.
-        resume: continue a run of the same plan.
+        stores: where else results go, as soon as a cell ends, by the address the user named.
+        resume: continue a run of the same plan, from the directory and from the stores.
         retry: statuses whose cells are to be run again.
         own: give each adapter an environment of its own; else use the running one.
+        store_wait_s: how long the end of the run waits for stores.
 
     Raises:
-        RunDirectoryError: the directory is another plan's or cannot be written.
+        RunDirectoryError: the directory, or a store, holds another plan's run, or this one without
+            `resume`, or cannot be written.
+        StoreRefusedError: a store will not take the run; nothing was measured.
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
     cache = cache_directory()
     suite = suite_named(plan.cells[0].cell.suite)
-    manifest = Manifest(
-        run_id=path.resolve().name,
-        created_at=datetime.now(UTC),
-        plan=plan,
-        plan_hash=plan.hash,
-        environment=capture(cache),
-    )
-    run = RunDirectory.create(path, manifest, plan, resume=resume)
-    environments = Environments(cache, observer.stage) if own else None
-    engine = Engine(plan, suite, run, cache, observer, environments, Path(sys.executable))
-    with measuring(announce=observer.stage):
-        records = engine.run(retry)
-    run.write_manifest(
-        run.manifest().model_copy(
-            update={
-                "ended_at": datetime.now(UTC),
-                "finished": True,
-                "counts": dict(Counter(record.status for record in records)),
-            }
+    held = {store: _check(store, observer) for store in stores.values()}
+    with (
+        sole_writer(path, wait=resume, announce=observer.stage),
+        closing(Storing(stores, path)) as storing,
+    ):
+        for store, sizes in held.items():
+            storing.expect(store, sizes or {})
+            _take_up(store, sizes, path, plan, resume=resume, observer=observer)
+        manifest = Manifest(
+            run_id=run_id_of(path),
+            created_at=datetime.now(UTC),
+            plan=plan,
+            plan_hash=plan.hash,
+            environment=capture(cache),
+            stores=tuple(store.url for store in stores.values()),
         )
-    )
-    return records
+        run = RunDirectory.create(path, manifest, plan, resume=resume)
+        run.changed = storing.changed
+        run.changed("", ["manifest.json", SUMS])
+        environments = Environments(cache, observer.stage) if own else None
+        python = Path(sys.executable)
+        engine = Engine(
+            plan, suite, run, cache, observer, environments, python, quiet=storing.quiet
+        )
+        try:
+            with measuring(announce=observer.stage):
+                records = engine.run(retry)
+        except BaseException:
+            for url in storing.flush():
+                observer.stage(f"{url} lacks results that are in {path}")
+            raise
+        run.write_manifest(
+            run.manifest().model_copy(
+                update={
+                    "ended_at": datetime.now(UTC),
+                    "finished": True,
+                    "counts": dict(Counter(record.status for record in records)),
+                }
+            )
+        )
+        run.write_sums()
+        return Ended(tuple(records), tuple(storing.finish(store_wait_s, observer.stage)))
+
+
+def run_id_of(path: Path) -> str:
+    """Return the id of the run in a directory: its manifest's, or that of a run begun there."""
+    try:
+        return RunDirectory(path).manifest().run_id
+    except RunDirectoryError:
+        return path.resolve().name
+
+
+def _check(store: Store, observer: Observer) -> Mapping[str, int] | None:
+    """Return what a store holds of the run; None if it is away, which need not stay so."""
+    try:
+        store.check()
+        return store.sizes() if store.live else {}
+    except StoreUnavailableError as error:
+        observer.stage(f"{error}; going on, and trying again while the run goes")
+        return None
+
+
+def _take_up(
+    store: Store,
+    sizes: Mapping[str, int] | None,
+    path: Path,
+    plan: Plan,
+    *,
+    resume: bool,
+    observer: Observer,
+) -> None:
+    """Bring what a store has of a run that is to be continued."""
+    if sizes is None and resume and not (path / "manifest.json").exists():
+        raise StoreUnavailableError(
+            f"there is no run in {path} to continue, and {store.url} cannot be read now; try again "
+            "later, or leave out --resume to begin anew"
+        )
+    if not sizes or "manifest.json" not in sizes:
+        return
+    try:
+        theirs = Manifest.model_validate_json(store.get("manifest.json"))
+    except ValidationError as error:
+        raise RunDirectoryError(
+            f"{store.url} holds no readable run; choose another --output, or remove what is there"
+        ) from error
+    if theirs.plan_hash != plan.hash:
+        raise RunDirectoryError(
+            f"{store.url} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
+            "choose another --output, or the options that made it"
+        )
+    if not resume:
+        raise RunDirectoryError(
+            f"{store.url} holds this plan already; add --resume to continue it, "
+            "or choose another --output"
+        )
+    fetch(store, path, keep=True, announce=observer.stage)

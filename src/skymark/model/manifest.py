@@ -30,6 +30,14 @@ class Manifest(Frozen):
     plan: Plan
     plan_hash: str
     environment: Environment
+    """Where the run was begun."""
+    continued_on: tuple[Environment, ...] = ()
+    """Machines of other hardware that went on with it, such as one that replaced a preempted one.
+
+    Each record says by `hardware_key` which machine measured it; rounds are never mixed.
+    """
+    stores: tuple[str, ...] = ()
+    """Remote stores that the run was to reach, besides its directory."""
     counts: dict[Status, int] = Field(default_factory=dict)
     """Records by status; a status that did not occur is left out."""
     hourly_price_usd: float | None = None

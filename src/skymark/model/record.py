@@ -11,8 +11,12 @@ from pydantic import Field
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
 
-SCHEMA_VERSION = 1
-"""Version of the record and manifest format. 1: first release."""
+SCHEMA_VERSION = 2
+"""Version of the record and manifest format; files of earlier versions load.
+
+1: first release. 2: a record names its samples' digest and its hardware, a manifest the machines
+that continued the run and the stores it went to; all absent in files of version 1.
+"""
 
 
 class Status(StrEnum):
@@ -168,6 +172,10 @@ class Record(Frozen):
     versions: dict[str, str] = Field(default_factory=dict)
     environment_settings: dict[str, Setting] = Field(default_factory=dict)
     page_cache: Literal["warm", "cold"] | None = None
+    hardware_key: str | None = None
+    """`Environment.hardware_key` of the machine that measured it."""
+    samples_sha256: str | None = None
+    """SHA-256 hex digest of the cell's samples file; null where nothing was measured."""
     started_at: datetime
     ended_at: datetime
     price_usd: float | None = None

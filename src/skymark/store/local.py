@@ -3,46 +3,63 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from skymark.model.cell import Cell
-from skymark.model.errors import RunDirectoryError, StorageFullError
+from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, RoundResult
+from skymark.store.sole_writer import LOCK
+from skymark.store.whole_files import explained, write_whole
 
 if TYPE_CHECKING:
     from skymark.model.plan import Plan
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+SUMS = "SHA256SUMS"
+KEPT = ("records", "samples", "logs", "rounds")
+
+Changed = Callable[[str, Sequence[str]], None]
+"""Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
 
 
 class RunDirectory:
     """One run's directory. Every write is a temporary file, an fsync and a rename."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        hardware_key: str | None = None,
+        changed: Changed = lambda *_: None,
+    ) -> None:
+        """Name a directory; nothing is read or written yet.
+
+        Args:
+            path: where it lies.
+            hardware_key: of this machine; rounds measured on another are not continued.
+            changed: told after each write and removal.
+        """
         self.path = path
+        self.hardware_key = hardware_key
+        self.changed = changed
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest, plan: Plan, *, resume: bool) -> RunDirectory:
         """Start a run's directory, or take up one of the same plan.
 
+        A run that is continued on other hardware, or with other stores, says so in its manifest.
+
         Raises:
             RunDirectoryError: it holds another plan, or this plan without `resume`, or cannot be
                 written.
         """
-        run = cls(path)
-        if path.exists() and not path.is_dir():
-            raise RunDirectoryError(f"{path} is a file; choose another --output")
+        run = cls(path, manifest.environment.hardware_key)
         if (path / "manifest.json").exists():
             theirs = run.manifest()
             if theirs.plan_hash != plan.hash:
@@ -55,11 +72,14 @@ class RunDirectory:
                     f"{path} holds this plan already; add --resume to continue it, "
                     "or choose another --output"
                 )
+            if (update := _continuation(theirs, manifest)) != theirs:
+                run.write_manifest(update)
+            (path / SUMS).unlink(missing_ok=True)  # true again when the run has ended
             return run
-        if path.exists() and any(path.iterdir()):
+        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
             raise RunDirectoryError(f"{path} is not empty and no run; choose another --output")
         try:
-            for name in ("records", "samples", "logs", "rounds"):
+            for name in KEPT:
                 (path / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(
@@ -82,6 +102,28 @@ class RunDirectory:
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest."""
         self._write("manifest.json", manifest.model_dump_json(indent=1).encode())
+        self.changed("", ["manifest.json"])
+
+    def write_sums(self) -> None:
+        """Write the digests of all files, for ``sha256sum --check`` and for whoever fetches."""
+        lines = [
+            f"{sha256((self.path / name).read_bytes()).hexdigest()}  {name}\n"
+            for name in self.files()
+            if name != SUMS
+        ]
+        self._write(SUMS, "".join(lines).encode())
+        self.changed("", [SUMS])
+
+    def files(self) -> list[str]:
+        """Return the paths of the run's files, the manifest first."""
+        found = [
+            path.relative_to(self.path).as_posix()
+            for name in KEPT
+            for path in (self.path / name).rglob("*")
+            if path.is_file() and not path.name.startswith(".")
+        ]
+        whole = [name for name in ("manifest.json", SUMS) if (self.path / name).exists()]
+        return [*whole, *sorted(found)]
 
     def log_path(self, cell: Cell) -> Path:
         """Return where a cell's output goes."""
@@ -90,7 +132,7 @@ class RunDirectory:
     def open_log(self, cell: Cell) -> Path:
         """Make a cell's log if there is none, for a worker to append to; returns its path."""
         path = self.log_path(cell)
-        with _explained(path):
+        with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         return path
@@ -108,36 +150,55 @@ class RunDirectory:
         return self.path / "samples" / f"{cell.id}.parquet"
 
     def record(self, cell: Cell) -> Record | None:
-        """Return the cell's record if there is a readable one with the same hash."""
+        """Return the cell's record if it is readable, has the same hash and its own samples."""
         with contextlib.suppress(OSError, ValidationError):
             found = Record.model_validate_json(self.record_path(cell).read_bytes())
-            if found.cell_hash == cell.hash:
+            if found.cell_hash == cell.hash and self._has_samples(found):
                 return found
         return None
 
-    def write_record(self, record: Record, rounds: Sequence[RoundResult] = ()) -> None:
+    def _has_samples(self, record: Record) -> bool:
+        if record.samples_sha256 is None:
+            return True
+        samples = self.samples_path(record.cell).read_bytes()
+        return sha256(samples).hexdigest() == record.samples_sha256
+
+    def write_record(self, record: Record, rounds: Sequence[RoundResult] = ()) -> Record:
         """Write a finished cell: its raw samples first, then its record; drops the rounds.
 
         Samples of an earlier record of the cell are replaced, or removed where there are no rounds.
+
+        Returns:
+            The record as written, with its samples' digest and this machine's hardware.
         """
-        if rounds:
-            self._write_samples(record.cell, rounds)
-        else:
-            self.samples_path(record.cell).unlink(missing_ok=True)
-        self._write(f"records/{record.cell.id}.json", record.model_dump_json(indent=1).encode())
-        shutil.rmtree(self._rounds_path(record.cell), ignore_errors=True)
+        cell = record.cell
+        digest = self._write_samples(cell, rounds) if rounds else None
+        if digest is None:
+            self.samples_path(cell).unlink(missing_ok=True)
+        record = record.model_copy(
+            update={"samples_sha256": digest, "hardware_key": self.hardware_key}
+        )
+        self._write(f"records/{cell.id}.json", record.model_dump_json(indent=1).encode())
+        kept = [f"rounds/{cell.id}/{path.name}" for path in self._rounds_path(cell).glob("*.json")]
+        shutil.rmtree(self._rounds_path(cell), ignore_errors=True)
+        written = (f"samples/{cell.id}.parquet", f"logs/{cell.id}.log", f"records/{cell.id}.json")
+        self.changed(cell.id, [*written, *kept])
+        return record
 
     def write_round(self, cell: Cell, result: RoundResult, versions: dict[str, str]) -> None:
         """Keep one round of an unfinished cell, so that an interrupted run repeats little."""
         content = {
             "cell_hash": cell.hash,
+            "hardware_key": self.hardware_key,
             "versions": versions,
             "result": result.model_dump(mode="json"),
         }
-        self._write(f"rounds/{cell.id}/{result.round}.json", json.dumps(content).encode())
+        path = f"rounds/{cell.id}/{result.round}.json"
+        self._write(path, json.dumps(content).encode())
+        self.changed(cell.id, [path])
 
     def rounds(self, cell: Cell) -> Iterator[tuple[RoundResult, dict[str, str]]]:
-        """Yield the rounds kept of an unfinished cell that have the same hash, with versions.
+        """Yield the rounds kept of an unfinished cell, measured on this hardware, with versions.
 
         They come in the order in which they were measured; damaged ones are left out.
         """
@@ -145,13 +206,14 @@ class RunDirectory:
         for path in sorted(paths, key=lambda path: int(path.stem)):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 content = json.loads(path.read_bytes())
-                if content["cell_hash"] == cell.hash:
+                ours = (cell.hash, self.hardware_key)
+                if (content["cell_hash"], content.get("hardware_key")) == ours:
                     yield RoundResult.model_validate(content["result"]), content["versions"]
 
     def _rounds_path(self, cell: Cell) -> Path:
         return self.path / "rounds" / cell.id
 
-    def _write_samples(self, cell: Cell, rounds: Sequence[RoundResult]) -> None:
+    def _write_samples(self, cell: Cell, rounds: Sequence[RoundResult]) -> str:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -164,39 +226,21 @@ class RunDirectory:
         }
         buffer = pa.BufferOutputStream()
         pq.write_table(pa.table(columns), buffer, compression="zstd")
-        self._write(f"samples/{self.samples_path(cell).name}", buffer.getvalue().to_pybytes())
+        data = buffer.getvalue().to_pybytes()
+        self._write(f"samples/{cell.id}.parquet", data)
+        return sha256(data).hexdigest()
 
     def _write(self, target: str, data: bytes) -> None:
-        path = self.path / target
-        with _explained(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-            temporary = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                temporary.chmod(0o644)
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-            directory = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        with explained(self.path / target):
+            write_whole(self.path / target, data)
 
 
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn a refused write into an error that says what is safe and what to do."""
-    try:
-        yield
-    except OSError as error:
-        reason = "the disk is full" if error.errno in FULL else (error.strerror or str(error))
-        raise StorageFullError(
-            f"cannot write {path}: {reason}; what was written before is intact. "
-            "Free some space and run the same command with --resume"
-        ) from error
+def _continuation(begun: Manifest, now: Manifest) -> Manifest:
+    """Return the manifest of a run that goes on: with this machine, and with today's stores."""
+    known = {one.hardware_key for one in (begun.environment, *begun.continued_on)}
+    here = now.environment
+    machines = () if here.hardware_key in known else (here,)
+    stores = tuple(dict.fromkeys((*begun.stores, *now.stores)))
+    return begun.model_copy(
+        update={"continued_on": (*begun.continued_on, *machines), "stores": stores}
+    )

@@ -1,0 +1,91 @@
+"""`skymark fetch`, and what other commands say about stores."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from skymark.store.store import Store
+    from skymark.store.storing import Stored
+
+NAMED_FILES = 5
+
+
+def open_stores(urls: Sequence[str], run_id: str) -> dict[str, Store]:
+    """Open the stores of a run by address: those that were named, and W&B where there is a key.
+
+    Raises:
+        UsageError: an address names no store, or its client is not installed.
+    """
+    from skymark.store.store import open_store
+
+    wanted = dict.fromkeys(url.rstrip("/") for url in urls)
+    if os.environ.get("WANDB_API_KEY") and os.environ.get("WANDB_MODE") != "disabled":
+        wanted.setdefault("wandb")
+    return {url: open_store(url, run_id) for url in wanted}
+
+
+def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
+    """Say on standard error what was read back from each store, and how to finish the rest."""
+    for one in stored:
+        if one.ok:
+            read = f"stored in {one.url}: {one.files} files, read back" if one.files else ""
+            print(". ".join(part for part in (read, one.note) if part), file=sys.stderr)
+            continue
+        named = ", ".join(one.missing[:NAMED_FILES])
+        more = len(one.missing) - NAMED_FILES
+        lacking = f" ({named}{f' and {more} more' if more > 0 else ''})" if named else ""
+        print(
+            f"skymark: NOT stored in {one.url}{lacking}: {one.problem}\n"
+            f"  everything is in {path}; finish with: "
+            f"skymark export {shlex.quote(str(path))} --to {shlex.quote(one.address)}",
+            file=sys.stderr,
+        )
+
+
+def fetch(
+    url: Annotated[
+        str,
+        Parameter(
+            help="s3://BUCKET/PREFIX/RUN-ID, wandb://ENTITY/PROJECT/ARTIFACT:ALIAS, "
+            "wandb://ENTITY/PROJECT/runs/RUN-ID, or file:///DIRECTORY/RUN-ID."
+        ),
+    ],
+    directory: Annotated[Path, Parameter(help="Where to; made if absent.")],
+    /,
+) -> int:
+    """Bring a run from a store; the help is in `skymark.cli.main`."""
+    from rich.console import Console
+
+    from skymark.report.load import open_run
+    from skymark.store.fetching import fetch as bring
+    from skymark.store.store import open_source, runs_at
+
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{directory} is not empty; name a new directory")
+    console = Console(stderr=True)
+    with closing(open_source(url)) as source:
+        try:
+            differing = bring(source, directory, announce=console.print)
+        except FileNotFoundError as error:
+            runs = runs_at(url)
+            there = f"; the runs there are {', '.join(runs)}" if runs else ""
+            raise UsageError(f"{error}{there}") from error
+    run = open_run(directory)
+    left = f", {len(run.missing)} planned cells without a record" if run.missing else ""
+    print(f"{directory}: {len(run.records)} records{left}")
+    for problem in run.problems:
+        print(f"skymark: {problem}", file=sys.stderr)
+    for path in differing:
+        print(f"skymark: {path} is not what SHA256SUMS says; fetch again", file=sys.stderr)
+    return 1 if differing or run.problems else 0

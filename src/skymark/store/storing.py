@@ -1,0 +1,134 @@
+"""All remote stores of a run: restored from, kept equal while it goes, and verified at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+
+from skymark.model.errors import StoreError, StoreUnavailableError
+from skymark.store.store import Store
+from skymark.store.upload import Upload
+
+PATIENCE_S = 1.0
+"""How long a round waits for uploads under way to end before it is measured all the same."""
+FINISH_S = 120.0
+"""How long the end of a run waits for stores that are slow or away."""
+FLUSH_S = 15.0
+"""The same for a run that was interrupted: a preempted machine has 30 s or more."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What became of a run in one store."""
+
+    address: str
+    """As the user named it."""
+    url: str
+    """Where the run lies in it."""
+    files: int = 0
+    missing: tuple[str, ...] = ()
+    """Paths that were not read back from the store."""
+    problem: str | None = None
+    """Why the run is not, or not wholly, in the store; None if all of it was read back."""
+    note: str | None = None
+    """What else the store has to say, such as where to look at the run."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was read back and compared."""
+        return self.problem is None
+
+
+class Storing:
+    """Keeps every store of a run equal to its directory."""
+
+    def __init__(self, stores: Mapping[str, Store], directory: Path) -> None:
+        """Begin to send what changes.
+
+        Args:
+            stores: by the address that the user named.
+            directory: the run's directory.
+        """
+        self._stores = stores
+        self._directory = directory
+        live = [store for store in stores.values() if store.live]
+        self._uploads = {store: Upload(store, directory) for store in live}
+
+    def expect(self, store: Store, sizes: Mapping[str, int]) -> None:
+        """Say what a store holds already."""
+        if store in self._uploads:
+            self._uploads[store].expect(sizes)
+
+    def changed(self, cell: str, paths: Sequence[str]) -> None:
+        """Have changed files sent to every store. Fits `RunDirectory.changed`."""
+        for upload in self._uploads.values():
+            upload.changed(cell, paths)
+
+    @contextmanager
+    def quiet(self) -> Iterator[list[str]]:
+        """Keep uploads still; yields the addresses of stores that were not still in time."""
+        patience = time.monotonic() + PATIENCE_S
+        busy = [
+            store.url
+            for store, upload in self._uploads.items()
+            if not upload.pause(max(0.0, patience - time.monotonic()))
+        ]
+        try:
+            yield busy
+        finally:
+            for upload in self._uploads.values():
+                upload.resume()
+
+    def finish(
+        self, wait_s: float = FINISH_S, announce: Callable[[str], None] = lambda _: None
+    ) -> list[Stored]:
+        """Store what is left, complete the run in each store, and say what was read back."""
+        deadline = time.monotonic() + wait_s
+        return [
+            self._finish(address, store, deadline, announce)
+            for address, store in self._stores.items()
+        ]
+
+    def flush(self, wait_s: float = FLUSH_S) -> list[str]:
+        """Store what is left of an interrupted run; return the addresses that lack something."""
+        deadline = time.monotonic() + wait_s
+        return [
+            store.url
+            for store, upload in self._uploads.items()
+            if upload.drain(max(0.0, deadline - time.monotonic()))
+        ]
+
+    def close(self) -> None:
+        """Stop all threads and give the stores back."""
+        for upload in self._uploads.values():
+            upload.stop()
+        for store in self._stores.values():
+            store.close()
+
+    def _finish(
+        self, address: str, store: Store, deadline: float, announce: Callable[[str], None]
+    ) -> Stored:
+        files = 0
+        if upload := self._uploads.get(store):
+            announce(f"storing in {store.url}")
+            missing = upload.drain(max(0.0, deadline - time.monotonic()))
+            files = upload.stored
+            if missing:
+                problem = str(upload.problem or "there was not enough time")
+                return Stored(address, store.url, files, tuple(missing), problem)
+        retrying = Retrying(
+            retry=retry_if_exception_type(StoreUnavailableError),
+            wait=wait_exponential_jitter(initial=0.5, max=30),
+            stop=stop_after_delay(max(0.0, deadline - time.monotonic())),
+            reraise=True,
+        )
+        try:
+            note = retrying(store.complete, self._directory)
+        except StoreError as error:
+            return Stored(address, store.url, files, problem=str(error))
+        return Stored(address, store.url, files, note=note)

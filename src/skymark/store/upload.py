@@ -1,0 +1,204 @@
+"""Send a run's files to one store while the run goes, and read every one of them back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
+from tenacity.nap import sleep_using_event
+
+from skymark.model.errors import StoreError, StoreUnavailableError
+from skymark.store.local import RunDirectory
+from skymark.store.store import Store
+
+ORDER = ("samples", "logs", "records", "rounds")
+"""A record goes after what belongs to it, so a stored record is whole; its rounds go last."""
+
+
+class Upload:
+    """Keeps one store equal to a run's directory, from threads of its own.
+
+    Files that changed are sent cell by cell; a path that is not on disk is removed from the store.
+    What a store refuses or cannot take is tried again until `stop`.
+    """
+
+    def __init__(self, store: Store, directory: Path, longest_wait_s: float = 30.0) -> None:
+        """Start the threads; they wait for work.
+
+        Args:
+            store: where to.
+            directory: the run's directory.
+            longest_wait_s: between two attempts; the first waits are much shorter.
+        """
+        self.store = store
+        self.problem: StoreError | None = None
+        """Why the last attempt failed; None after one that did not."""
+        self._directory = directory
+        self._longest_wait_s = longest_wait_s
+        self._pending: dict[str, dict[str, None]] = {}
+        self._sending: set[str] = set()
+        self._requests = 0
+        self._stored: dict[str, str] = {}
+        self._there: Mapping[str, int] = {}
+        self._open = True
+        self._state = threading.Condition()
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"upload-{number}", daemon=True)
+            for number in range(store.parallel)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def expect(self, sizes: Mapping[str, int]) -> None:
+        """Say what the store holds already: files of these sizes are compared before they go."""
+        self._there = sizes
+
+    def changed(self, cell: str, paths: Sequence[str]) -> None:
+        """Have files of one cell sent (or of none, ``""``); they go together and in order."""
+        with self._state:
+            for path in paths:
+                self._stored.pop(path, None)
+            self._pending.setdefault(cell, {}).update(dict.fromkeys(paths))
+            self._state.notify_all()
+
+    def pause(self, patience_s: float) -> bool:
+        """Begin no further request; return whether those under way ended in time."""
+        with self._state:
+            self._open = False
+            return self._state.wait_for(lambda: self._requests == 0, patience_s)
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        with self._state:
+            self._open = True
+            self._state.notify_all()
+
+    @property
+    def stored(self) -> int:
+        """How many files have been read back from the store."""
+        return len(self._stored)
+
+    def unstored(self) -> list[str]:
+        """Return the paths on disk that have not been read back from the store, in order."""
+        return [path for path in RunDirectory(self._directory).files() if not self._is_stored(path)]
+
+    def drain(self, wait_s: float) -> list[str]:
+        """Send all that is not stored yet; return the paths that are not after that time."""
+        missing = self.unstored()
+        for path in missing:
+            self.changed(cell_of(path), [path])
+        self.resume()
+        with self._state:
+            self._state.wait_for(lambda: not self._pending and not self._sending, wait_s)
+        return self.unstored()
+
+    def stop(self) -> None:
+        """End the threads; a request under way ends by itself, in the store's own time."""
+        self._stopped.set()
+        with self._state:
+            self._state.notify_all()
+
+    # In the threads
+
+    def _work(self) -> None:
+        attempts = Retrying(
+            retry=retry_if_exception_type(StoreError),
+            wait=wait_exponential_jitter(initial=0.5, max=self._longest_wait_s),
+            stop=stop_when_event_set(self._stopped),
+            sleep=sleep_using_event(self._stopped),
+            reraise=True,
+        )
+        while not self._stopped.is_set():
+            try:
+                attempts(self._send_next)
+            except StoreError:
+                return  # stopped while the store was away; `problem` says why
+
+    def _send_next(self) -> None:
+        """Send the files of the cell that waits longest; on failure it waits again, at the end."""
+        with self._state:
+            self._state.wait_for(lambda: self._stopped.is_set() or self._next() is not None)
+            cell = self._next()
+            if cell is None:
+                return
+            paths = self._pending.pop(cell)
+            self._sending.add(cell)
+        try:
+            for path in sorted(paths, key=_rank):
+                self._send(path)
+                del paths[path]
+            self.problem = None
+        except StoreError as error:
+            self.problem = error
+            raise
+        finally:
+            with self._state:
+                self._sending.discard(cell)
+                if paths:
+                    self._pending.setdefault(cell, {}).update(paths)
+                self._state.notify_all()
+
+    def _next(self) -> str | None:
+        return next((cell for cell in self._pending if cell not in self._sending), None)
+
+    def _send(self, path: str) -> None:
+        """Make the store's file equal to the one on disk, and prove it."""
+        try:
+            data = (self._directory / path).read_bytes()
+        except FileNotFoundError:
+            with self._request():
+                self.store.delete(path)
+            return
+        digest = sha256(data).hexdigest()
+        if self._there.get(path) == len(data) and self._read(path) == data:
+            self._stored[path] = digest
+            return
+        with self._request():
+            self.store.put(path, data)
+        if self._read(path) != data:
+            raise StoreUnavailableError(f"{self.store.url} gave back other bytes of {path}")
+        self._stored[path] = digest
+
+    @contextmanager
+    def _request(self) -> Iterator[None]:
+        """Wait while uploads pause, then count as under way."""
+        with self._state:
+            self._state.wait_for(lambda: self._open or self._stopped.is_set())
+            if self._stopped.is_set():
+                raise StoreUnavailableError(f"{self.store.url}: the time to store was over")
+            self._requests += 1
+        try:
+            yield
+        finally:
+            with self._state:
+                self._requests -= 1
+                self._state.notify_all()
+
+    def _read(self, path: str) -> bytes | None:
+        with self._request():
+            try:
+                return self.store.get(path)
+            except FileNotFoundError:
+                return None
+
+    def _is_stored(self, path: str) -> bool:
+        data = (self._directory / path).read_bytes()
+        return self._stored.get(path) == sha256(data).hexdigest()
+
+
+def cell_of(path: str) -> str:
+    """Return the id of the cell whose file it is; ``""`` for a file of the whole run."""
+    folder, slash, rest = path.partition("/")
+    if not slash:
+        return ""
+    return rest.partition("/")[0] if folder == "rounds" else rest.rpartition(".")[0]
+
+
+def _rank(path: str) -> int:
+    folder = path.partition("/")[0]
+    return ORDER.index(folder) if folder in ORDER else 0
