@@ -1,0 +1,59 @@
+"""Adapters' environments for an image, in two steps, so that their layer is kept.
+
+`list` runs where skymark is installed and prints one specification per line. `build` makes them,
+and needs only the few files of skymark that a Dockerfile copies for it. A container builder keeps
+the layer, of gigabytes, until the list, a pin or one of those files changes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+def list_specifications(names: Sequence[str]) -> None:
+    """Print the specifications of the adapters named; of all that pip can install, if none is.
+
+    ``--accelerator gpu`` before them adds the environment that is asked whether the GPU works.
+    """
+    from skymark.loading.registry import adapter_slug, adapters
+    from skymark.loading.suite import LoadingSuite
+
+    if names[:1] == ["--accelerator"]:
+        sys.path.insert(0, os.fspath(Path(__file__).parents[2]))
+        from benchmarks.runners.accelerator import environment_spec
+
+        print(environment_spec(names[1]).model_dump_json())
+        names = names[2:]
+    slugs = [adapter_slug(name) for name in names]
+    slugs = slugs or [slug for slug, cls in adapters().items() if not cls.install_hint]
+    for slug in sorted(set(slugs)):
+        print(LoadingSuite().environment(slug).model_dump_json())
+
+
+def build(lines: Iterable[str]) -> None:
+    """Make the environments of the specifications; removes uv's cache, so its files stay once."""
+    from uv import find_uv_bin
+
+    from skymark.execute.environments import Environments
+    from skymark.execute.locations import cache_directory
+    from skymark.model.suite import EnvironmentSpec
+
+    cache = cache_directory()
+    environments = Environments(cache, print)
+    for line in lines:
+        environments.ensure(EnvironmentSpec.model_validate_json(line))
+    # Files of uv's cache and of the environments are the same ones, by hard links.
+    subprocess.run([find_uv_bin(), "cache", "clean", "--quiet"], check=True)
+    for lock in (cache / "environments").glob("*.lock"):
+        lock.unlink()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "list":
+        list_specifications(sys.argv[2:])
+    else:
+        build(Path(sys.argv[2]).read_text().splitlines())

@@ -1,0 +1,170 @@
+"""What a rented machine or a container runs: `skymark run`, on the platform that was asked for.
+
+    python -m benchmarks.runners.full_runner --platform gpu --profile gpu_a100 --output DIR
+
+Every option that is not told here goes on to ``skymark run``. The same command goes on where an
+earlier one stopped: it resumes whatever the output directory or a store holds of its plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from cyclopts import CycloptsError
+
+from skymark.cli.main import INTERRUPTED, USAGE_ERROR, app, main
+from skymark.cli.options import PlanOptions
+from skymark.execute.profiles import load_profile
+from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.plan import Plan
+
+from .accelerator import PLATFORMS, require_accelerator
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # no temporary file: its size is asked for
+ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
+"""Eight workers, four batches ahead each, of 64 images of 224 × 224: 0.3 GB of bytes."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for."""
+
+    platform: str
+    output: Path | None
+    results: Path | None
+    own_environments: bool
+    passed_on: tuple[str, ...]
+    """Options of ``skymark run``, as they were given."""
+
+
+def read(arguments: Sequence[str] | None = None) -> Request:
+    """Return what is asked for; exits with status 2 where an option of the runner's is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="full_runner",
+        description="Run a profile on this machine, or go on with it. Takes the options of "
+        "`skymark run` too: skymark run --help.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--platform",
+        required=True,
+        choices=PLATFORMS,
+        help="what the machine must have; with gpu or tpu, nothing starts without it",
+    )
+    where = parser.add_argument_group("where the run lies, one of")
+    where.add_argument("--output", type=Path, metavar="DIR", help="the run's own directory")
+    where.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="a directory of runs, in which this one is named after its profile and plan",
+    )
+    parser.add_argument(
+        "--env",
+        choices=("own", "current"),
+        default="own",
+        help="as of `skymark run`; current also asks this interpreter's libraries for the "
+        "accelerator",
+    )
+    known, passed_on = parser.parse_known_args(arguments)
+    if known.output is None and known.results is None:
+        parser.error("give --output DIR or --results DIR")
+    return Request(
+        platform=known.platform,
+        output=known.output,
+        results=known.results,
+        own_environments=known.env == "own",
+        passed_on=tuple(passed_on),
+    )
+
+
+def plan_of(passed_on: Sequence[str]) -> tuple[Plan, str]:
+    """Return the plan that options of ``skymark run`` ask for, and the platform of its profile.
+
+    Raises:
+        CycloptsError: an option is wrong; it has been printed.
+        UsageError: a name, setting or file is wrong.
+    """
+    _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False)
+    options = bound.arguments.get("options", PlanOptions())
+    return options.plan(), load_profile(options.profile).platform
+
+
+def directory_of(request: Request, plan: Plan) -> Path:
+    """Return the run's directory: the one given, else one that the same command finds again."""
+    if request.output is not None:
+        return request.output
+    assert request.results is not None
+    return request.results / f"{Path(plan.profile).stem}-{plan.hash[:12]}"
+
+
+def warn_of_little_shared_memory(directory: Path = SHARED_MEMORY) -> None:
+    """Say so where worker processes have too little memory to pass batches through."""
+    if not directory.is_dir():
+        return
+    status = os.statvfs(directory)
+    size_bytes = status.f_frsize * status.f_blocks
+    if size_bytes < ENOUGH_SHARED_MEMORY_BYTES:
+        print(
+            f"full_runner: {directory} has {size_bytes / 1e6:.0f} MB, and worker processes pass "
+            "batches through it; start the container with --shm-size=8g (or --ipc=host)",
+            file=sys.stderr,
+        )
+
+
+def run(request: Request) -> int:
+    """Check the machine, then measure; returns the exit status of ``skymark run``.
+
+    Raises:
+        CycloptsError: an option is wrong; it has been printed.
+        SkymarkError: the plan cannot be made, or the accelerator is not there.
+    """
+    plan, wanted = plan_of(request.passed_on)
+    if wanted not in {"cpu", request.platform}:
+        raise UsageError(
+            f"profile {plan.profile} is for a machine with a {wanted.upper()}; give "
+            f"--platform {wanted}, or another --profile"
+        )
+    if request.platform == "cpu":
+        # Read by JAX when it is imported, in workers too: no search for accelerators.
+        os.environ["JAX_PLATFORMS"] = "cpu"
+    else:
+        require_accelerator(request.platform, own=request.own_environments)
+    warn_of_little_shared_memory()
+    output = directory_of(request, plan)
+    environments = "own" if request.own_environments else "current"
+    options = ["--output", os.fspath(output), "--env", environments]
+    # Without a run to go on with, --resume begins one.
+    resume = [] if "--resume" in request.passed_on else ["--resume"]
+    return main(["run", *request.passed_on, *options, *resume])
+
+
+def entry_point(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says; returns the exit status, as ``skymark run`` has them."""
+    # As process 1 of a container, without a handler, a request to terminate would be lost.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return run(read(arguments))
+    except CycloptsError:
+        return USAGE_ERROR
+    except SkymarkError as error:
+        print(f"full_runner: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    del signal_number, frame
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(entry_point())
