@@ -1,0 +1,277 @@
+"""A store in an S3-compatible bucket: AWS S3, Cloudflare R2, MinIO, Google's XML API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
+from skymark.store.bucket_address import BucketAddress, bucket_address
+from skymark.store.bucket_calls import Calls, in_time, longest_s
+from skymark.store.bucket_credentials import (
+    ProfileCredentials,
+    has_boto3,
+    profile_region,
+    require_findable,
+    wants_profile,
+)
+from skymark.store.bucket_errors import ConditionUnknownError, explained
+from skymark.store.store import LARGEST_FILE_BYTES
+
+if TYPE_CHECKING:
+    from obstore import PutMode
+    from obstore.store import S3Store
+
+AT_ONCE = 16
+"""Requests under way at a time: beyond it more of them waited than were served."""
+CONNECT_S = 5
+CONTESTS = 8
+"""How often a record is offered again when somebody else wrote it in the meantime."""
+NAMES_PER_PAGE = 1000
+PROBE = ".probe-"
+
+
+class BucketStore:
+    """The files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
+
+    One request is given up after `skymark.store.bucket_calls.ANSWER_S`, longer only for large
+    files. `get` and `delete` are one request, `put` is one (for a record up to three, and again
+    for each other writer who comes in between), `sizes` one for each 1000 files, `check` four.
+    """
+
+    live = True
+    parallel = AT_ONCE
+
+    def __init__(self, address: BucketAddress, client: S3Store) -> None:
+        self.address = address
+        self._client = client
+        self._calls = Calls()
+
+    @property
+    def url(self) -> str:
+        """Where the run lies, as ``s3://bucket/prefix/run-id``."""
+        return self.address.url
+
+    def check(self) -> None:
+        """Prove that the bucket can be written, read, listed and cleaned: by a probe object.
+
+        Raises:
+            StoreRefusedError: credentials are missing or refused, or there is no such bucket.
+            StoreUnavailableError: the server is away, or gave back other bytes.
+        """
+        require_findable(os.environ)
+        path = f"{PROBE}{secrets.token_hex(8)}"
+        data = secrets.token_bytes(32)
+        self.put(path, data)
+        try:
+            if self.get(path) != data:
+                raise StoreUnavailableError(f"{self.url} gave back other bytes than were written")
+        except FileNotFoundError:
+            raise StoreUnavailableError(
+                f"{self.url} does not have what was written a moment ago; is another server "
+                f"meant than {self.address.server}?"
+            ) from None
+        finally:
+            self.delete(path)
+        self._calls.run(self._list(pages=1))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write one file, whole or not at all.
+
+        One request writes it, so nothing half-sent stays behind. A record is written only where
+        there is none, or in place of the very version that was read before: the last writer wins,
+        and none replaces a record that it has not seen. Where a server knows no conditions, it is
+        written without.
+        """
+        conditional = path.startswith("records/")
+        self._calls.run(self._put_seen(path, data) if conditional else self._put(path, data))
+
+    def get(self, path: str) -> bytes:
+        """Read one file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StoreRefusedError: it is larger than `LARGEST_FILE_BYTES`; it was not read.
+        """
+        data, _ = self._calls.run(self._get(path))
+        return data
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size in bytes of every file of the run by path, probes left out."""
+        return self._calls.run(self._list())
+
+    def delete(self, path: str) -> None:
+        """Remove one file; no error if there is none."""
+        self._calls.run(self._delete(path))
+
+    def complete(self, directory: Path) -> str | None:
+        """Nothing is left to do."""
+        del directory
+        return None
+
+    def close(self) -> None:
+        """End the thread that speaks with the bucket."""
+        self._calls.close()
+
+    def runs(self) -> list[str]:
+        """Return the names directly below that hold a manifest, in order."""
+        return self._calls.run(self._runs())
+
+    # In the event loop
+
+    async def _put_seen(self, path: str, data: bytes) -> None:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        mode: PutMode = "create"
+        for _ in range(CONTESTS):
+            try:
+                return await self._put(path, data, mode)
+            except ConditionUnknownError:
+                return await self._put(path, data)
+            except (AlreadyExistsError, PreconditionError):
+                try:
+                    theirs, tag = await self._get(path)
+                except FileNotFoundError:  # removed in the meantime
+                    mode = "create"
+                    continue
+            if theirs == data:
+                return None
+            mode = {"e_tag": tag}
+        raise StoreUnavailableError(f"{self.url}/{path} is written by others all the time")
+
+    async def _put(self, path: str, data: bytes, mode: PutMode = "overwrite") -> None:
+        try:
+            with explained(self.address, path):
+                put = self._client.put_async(path, data, mode=mode, use_multipart=False)
+                await in_time(put, len(data))
+        except FileNotFoundError:
+            raise StoreRefusedError(
+                f"{self.address.server} has no place for {self.url}; is it an S3 endpoint?"
+            ) from None
+
+    async def _get(self, path: str) -> tuple[bytes, str | None]:
+        with explained(self.address, path):
+            found = await in_time(self._client.get_async(path))
+            size = found.meta["size"]
+            if size > LARGEST_FILE_BYTES:
+                raise StoreRefusedError(
+                    f"{self.url}/{path} has {size:,} bytes, more than any file of skymark's; "
+                    "it was not read. Remove it"
+                )
+            return bytes(await in_time(found.bytes_async(), size)), found.meta["e_tag"]
+
+    async def _delete(self, path: str) -> None:
+        with suppress(FileNotFoundError), explained(self.address, path):
+            await in_time(self._client.delete_async(path))
+
+    async def _list(self, pages: int | None = None) -> dict[str, int]:
+        """Return sizes by path, of the first pages only where that is asked for."""
+        sizes: dict[str, int] = {}
+        listing = self._client.list(chunk_size=NAMES_PER_PAGE)
+        with explained(self.address, ""):
+            while pages is None or pages > 0:
+                try:
+                    page = await in_time(anext(listing))
+                except StopAsyncIteration:
+                    break
+                names = {found["path"]: found["size"] for found in page}
+                sizes |= {path: n for path, n in names.items() if not path.startswith(PROBE)}
+                pages = None if pages is None else pages - 1
+        return sizes
+
+    async def _runs(self) -> list[str]:
+        with explained(self.address, ""):
+            listing = await in_time(self._client.list_with_delimiter_async())
+        names = [prefix.rpartition("/")[2] for prefix in listing["common_prefixes"]]
+        slots = asyncio.Semaphore(AT_ONCE)
+        held = await asyncio.gather(*(self._holds_run(name, slots) for name in names))
+        return sorted(name for name, holds in zip(names, held, strict=True) if holds)
+
+    async def _holds_run(self, name: str, slots: asyncio.Semaphore) -> bool:
+        path = f"{name}/manifest.json"
+        async with slots:
+            try:
+                with explained(self.address, path):
+                    await in_time(self._client.head_async(path))
+            except FileNotFoundError:
+                return False
+        return True
+
+
+def open_bucket(url: str, run_id: str) -> BucketStore:
+    """Open the store of a run in a bucket; contacts nobody yet.
+
+    Args:
+        url: ``s3://bucket/prefix``. The endpoint is `R2_ENDPOINT_URL`, `AWS_ENDPOINT_URL_S3` or
+            `AWS_ENDPOINT_URL`, else AWS; the region `AWS_REGION` or `AWS_DEFAULT_REGION`. Keys
+            come from the environment, a profile (with boto3) or the machine's role.
+        run_id: the run's name; its files are ``prefix/run-id/PATH``.
+
+    Raises:
+        UsageError: obstore is not installed, or the URL or the endpoint is none.
+    """
+    address = _address(url).below(run_id)
+    return BucketStore(address, _client(address))
+
+
+def list_runs(url: str) -> list[str]:
+    """Return the ids of the runs below ``s3://bucket/prefix``.
+
+    Raises:
+        UsageError: as `open_bucket`.
+        StoreError: the bucket cannot be read.
+    """
+    address = _address(url)
+    store = BucketStore(address, _client(address))
+    try:
+        return store.runs()
+    finally:
+        store.close()
+
+
+def _address(url: str) -> BucketAddress:
+    profile = wants_profile(os.environ) and has_boto3()
+    return bucket_address(url, os.environ, profile_region() if profile else None)
+
+
+def _client(address: BucketAddress) -> S3Store:
+    try:
+        from obstore.store import S3Store
+    except ModuleNotFoundError as error:
+        if error.name != "obstore":
+            raise
+        raise UsageError(
+            f"{address.url} needs obstore, which is not installed; pip install 'skymark[bucket]'"
+        ) from error
+
+    profile = wants_profile(os.environ) and has_boto3()
+    # AWS's own endpoint is given too: obstore takes an endpoint variable that is set but empty for
+    # one. It sends no checksum headers, which some servers refuse, unless AWS_CHECKSUM_ALGORITHM
+    # asks for them; the signature covers the digest of the body.
+    return S3Store(
+        address.bucket,
+        prefix=address.prefix or None,
+        endpoint=address.server,
+        aws_endpoint_url_s3=address.server,
+        region=address.region,
+        disable_bulk_delete=True,
+        client_options={
+            "allow_http": address.server.startswith("http://"),
+            "connect_timeout": timedelta(seconds=CONNECT_S),
+            # `in_time` bounds a request; this is the longest that it allows.
+            "timeout": timedelta(seconds=longest_s(LARGEST_FILE_BYTES)),
+        },
+        # One more try, for a kept connection that the server had closed. The caller does the rest.
+        retry_config={
+            "max_retries": 1,
+            "backoff": {"init_backoff": timedelta(seconds=0.1)},
+            "retry_timeout": timedelta(seconds=longest_s(0)),
+        },
+        credential_provider=ProfileCredentials() if profile else None,
+    )

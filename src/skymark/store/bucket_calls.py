@@ -1,0 +1,81 @@
+"""Call asynchronous clients from any thread, each call bounded in time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Coroutine
+from typing import TypeVar
+
+ANSWER_S = 30.0
+"""How long a server may take for one request, besides the time its bytes may take."""
+SLOWEST_BYTES_PER_S = 256 << 10
+"""The slowest connection that still counts as working."""
+
+Result = TypeVar("Result")
+
+
+class Calls:
+    """An event loop in a thread of its own, started by the first call.
+
+    A caller waits outside the loop, so Ctrl-C ends the wait at once.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = threading.Lock()
+
+    def run(self, work: Coroutine[None, None, Result]) -> Result:
+        """Return what the work returns, or raise what it raises."""
+        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End the thread. Calls under way are given up."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=_serve, args=(self._loop,), name="bucket-calls", daemon=True
+                ).start()
+            return self._loop
+
+
+async def in_time(work: Awaitable[Result], size_bytes: int = 0) -> Result:
+    """Await one request.
+
+    Args:
+        work: the request.
+        size_bytes: what it moves.
+
+    Raises:
+        TimeoutError: it took longer than `longest_s`.
+    """
+    async with asyncio.timeout(longest_s(size_bytes)):
+        return await work
+
+
+def longest_s(size_bytes: int) -> float:
+    """Return how long a request that moves so many bytes may take."""
+    return ANSWER_S + size_bytes / SLOWEST_BYTES_PER_S
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        under_way = asyncio.all_tasks(loop)
+        for task in under_way:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*under_way, return_exceptions=True))
+    finally:
+        loop.close()

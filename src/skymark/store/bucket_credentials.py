@@ -1,0 +1,103 @@
+"""Credentials for a bucket that obstore does not find by itself: profiles below ``~/.aws``.
+
+obstore reads the environment, web identities, container roles and instance roles. Profiles, single
+sign-on included, are boto3's matter, and are used where boto3 is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skymark.model.errors import StoreRefusedError
+from skymark.model.suite import load_object
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+PROFILE_FILES = {
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+    "AWS_CONFIG_FILE": "~/.aws/config",
+}
+FRESH_FOR = timedelta(minutes=10)
+"""How long credentials are used before boto3 is asked again; it renews what is about to expire."""
+
+
+class ProfileCredentials:
+    """Hands obstore what boto3 finds for the chosen profile. Reads nothing before it is called."""
+
+    def __init__(self) -> None:
+        self._found: Any = None
+
+    def __call__(self) -> S3Credential:
+        """Return credentials; raises boto3's own errors, which obstore passes on as text."""
+        if self._found is None:
+            self._found = _session().get_credentials()
+        if self._found is None:
+            raise LookupError("boto3 found no credentials")
+        frozen = self._found.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + FRESH_FOR,
+        }
+
+
+def has_keys(environment: Mapping[str, str]) -> bool:
+    """Return whether the environment itself holds the keys."""
+    return all(environment.get(name) for name in KEY_VARIABLES)
+
+
+def wants_profile(environment: Mapping[str, str]) -> bool:
+    """Return whether there is a profile and nothing that boto3 would prefer to it."""
+    if has_keys(environment) or environment.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
+        return False
+    return bool(environment.get("AWS_PROFILE")) or any(
+        Path(environment.get(name) or default).expanduser().is_file()
+        for name, default in PROFILE_FILES.items()
+    )
+
+
+def profile_region() -> str | None:
+    """Return the region of the chosen profile, None where there is none. Needs boto3."""
+    try:
+        region: str | None = _session().region_name
+    except load_object("botocore.exceptions:BotoCoreError"):  # said when keys are asked for
+        return None
+    return region
+
+
+def has_boto3() -> bool:
+    """Return whether profiles can be read."""
+    from importlib.util import find_spec
+
+    return find_spec("boto3") is not None
+
+
+def require_findable(environment: Mapping[str, str]) -> None:
+    """Refuse an environment in which credentials are asked for that cannot be had.
+
+    Raises:
+        StoreRefusedError: a key is set but empty, one is there without the other, or a profile is
+            named and boto3, which reads it, is not installed.
+    """
+    given = {name: environment[name] for name in KEY_VARIABLES if name in environment}
+    if given and not has_keys(environment):
+        empty = " and ".join(name for name in KEY_VARIABLES if not given.get(name))
+        raise StoreRefusedError(
+            f"{empty} is not set or empty; set both {' and '.join(KEY_VARIABLES)}"
+        )
+    if environment.get("AWS_PROFILE") and wants_profile(environment) and not has_boto3():
+        raise StoreRefusedError(
+            f"AWS_PROFILE={environment['AWS_PROFILE']} names a profile, and boto3, which reads "
+            "profiles, is not installed; pip install boto3, "
+            f"or set {' and '.join(KEY_VARIABLES)} instead"
+        )
+
+
+def _session() -> Any:
+    return load_object("boto3.session:Session")()
