@@ -210,7 +210,7 @@ def test_two_runs_do_not_share_a_directory(tmp_path, skymark):
         assert second.wait(300) == 0
         second.stderr.close()
     assert refused.status == 2
-    assert "holds this plan already" in refused.stderr
+    assert "another skymark run is writing to" in refused.stderr
     assert len(records) == 3
     assert {path: path.read_bytes() for path in records} == records
 

@@ -120,7 +120,7 @@ def _again(call: Callable[[], Result]) -> Result:
     """Return what a call returns, after a few attempts where the store is away."""
     retrying = Retrying(
         retry=retry_if_exception_type(StoreUnavailableError),
-        wait=wait_exponential_jitter(initial=0.5, max=8),
+        wait=wait_exponential_jitter(multiplier=0.5, max=8),
         stop=stop_after_attempt(ATTEMPTS),
         reraise=True,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,19 +90,23 @@ class Storing:
     ) -> list[Stored]:
         """Store what is left, complete the run in each store, and say what was read back."""
         deadline = time.monotonic() + wait_s
-        return [
-            self._finish(address, store, deadline, announce)
-            for address, store in self._stores.items()
-        ]
+        if not self._stores:
+            return []
+        with ThreadPoolExecutor(len(self._stores)) as pool:  # one that is away delays no other
+            return list(
+                pool.map(
+                    lambda one: self._finish(one[0], one[1], deadline, announce),
+                    self._stores.items(),
+                )
+            )
 
     def flush(self, wait_s: float = FLUSH_S) -> list[str]:
         """Store what is left of an interrupted run; return the addresses that lack something."""
-        deadline = time.monotonic() + wait_s
-        return [
-            store.url
-            for store, upload in self._uploads.items()
-            if upload.drain(max(0.0, deadline - time.monotonic()))
-        ]
+        if not self._uploads:
+            return []
+        with ThreadPoolExecutor(len(self._uploads)) as pool:
+            missing = pool.map(lambda upload: upload.drain(wait_s), self._uploads.values())
+            return [store.url for store, some in zip(self._uploads, missing, strict=True) if some]
 
     def close(self) -> None:
         """Stop all threads and give the stores back."""
@@ -123,7 +128,7 @@ class Storing:
                 return Stored(address, store.url, files, tuple(missing), problem)
         retrying = Retrying(
             retry=retry_if_exception_type(StoreUnavailableError),
-            wait=wait_exponential_jitter(initial=0.5, max=30),
+            wait=wait_exponential_jitter(multiplier=0.5, max=30),
             stop=stop_after_delay(max(0.0, deadline - time.monotonic())),
             reraise=True,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -89,13 +90,18 @@ class Upload:
 
     def drain(self, wait_s: float) -> list[str]:
         """Send all that is not stored yet; return the paths that are not after that time."""
-        missing = self.unstored()
-        for path in missing:
-            self.changed(cell_of(path), [path])
+        end = time.monotonic() + wait_s
         self.resume()
-        with self._state:
-            self._state.wait_for(lambda: not self._pending and not self._sending, wait_s)
+        self._await_idle(end)
+        for path in self.unstored():
+            self.changed(cell_of(path), [path])
+        self._await_idle(end)
         return self.unstored()
+
+    def _await_idle(self, end: float) -> None:
+        with self._state:
+            idle = max(0.0, end - time.monotonic())
+            self._state.wait_for(lambda: not self._pending and not self._sending, idle)
 
     def stop(self) -> None:
         """End the threads; a request under way ends by itself, in the store's own time."""
@@ -108,7 +114,7 @@ class Upload:
     def _work(self) -> None:
         attempts = Retrying(
             retry=retry_if_exception_type(StoreError),
-            wait=wait_exponential_jitter(initial=0.5, max=self._longest_wait_s),
+            wait=wait_exponential_jitter(multiplier=0.5, max=self._longest_wait_s),
             stop=stop_when_event_set(self._stopped),
             sleep=sleep_using_event(self._stopped),
             reraise=True,

@@ -139,7 +139,7 @@ def test_a_directory_with_something_else_in_it_is_refused(tmp_path):
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
     file = tmp_path / "file"
     file.write_text("precious")
-    with pytest.raises(RunDirectoryError, match="is a file"):
+    with pytest.raises(RunDirectoryError, match="cannot write to"):
         create(file, plan_of(cell_of()))
     with pytest.raises(RunDirectoryError, match="cannot write to"):
         create(file / "below", plan_of(cell_of()))
@@ -157,13 +157,72 @@ def test_a_record_reads_back_and_its_rounds_are_dropped(run):
     cell = cell_of()
     run.write_round(cell, round_of(0), {"numpy": "2"})
     assert run.record(cell) is None
-    record = record_of(cell, [round_of(0)])
-    run.write_record(record, [round_of(0)])
+    record = run.write_record(record_of(cell, [round_of(0)]), [round_of(0)])
     assert run.record(cell) == record
     assert files(run) == [
         "manifest.json",
         "records/TAB-1.small.numpy.json",
         "samples/TAB-1.small.numpy.parquet",
+    ]
+
+
+def test_a_record_without_the_samples_it_was_made_of_is_measured_again(run):
+    cell = cell_of()
+    run.write_record(record_of(cell, [round_of(0)]), [round_of(0)])
+    path = run.samples_path(cell)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert run.record(cell) is None
+    path.unlink()
+    assert run.record(cell) is None
+
+
+def test_rounds_that_another_machine_measured_are_not_continued(run):
+    run.write_round(cell_of(), round_of(0), {"numpy": "2"})
+    assert len(list(run.rounds(cell_of()))) == 1
+    elsewhere = RunDirectory(run.path, hardware_key="another machine")
+    assert list(elsewhere.rounds(cell_of())) == []
+
+
+def test_a_run_that_goes_on_elsewhere_says_so_once(run):
+    hardware = ENVIRONMENT.hardware.model_copy(update={"cpu_model": "another"})
+    there = ENVIRONMENT.model_copy(update={"hardware": hardware})
+    plan = plan_of(cell_of())
+    for _ in range(2):
+        manifest = run.manifest().model_copy(update={"environment": there, "stores": ("s3://b/r",)})
+        RunDirectory.create(run.path, manifest, plan, resume=True)
+    assert run.manifest().environment == ENVIRONMENT
+    assert run.manifest().continued_on == (there,)
+    assert run.manifest().stores == ("s3://b/r",)
+
+
+def test_digests_are_those_that_sha256sum_checks_and_go_when_the_run_goes_on(run):
+    run.write_record(record_of(cell_of(), [round_of(0)]), [round_of(0)])
+    run.write_sums()
+    done = subprocess.run(
+        ["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=run.path, check=False
+    )
+    assert done.returncode == 0
+    create(run.path, plan_of(cell_of()), resume=True)
+    assert not (run.path / "SHA256SUMS").exists()
+
+
+def test_every_write_is_told_by_cell(run):
+    told = []
+    run.changed = lambda cell, paths: told.append((cell, list(paths)))
+    run.write_round(cell_of(), round_of(0), {})
+    run.write_record(record_of(cell_of(), [round_of(0)]), [round_of(0)])
+    id = cell_of().id
+    assert told == [
+        (id, [f"rounds/{id}/0.json"]),
+        (
+            id,
+            [
+                f"samples/{id}.parquet",
+                f"logs/{id}.log",
+                f"records/{id}.json",
+                f"rounds/{id}/0.json",
+            ],
+        ),
     ]
 
 

@@ -1,0 +1,68 @@
+"""All stores of a run: quiet while measuring, complete at the end, honest about what lacks."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from skymark.store.storing import Storing
+from tests.unit.store.conftest import FaultyStore
+
+
+def test_a_run_is_completed_in_each_store_after_its_files_are_there(store, directory):
+    with closing(Storing({"file:///store": store}, directory)) as storing:
+        (stored,) = storing.finish(10)
+    assert stored.ok
+    assert (stored.address, stored.files, stored.note) == ("file:///store", 6, "look there")
+    assert store.completions == 1
+
+
+def test_one_store_that_is_away_does_not_keep_results_from_another(store, directory, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = FaultyStore(tmp_path / "other" / "run")
+    store.away = True
+    with closing(Storing({"a": store, "b": other}, directory)) as storing:
+        first, second = storing.finish(0.5)
+    assert not first.ok
+    assert len(first.missing) == 6
+    assert first.problem == "the store is away"
+    assert second.ok
+
+
+def test_a_completion_that_fails_is_tried_again_until_the_time_is_over(store, directory):
+    attempts = []
+
+    class LateStore(FaultyStore):
+        def complete(self, directory):
+            attempts.append(1)
+            if len(attempts) < 3:
+                self.away = True
+                return super().complete(directory)
+            self.away = False
+            return super().complete(directory)
+
+    late = LateStore(store.root)
+    with closing(Storing({"a": late}, directory)) as storing:
+        (stored,) = storing.finish(30)
+    assert stored.ok
+    assert len(attempts) == 3
+
+
+def test_a_round_is_told_which_store_did_not_keep_still(store, directory):
+    store.may_go_on.clear()
+    with closing(Storing({"a": store}, directory)) as storing:
+        storing.changed("", ["manifest.json"])
+        assert store.in_request.wait(10)
+        with storing.quiet() as busy:
+            assert busy == [store.url]
+        store.may_go_on.set()
+        assert storing.finish(10)[0].ok
+        with storing.quiet() as busy:
+            assert busy == []
+
+
+def test_what_an_interrupted_run_could_not_store_is_named(store, directory):
+    store.away = True
+    with closing(Storing({"a": store}, directory)) as storing:
+        assert storing.flush(0.2) == [store.url]
+        store.away = False
+        assert storing.flush(10) == []

@@ -1,0 +1,132 @@
+"""A store is kept equal to a directory, in order, in the background, and with proof."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from skymark.store.upload import Upload, cell_of
+
+
+@contextmanager
+def uploading(store, directory):
+    upload = Upload(store, directory, longest_wait_s=0.2)
+    try:
+        yield upload
+    finally:
+        upload.stop()
+
+
+def stored(store):
+    return {path: (store.root / path).read_bytes() for path in store.sizes()}
+
+
+def on_disk(directory):
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_everything_is_stored_and_read_back(store, directory):
+    with uploading(store, directory) as upload:
+        assert len(upload.unstored()) == 6
+        assert upload.drain(10) == []
+        assert upload.stored == 6
+    assert stored(store) == on_disk(directory)
+
+
+def test_a_record_goes_after_what_belongs_to_it(store, directory):
+    with uploading(store, directory) as upload:
+        upload.changed("A.1", ["records/A.1.json", "logs/A.1.log", "samples/A.1.parquet"])
+        upload.drain(10)
+    order = [path for path in store.puts if "A.1" in path]
+    assert order == ["samples/A.1.parquet", "logs/A.1.log", "records/A.1.json"]
+
+
+def test_a_file_that_is_gone_is_removed_from_the_store(store, directory):
+    (directory / "rounds/A.1").mkdir(parents=True)
+    (directory / "rounds/A.1/0.json").write_text("round")
+    with uploading(store, directory) as upload:
+        assert upload.drain(10) == []
+        assert "rounds/A.1/0.json" in store.sizes()
+        (directory / "rounds/A.1/0.json").unlink()
+        upload.changed("A.1", ["rounds/A.1/0.json"])
+        assert upload.drain(10) == []
+    assert "rounds/A.1/0.json" not in store.sizes()
+
+
+def test_a_file_that_changed_after_it_was_stored_is_sent_again(store, directory):
+    with uploading(store, directory) as upload:
+        assert upload.drain(10) == []
+        (directory / "logs/A.1.log").write_text("one line more")
+        assert upload.unstored() == ["logs/A.1.log"]
+        assert upload.drain(10) == []
+    assert stored(store) == on_disk(directory)
+
+
+def test_a_store_that_was_away_gets_everything_when_it_is_back(store, directory):
+    store.away = True
+    with uploading(store, directory) as upload:
+        assert len(upload.drain(0.3)) == 6
+        assert "away" in str(upload.problem)
+        store.away = False
+        assert upload.drain(10) == []
+        assert upload.problem is None
+    assert stored(store) == on_disk(directory)
+
+
+def test_a_store_that_gives_back_other_bytes_is_found_out(store, directory):
+    store.damages.add("records/B.1.json")
+    with uploading(store, directory) as upload:
+        assert upload.drain(0.5) == ["records/B.1.json"]
+        assert "other bytes of records/B.1.json" in str(upload.problem)
+
+
+def test_what_the_store_has_already_is_compared_and_not_sent_again(store, directory):
+    with uploading(store, directory) as upload:
+        upload.drain(10)
+    (store.root / "records/B.1.json").write_text("content of records/B.1.jsoN")
+    store.puts.clear()
+    with uploading(store, directory) as again:
+        again.expect(store.sizes())
+        assert again.drain(10) == []
+    assert store.puts == ["records/B.1.json"]
+    assert stored(store) == on_disk(directory)
+
+
+def test_nothing_is_sent_during_a_pause(store, directory):
+    with uploading(store, directory) as upload:
+        assert upload.pause(1)
+        upload.changed("", ["manifest.json"])
+        time.sleep(0.2)
+        assert store.puts == []
+        upload.resume()
+        assert upload.drain(10) == []
+
+
+def test_a_pause_says_if_a_request_did_not_end_in_time(store, directory):
+    store.may_go_on.clear()
+    with uploading(store, directory) as upload:
+        upload.changed("", ["manifest.json"])
+        assert store.in_request.wait(10)
+        assert not upload.pause(0.05)
+        store.may_go_on.set()
+        assert upload.pause(10)
+        assert store.puts == ["manifest.json"]
+
+
+@pytest.mark.parametrize(
+    ("path", "cell"),
+    [
+        ("manifest.json", ""),
+        ("records/PC-1.small.depth-0.5.own.json", "PC-1.small.depth-0.5.own"),
+        ("samples/CV-1.small.numpy.parquet", "CV-1.small.numpy"),
+        ("rounds/CV-1.small.numpy/12.json", "CV-1.small.numpy"),
+    ],
+)
+def test_files_of_one_cell_go_together(path, cell):
+    assert cell_of(path) == cell
