@@ -1,9 +1,9 @@
-"""Make a saved run without measuring: for the tests of the report, and the files of run-v1.
+"""Make a saved run without measuring: for the tests of the report, and the files of run-v*.
 
-    python tests/data/make_run.py tests/data/run-v1
+    python tests/data/make_run.py tests/data/run-v2
 
-wrote `run-v1`, once, with schema version 1. It stays as it is when the schema changes: it proves
-that runs of that time still open.
+wrote `run-v2`, once, with schema version 2, as it wrote `run-v1` before. They stay as they are when
+the schema changes: they prove that runs of that time still open.
 """
 
 from __future__ import annotations
@@ -162,6 +162,7 @@ def measured(one: Cell, rounds: Sequence[RoundResult], **more: Any) -> Record:
         "warnings": warnings_of(rounds, effort),
         "versions": {one.adapter: "1.2.3", "numpy": "2.3.0"},
         "page_cache": "warm",
+        "hardware_key": ENVIRONMENT.hardware_key,
         "started_at": BEGIN,
         "ended_at": BEGIN + timedelta(minutes=1),
     }

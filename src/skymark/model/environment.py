@@ -85,6 +85,12 @@ class Environment(Frozen):
     """Null where skymark was installed from a package."""
 
     @property
+    def name(self) -> str:
+        """The machine as a person would call it: processor and accelerators."""
+        chips = [one.name for one in self.hardware.accelerators or ()]
+        return ", ".join([self.hardware.cpu_model or self.hardware.architecture, *chips])
+
+    @property
     def hardware_key(self) -> str:
         """A digest that is equal for results that may be compared: same machine type and limits.
 

@@ -145,6 +145,9 @@ def _compare(before: Record, after: Record, practical: float) -> CellComparison:
 
 
 def _hardware(before: Run, after: Run) -> Iterator[str]:
+    for run in (before, after):
+        for machine in run.manifest.continued_on:
+            yield f"{run.manifest.run_id} was continued on {machine.name}"
     one, other = before.manifest.environment, after.manifest.environment
     if one.hardware_key == other.hardware_key:
         return

@@ -104,6 +104,7 @@ def _machine(run: Run) -> Text:
         f"{limits.usable_cores or hardware.logical_cores or MISSING} cores",
         size(hardware.memory_bytes),
         *(accelerator.name for accelerator in hardware.accelerators or ()),
+        *(f"continued on {one.name}" for one in run.manifest.continued_on),
     ]
     return Text(plain(" · ".join(parts)), style="dim")
 

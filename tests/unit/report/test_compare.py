@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,9 @@ from skymark.model.errors import GateError, UsageError
 from skymark.model.record import Cause, Status
 from skymark.report.compare import compare_runs, gate
 from skymark.report.comparison_table import print_comparison
+from skymark.report.html import render
 from skymark.report.load import Run, open_run
+from skymark.report.terminal import print_report
 
 Build = Callable[..., Run]
 
@@ -171,3 +174,21 @@ def test_the_table_shows_rates_ratio_interval_and_verdict(build: Build) -> None:
     assert "1.3" in line
     assert line.rstrip().endswith("faster")
     assert text.rstrip().endswith("1 faster · 1 no difference  (a difference counts from 5% on)")
+
+
+def test_a_run_continued_on_other_hardware_is_compared_only_on_request(
+    build: Build, make: ModuleType
+) -> None:
+    hardware = make.ENVIRONMENT.hardware.model_copy(update={"cpu_model": "Example CPU 4000"})
+    other = make.ENVIRONMENT.model_copy(update={"hardware": hardware})
+    before, mixed = build("a"), build("b")
+    manifest = mixed.manifest.model_copy(update={"continued_on": (other,)})
+    mixed = dataclasses.replace(mixed, manifest=manifest)
+    with pytest.raises(UsageError, match="b was continued on Example CPU 4000"):
+        compare_runs(before, mixed)
+    assert compare_runs(before, mixed, across=("hardware",)).differs
+    shown = io.StringIO()
+    print_report(mixed, Console(file=shown, width=200))
+    assert "continued on Example CPU 4000" in shown.getvalue()
+    assert "Continued on" in render(mixed)
+    assert "Continued on" not in render(before)

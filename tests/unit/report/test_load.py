@@ -10,9 +10,11 @@ from types import ModuleType
 import pytest
 
 from skymark.model.errors import RunDirectoryError
-from skymark.model.record import Status
+from skymark.model.record import SCHEMA_VERSION, Status
 from skymark.report.html import render
 from skymark.report.load import LARGEST_FILE_BYTES, Run, open_run
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 @pytest.fixture
@@ -20,8 +22,10 @@ def copy(saved: Run, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved.directory, tmp_path / "run"))
 
 
-def test_a_run_saved_with_schema_version_1_opens_whole(saved: Run) -> None:
-    assert saved.manifest.schema_version == 1
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_a_run_saved_with_each_schema_version_opens_whole(version: int) -> None:
+    saved = open_run(DATA / f"run-v{version}")
+    assert saved.manifest.schema_version == version
     assert saved.problems == ()
     assert saved.missing == ()
     assert saved.counts == {
