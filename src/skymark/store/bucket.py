@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store.bucket_address import BucketAddress, bucket_address
-from skymark.store.bucket_calls import Calls, in_time, longest_s
+from skymark.store.bucket_calls import ANSWER_S, SLOWEST_BYTES_PER_S, Calls
 from skymark.store.bucket_credentials import (
     ProfileCredentials,
     has_boto3,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 AT_ONCE = 16
-"""Requests under way at a time: beyond it more of them waited than were served."""
+"""Requests that are worth it to have under way at a time; see tests/benchmarks/test_stores.py."""
 CONNECT_S = 5
 CONTESTS = 8
 """How often a record is offered again when somebody else wrote it in the meantime."""
@@ -40,18 +40,24 @@ PROBE = ".probe-"
 class BucketStore:
     """The files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
 
-    One request is given up after `skymark.store.bucket_calls.ANSWER_S`, longer only for large
-    files. `get` and `delete` are one request, `put` is one (for a record up to three, and again
+    One request is given up after `skymark.store.bucket_calls.ANSWER_S` and the time that its bytes
+    may take. `get` and `delete` are one request, `put` is one (for a record up to three, and again
     for each other writer who comes in between), `sizes` one for each 1000 files, `check` four.
     """
 
     live = True
     parallel = AT_ONCE
 
-    def __init__(self, address: BucketAddress, client: S3Store) -> None:
+    def __init__(self, address: BucketAddress, answer_s: float = ANSWER_S) -> None:
+        """Contacts nobody.
+
+        Args:
+            address: where the run lies.
+            answer_s: how long the server may take for one request, besides the time of its bytes.
+        """
         self.address = address
-        self._client = client
-        self._calls = Calls()
+        self._client = _client(address)
+        self._calls = Calls(answer_s)
 
     @property
     def url(self) -> str:
@@ -149,7 +155,7 @@ class BucketStore:
         try:
             with explained(self.address, path):
                 put = self._client.put_async(path, data, mode=mode, use_multipart=False)
-                await in_time(put, len(data))
+                await self._calls.in_time(put, len(data))
         except FileNotFoundError:
             raise StoreRefusedError(
                 f"{self.address.server} has no place for {self.url}; is it an S3 endpoint?"
@@ -157,18 +163,18 @@ class BucketStore:
 
     async def _get(self, path: str) -> tuple[bytes, str | None]:
         with explained(self.address, path):
-            found = await in_time(self._client.get_async(path))
+            found = await self._calls.in_time(self._client.get_async(path))
             size = found.meta["size"]
             if size > LARGEST_FILE_BYTES:
                 raise StoreRefusedError(
                     f"{self.url}/{path} has {size:,} bytes, more than any file of skymark's; "
                     "it was not read. Remove it"
                 )
-            return bytes(await in_time(found.bytes_async(), size)), found.meta["e_tag"]
+            return bytes(await self._calls.in_time(found.bytes_async(), size)), found.meta["e_tag"]
 
     async def _delete(self, path: str) -> None:
         with suppress(FileNotFoundError), explained(self.address, path):
-            await in_time(self._client.delete_async(path))
+            await self._calls.in_time(self._client.delete_async(path))
 
     async def _list(self, pages: int | None = None) -> dict[str, int]:
         """Return sizes by path, of the first pages only where that is asked for."""
@@ -177,7 +183,7 @@ class BucketStore:
         with explained(self.address, ""):
             while pages is None or pages > 0:
                 try:
-                    page = await in_time(anext(listing))
+                    page = await self._calls.in_time(anext(listing))
                 except StopAsyncIteration:
                     break
                 names = {found["path"]: found["size"] for found in page}
@@ -187,7 +193,7 @@ class BucketStore:
 
     async def _runs(self) -> list[str]:
         with explained(self.address, ""):
-            listing = await in_time(self._client.list_with_delimiter_async())
+            listing = await self._calls.in_time(self._client.list_with_delimiter_async())
         names = [prefix.rpartition("/")[2] for prefix in listing["common_prefixes"]]
         slots = asyncio.Semaphore(AT_ONCE)
         held = await asyncio.gather(*(self._holds_run(name, slots) for name in names))
@@ -198,7 +204,7 @@ class BucketStore:
         async with slots:
             try:
                 with explained(self.address, path):
-                    await in_time(self._client.head_async(path))
+                    await self._calls.in_time(self._client.head_async(path))
             except FileNotFoundError:
                 return False
         return True
@@ -216,8 +222,7 @@ def open_bucket(url: str, run_id: str) -> BucketStore:
     Raises:
         UsageError: obstore is not installed, or the URL or the endpoint is none.
     """
-    address = _address(url).below(run_id)
-    return BucketStore(address, _client(address))
+    return BucketStore(_address(url).below(run_id))
 
 
 def list_runs(url: str) -> list[str]:
@@ -227,8 +232,7 @@ def list_runs(url: str) -> list[str]:
         UsageError: as `open_bucket`.
         StoreError: the bucket cannot be read.
     """
-    address = _address(url)
-    store = BucketStore(address, _client(address))
+    store = BucketStore(_address(url))
     try:
         return store.runs()
     finally:
@@ -244,7 +248,7 @@ def _client(address: BucketAddress) -> S3Store:
     try:
         from obstore.store import S3Store
     except ModuleNotFoundError as error:
-        if error.name != "obstore":
+        if (error.name or "").partition(".")[0] != "obstore":
             raise
         raise UsageError(
             f"{address.url} needs obstore, which is not installed; pip install 'skymark[bucket]'"
@@ -264,14 +268,14 @@ def _client(address: BucketAddress) -> S3Store:
         client_options={
             "allow_http": address.server.startswith("http://"),
             "connect_timeout": timedelta(seconds=CONNECT_S),
-            # `in_time` bounds a request; this is the longest that it allows.
-            "timeout": timedelta(seconds=longest_s(LARGEST_FILE_BYTES)),
+            # `Calls.in_time` gives a request up; this is the longest that it ever allows.
+            "timeout": timedelta(seconds=ANSWER_S + LARGEST_FILE_BYTES / SLOWEST_BYTES_PER_S),
         },
         # One more try, for a kept connection that the server had closed. The caller does the rest.
         retry_config={
             "max_retries": 1,
             "backoff": {"init_backoff": timedelta(seconds=0.1)},
-            "retry_timeout": timedelta(seconds=longest_s(0)),
+            "retry_timeout": timedelta(seconds=ANSWER_S),
         },
         credential_provider=ProfileCredentials() if profile else None,
     )

@@ -21,7 +21,8 @@ class Calls:
     A caller waits outside the loop, so Ctrl-C ends the wait at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answer_s: float) -> None:
+        self._answer_s = answer_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting = threading.Lock()
 
@@ -32,6 +33,23 @@ class Calls:
             return future.result()
         finally:
             future.cancel()
+
+    async def in_time(self, work: Awaitable[Result], size_bytes: int = 0) -> Result:
+        """Await one request, inside `run`.
+
+        Args:
+            work: the request.
+            size_bytes: what it moves.
+
+        Raises:
+            TimeoutError: it took longer than `longest_s`.
+        """
+        async with asyncio.timeout(self.longest_s(size_bytes)):
+            return await work
+
+    def longest_s(self, size_bytes: int) -> float:
+        """Return how long a request that moves so many bytes may take."""
+        return self._answer_s + size_bytes / SLOWEST_BYTES_PER_S
 
     def close(self) -> None:
         """End the thread. Calls under way are given up."""
@@ -48,25 +66,6 @@ class Calls:
                     target=_serve, args=(self._loop,), name="bucket-calls", daemon=True
                 ).start()
             return self._loop
-
-
-async def in_time(work: Awaitable[Result], size_bytes: int = 0) -> Result:
-    """Await one request.
-
-    Args:
-        work: the request.
-        size_bytes: what it moves.
-
-    Raises:
-        TimeoutError: it took longer than `longest_s`.
-    """
-    async with asyncio.timeout(longest_s(size_bytes)):
-        return await work
-
-
-def longest_s(size_bytes: int) -> float:
-    """Return how long a request that moves so many bytes may take."""
-    return ANSWER_S + size_bytes / SLOWEST_BYTES_PER_S
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -40,7 +40,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _PROVIDER = re.compile(r"External AWS credential provider: (.*)")
 _SYSTEM = re.compile(r'(?:message|error): "([^"]+)"')
-_INSTANCE_ROLE = ("169.254.169.254", "fd00:ec2::254", "169.254.170.")
+_MACHINE_ROLE = re.compile(r"/latest/(?:api/token|meta-data/)|//169\.254\.170\.")
 
 
 class ConditionUnknownError(StoreRefusedError):
@@ -80,7 +80,7 @@ def _raise(address: BucketAddress, text: str) -> NoReturn:
     place = _place(address)
     status = int(found[1]) if (found := _STATUS.search(text)) else None
     code = found[1] if (found := _CODE.search(text)) else None
-    if (provider := _PROVIDER.search(text)) or any(host in text for host in _INSTANCE_ROLE):
+    if (provider := _PROVIDER.search(text)) or _MACHINE_ROLE.search(text):
         said = f" ({_shown(provider[1])})" if provider else ""
         raise StoreRefusedError(f"{place}: there are no credentials{said}; {_how_to_sign_in()}")
     if "invalid path" in text:
