@@ -1,0 +1,150 @@
+"""The W&B run of a directory, logged offline and read back from its ``.wandb`` file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.store.wandb_content import RunContent
+from skymark.store.wandb_process import (
+    Limits,
+    end_tree,
+    environment,
+    python_module,
+    run_bounded,
+    safe_name,
+)
+
+LOG = "wandb/skymark.log"
+TAIL_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class OfflineRun:
+    """A run as wandb's client wrote it."""
+
+    path: Path
+    """The folder ``wandb/offline-run-…`` below the run's directory."""
+    synced: bool
+    """Whether an upload of it has been tried: its artifact cannot be sent from here again."""
+
+
+def offline_run(content: RunContent, project: str, limits: Limits) -> OfflineRun:
+    """Return the offline run of a directory as it is now; written where it is not there yet.
+
+    Raises:
+        StoreRefusedError: it cannot be written.
+        StoreUnavailableError: it was not written in time, or is not what was to be written.
+    """
+    return _kept(content, project, limits) or write_offline(content, project, limits)
+
+
+def write_offline(content: RunContent, project: str, limits: Limits) -> OfflineRun:
+    """Log the run anew, and read it back; an earlier one in the directory is replaced.
+
+    Raises:
+        StoreRefusedError: it cannot be written.
+        StoreUnavailableError: it was not written in time, or is not what was to be written.
+    """
+    directory = content.directory.resolve()
+    shutil.rmtree(directory / "wandb", ignore_errors=True)
+    try:
+        (directory / "wandb").mkdir(exist_ok=True)
+        code = run_bounded(
+            python_module("skymark.store.wandb_publish", str(directory), project),
+            directory,
+            directory / LOG,
+            _limit_s(content, limits),
+            {"WANDB_MODE": "offline"},
+            without=("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"),
+        )
+    except OSError as error:
+        raise StoreRefusedError(
+            f"cannot write {directory / 'wandb'}: {error.strerror}; free some space, then "
+            f"skymark export {directory} --to wandb"
+        ) from error
+    found = _found(directory)
+    if code is None or found is None or not _agrees(found, content, project, limits):
+        why = "was not written in time" if code is None else "is not what was to be written"
+        raise StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(directory)}")
+    return OfflineRun(found, synced=False)
+
+
+def log_tail(directory: Path) -> str:
+    """Return the end of what wandb's commands printed in a run's directory."""
+    try:
+        text = (directory / LOG).read_text("utf-8", errors="replace").strip()
+    except OSError:
+        return "wandb printed nothing"
+    return text[-TAIL_CHARACTERS:] or "wandb printed nothing"
+
+
+def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]:
+    """Return the entries of an offline run's ``.wandb`` file, as wandb's own reader tells them.
+
+    Raises:
+        StoreUnavailableError: the reader did not end in time.
+    """
+    reader = subprocess.Popen(
+        python_module("wandb", "leet", "inspect", "--json", str(path)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=home,
+        env=environment(home),
+    )
+    try:
+        text, _ = reader.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired as error:
+        raise StoreUnavailableError(f"W&B: {path} was not read within {limit_s:.0f} s") from error
+    finally:
+        end_tree(reader)
+    return [json.loads(line) for line in text.decode(errors="replace").splitlines() if line]
+
+
+def _kept(content: RunContent, project: str, limits: Limits) -> OfflineRun | None:
+    """Return the offline run that is there, if it tells the directory as it is now."""
+    found = _found(content.directory.resolve())
+    if found is None or not _agrees(found, content, project, limits):
+        return None
+    return OfflineRun(found, synced=any(found.glob("*.wandb.sync*")))
+
+
+def _found(directory: Path) -> Path | None:
+    runs = sorted((directory / "wandb").glob("offline-run-*"))
+    return runs[-1] if len(runs) == 1 else None
+
+
+def _agrees(path: Path, content: RunContent, project: str, limits: Limits) -> bool:
+    """Whether an offline run ended, and holds the artifact and the figures of the directory."""
+    entries = read_offline(path, content.directory.resolve(), _limit_s(content, limits))
+    by_type: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        by_type.setdefault(entry["type"], []).append(entry[entry["type"]])
+    run = by_type.get("run", [{}])[0]
+    known = (run.get("run_id"), run.get("project"))
+    if known != (safe_name(content.manifest.run_id), project) or "exit" not in by_type:
+        return False
+    summary: dict[str, Any] = {}
+    for part in by_type.get("summary", []):
+        summary |= part.get("update", {})
+    wanted = content.md5s()
+    logged = [
+        {one["path"]: one["digest"] for one in artifact["manifest"]["contents"]}
+        for artifact in by_type.get("artifact", [])
+        if artifact["name"] == content.artifact and _still_there(artifact)
+    ]
+    return logged == [wanted] and content.summary().items() <= summary.items()
+
+
+def _still_there(artifact: dict[str, Any]) -> bool:
+    return all(Path(one["local_path"]).is_file() for one in artifact["manifest"]["contents"])
+
+
+def _limit_s(content: RunContent, limits: Limits) -> float:
+    return limits.log_s + limits.per_file_s * len(content.files)

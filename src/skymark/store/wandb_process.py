@@ -1,0 +1,276 @@
+"""wandb's client in processes of its own: bounded in time, and at home in a given directory.
+
+The client blocks without bound when its server is away, and its own helper process leaves the
+process group. So skymark never runs it in its own process: each child is given a time, and is ended
+with everything that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from skymark.model.base import Frozen
+from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+
+DROPPED = {
+    "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_NAME", "WANDB_DISABLED", "WANDB_SERVICE",
+    "WANDB_SWEEP_ID", "WANDB_ARTIFACT_DIR",
+}  # fmt: skip
+"""Variables of the caller that would make the client do something else than what it is told."""
+
+KILL_PATIENCE_S = 5.0
+
+
+class Limits(Frozen):
+    """How long wandb's client may take, in seconds, before it is ended."""
+
+    request_s: int = 10
+    """One question to the server; the client itself gives up then."""
+    call_s: float = 45.0
+    """One file sent or read, or one listing, with the start of the client."""
+    log_s: float = 60.0
+    """Writing the offline run; reading it back has the same time again."""
+    sync_s: float = 180.0
+    """Uploading the offline run."""
+    read_s: float = 120.0
+    """Reading the artifact back."""
+    per_file_s: float = 0.05
+    """Added to the last three for each file of the run."""
+
+
+class Refusal(Frozen):
+    """What the client's process says instead of an answer."""
+
+    kind: str
+    """``refused``, ``unavailable`` or ``absent``."""
+    message: str
+
+
+class Client:
+    """One process that holds wandb's public API; started on first use, ended when it is late."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Say how long calls may take; nothing is started or written yet."""
+        self._limits = limits
+        self._home: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def call(
+        self, operation: str, data: bytes = b"", limit_s: float | None = None, **arguments: Any
+    ) -> tuple[Any, bytes]:
+        """Carry out an operation of `skymark.store.wandb_client`.
+
+        Args:
+            operation: its name.
+            data: bytes that go with it.
+            limit_s: for the whole call, the start of the process included.
+            **arguments: what the operation takes.
+
+        Returns:
+            What it answered: a JSON value, and bytes.
+
+        Raises:
+            FileNotFoundError: what it names is not there.
+            StoreRefusedError: the server said no.
+            StoreUnavailableError: the server did not answer, or not in time.
+        """
+        limit_s = limit_s or self._limits.call_s
+        with self._lock:
+            process = self._started()
+            late = threading.Timer(limit_s, end_tree, [process])
+            late.start()
+            try:
+                answer, content = _exchange(process, operation, arguments, data)
+            except (OSError, ValueError) as error:
+                end_tree(process)
+                raise StoreUnavailableError(
+                    f"W&B: no answer to {operation} within {limit_s:.0f} s; is "
+                    f"{os.environ.get('WANDB_BASE_URL', 'the server')} reachable?"
+                ) from error
+            except BaseException:
+                end_tree(process)
+                raise
+            finally:
+                late.cancel()
+        if "refusal" not in answer:
+            return answer["result"], content
+        raise _error(Refusal.model_validate(answer["refusal"]))
+
+    def close(self) -> None:
+        """End the process, and remove what wandb wrote."""
+        if self._process is not None:
+            end_tree(self._process)
+        if self._home is not None:
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._home = self._home or Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
+            self._process = subprocess.Popen(
+                python_module("skymark.store.wandb_client", str(self._limits.request_s)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=self._home,
+                env=environment(self._home),
+            )
+        return self._process
+
+
+def run_bounded(
+    command: Sequence[str],
+    home: Path,
+    log: Path,
+    limit_s: float,
+    variables: Mapping[str, str] | None = None,
+    without: Sequence[str] = (),
+) -> int | None:
+    """Run a command of wandb's to its end, or to its limit.
+
+    Args:
+        command: what to run.
+        home: what it writes stays below it; also its working directory.
+        log: the file that its output is appended to.
+        limit_s: seconds until it is ended with all that it started.
+        variables: added to its environment.
+        without: removed from its environment.
+
+    Returns:
+        Its exit code, which proves nothing; None where it was ended.
+    """
+    changed = {
+        name: value for name, value in environment(home).items() if name not in without
+    } | dict(variables or {})
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=home,
+            env=changed,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            end_tree(process)
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """Return the command of a module; the working directory is no place to import from."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return this process's environment, with wandb's files below a directory.
+
+    The user's settings of wandb stay where they are: they are read and hold the server's address.
+    """
+    variables = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    settings = Path(variables.get("WANDB_CONFIG_DIR", "~/.config/wandb")).expanduser()
+    own = home / "wandb"
+    variables |= {
+        "WANDB_DIR": str(home),
+        "WANDB_DATA_DIR": str(own / "data"),
+        "WANDB_CACHE_DIR": str(own / "cache"),
+        "WANDB_ERROR_REPORTING": "false",
+        "WANDB_SILENT": "true",
+        "WANDB_CONSOLE": "off",
+    }
+    if not (settings / "settings").is_file():
+        variables["WANDB_CONFIG_DIR"] = str(own / "config")
+    return variables
+
+
+def end_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child and all that it started; no error if they have ended.
+
+    The root is stopped first, so that it starts nothing more while its descendants are counted.
+    """
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.poll() is None:
+            root = psutil.Process(process.pid)
+            root.suspend()
+            family = [*root.children(recursive=True), root]
+            for one in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            psutil.wait_procs(family[:-1], KILL_PATIENCE_S)
+    process.wait(KILL_PATIENCE_S)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def safe_name(run_id: str) -> str:
+    """Return a run's id as W&B takes it: letters, digits, ``_``, ``-`` and ``.``, at most 64."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
+    if plain == run_id and len(plain) <= 64:
+        return plain
+    from hashlib import sha256
+
+    return f"{plain[:55]}-{sha256(run_id.encode()).hexdigest()[:8]}"
+
+
+def write_frame(pipe: IO[bytes], head: Any, data: bytes = b"") -> None:
+    """Write one message: a line of JSON that says how many bytes follow."""
+    pipe.write(json.dumps({"head": head, "bytes": len(data)}).encode() + b"\n")
+    pipe.write(data)
+    pipe.flush()
+
+
+def read_frame(pipe: IO[bytes]) -> tuple[Any, bytes]:
+    """Read one message.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    line = pipe.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    told = json.loads(line)
+    data = pipe.read(told["bytes"])
+    if len(data) != told["bytes"]:
+        raise EOFError
+    return told["head"], data
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], operation: str, arguments: Any, data: bytes
+) -> tuple[Any, bytes]:
+    if process.stdin is None or process.stdout is None:
+        raise ValueError("no pipes")
+    try:
+        write_frame(process.stdin, {"operation": operation, "arguments": arguments}, data)
+        return read_frame(process.stdout)
+    except EOFError as error:
+        raise ValueError("the client's process ended") from error
+
+
+def _error(refusal: Refusal) -> Exception:
+    if refusal.kind == "absent":
+        return FileNotFoundError(refusal.message)
+    if refusal.kind == "refused":
+        return StoreRefusedError(
+            f"W&B: {refusal.message}; check WANDB_API_KEY, WANDB_ENTITY and WANDB_PROJECT, "
+            "and that the key may write there"
+        )
+    return StoreUnavailableError(f"W&B: {refusal.message}")

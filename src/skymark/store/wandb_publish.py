@@ -1,0 +1,77 @@
+"""The process that logs a run with wandb's client, offline and within the run's directory.
+
+    python -P -m skymark.store.wandb_publish DIRECTORY PROJECT
+
+`skymark.store.wandb_offline` starts it with the variables that keep wandb there, and without a key.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.store.wandb_content import ARTIFACT_TYPE, COLUMNS, RunContent
+from skymark.store.wandb_process import safe_name
+
+if TYPE_CHECKING:
+    import wandb
+
+
+def publish(directory: Path, project: str) -> None:
+    """Write the offline run: configuration, table, plots, summary, and the artifact at last."""
+    import wandb
+
+    content = RunContent(directory)
+    id = safe_name(content.manifest.run_id)
+    run = wandb.init(
+        project=project,
+        id=id,
+        name=content.manifest.run_id,
+        resume="allow",
+        mode="offline",
+        job_type="benchmark",
+        tags=content.tags,
+        config=content.configuration(),
+        settings=_quiet(),
+    )
+    speeds = {
+        f"samples_per_s_{scenario}": wandb.plot.bar(
+            wandb.Table(columns=["cell", "samples_per_s"], data=bars),
+            "cell",
+            "samples_per_s",
+            title=f"{scenario}: samples per second",
+        )
+        for scenario, bars in content.bars().items()
+    }
+    cells = wandb.Table(columns=list(COLUMNS), data=content.rows(), allow_mixed_types=True)
+    run.log({"cells": cells, **speeds})
+    run.summary.update(content.summary())
+    artifact = wandb.Artifact(
+        content.artifact, type=ARTIFACT_TYPE, metadata={"run_id": content.manifest.run_id}
+    )
+    for path in content.files:
+        # Immutable: the file itself is uploaded later, and its bytes are not copied before.
+        artifact.add_file(str(directory / path), path, policy="immutable")
+    run.log_artifact(artifact, aliases=["latest", id])
+    run.finish()
+
+
+def _quiet() -> wandb.Settings:
+    """Return settings by which wandb adds nothing of its own: no console, metrics or code."""
+    import wandb
+
+    return wandb.Settings(
+        console="off",
+        silent=True,
+        save_code=False,
+        disable_git=True,
+        x_disable_meta=True,
+        x_disable_stats=True,
+        x_disable_machine_info=True,
+        x_save_requirements=False,
+    )
+
+
+if __name__ == "__main__":
+    publish(Path(sys.argv[1]), sys.argv[2])

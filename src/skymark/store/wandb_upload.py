@@ -1,0 +1,116 @@
+"""Send an offline run to W&B, and prove by reading it back that all of it is there."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from skymark.model.errors import StoreUnavailableError
+from skymark.store.wandb_content import RunContent
+from skymark.store.wandb_offline import LOG, OfflineRun, log_tail
+from skymark.store.wandb_process import Client, Limits, python_module, run_bounded, safe_name
+
+NAMED = 5
+SUMMARY_PATIENCE_S = 15.0
+"""A server may take a moment to show the figures that it has been sent."""
+POLL_S = 0.5
+
+
+def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
+    """Have wandb upload an offline run; returns what was wrong, or "". It proves nothing.
+
+    Args:
+        offline: what to upload.
+        content: the run's directory.
+        place: entity and project.
+        limits: how long it may take.
+    """
+    directory = content.directory.resolve()
+    limit_s = limits.sync_s + limits.per_file_s * len(content.files)
+    entity, project = place
+    command = python_module("wandb", "sync", "--entity", entity, "--project", project)
+    code = run_bounded(
+        [*command, "--include-synced", str(offline.path)], directory, directory / LOG, limit_s
+    )
+    if code is None:
+        return f"`wandb sync` was ended after {limit_s:.0f} s"
+    return f"`wandb sync` said: {log_tail(directory)}"
+
+
+def read_back(content: RunContent, place: tuple[str, str], client: Client, limits: Limits) -> str:
+    """Compare what W&B holds with the directory; return where the user finds it.
+
+    The artifact's manifest, the bytes of every entry, and the summary figures are compared.
+
+    Raises:
+        StoreUnavailableError: something is missing, or differs.
+        StoreRefusedError: W&B may not be read.
+    """
+    entity, project = place
+    id = safe_name(content.manifest.run_id)
+    name = f"{entity}/{project}/{content.artifact}:{id}"
+    limit_s = limits.read_s + limits.per_file_s * len(content.files)
+    try:
+        found, _ = client.call("artifact", name=name)
+        digests, _ = client.call("artifact_digests", limit_s=limit_s, name=name)
+        run = _summarised(content, [entity, project, id], client)
+    except FileNotFoundError as error:
+        raise StoreUnavailableError(f"W&B: {error}") from error
+    _compare(content, found["entries"], digests)
+    for copies in ("cache", "data"):  # wandb's own copies of what is now known to be stored
+        shutil.rmtree(content.directory / "wandb" / copies, ignore_errors=True)
+    return f"W&B: {run['url']}, artifact {entity}/{project}/{content.artifact}:{found['version']}"
+
+
+def _compare(
+    content: RunContent, entries: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]
+) -> None:
+    lacking = []
+    for path, md5 in content.md5s().items():
+        data = (content.directory / path).read_bytes()
+        entry = entries.get(path, {})
+        # Servers may use another digest than MD5; the bytes are compared in any case.
+        other = len(b64decode(entry.get("digest", ""))) == 16 and entry["digest"] != md5
+        if other or entry.get("size") != len(data) or digests.get(path) != _hex(data):
+            lacking.append(path)
+    if lacking:
+        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        raise StoreUnavailableError(
+            f"W&B: the artifact lacks, or differs in, {', '.join(lacking[:NAMED])}{more}"
+        )
+
+
+def _summarised(content: RunContent, run: list[str], client: Client) -> dict[str, Any]:
+    wanted = content.summary()
+    deadline = time.monotonic() + SUMMARY_PATIENCE_S
+    while True:
+        found: dict[str, Any]
+        found, _ = client.call("run", run=run)
+        shown = _flat(found["summary"])
+        lacking = [name for name, value in wanted.items() if shown.get(name) != value]
+        if not lacking:
+            return found
+        if time.monotonic() > deadline:
+            raise StoreUnavailableError(
+                f"W&B: the run's summary lacks {len(lacking)} figures, the first {lacking[0]}"
+            )
+        time.sleep(POLL_S)
+
+
+def _flat(summary: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return a summary by full names: a server may show names with dots as nested."""
+    flat: dict[str, Any] = {}
+    for name, value in summary.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{before}{name}.")
+        else:
+            flat[before + name] = value
+    return flat
+
+
+def _hex(data: bytes) -> str:
+    return sha256(data).hexdigest()
