@@ -1,0 +1,1 @@
+"""Running profiles on rented machines. The only package that imports `sky`."""

@@ -1,0 +1,64 @@
+"""Whether this machine can hold a rehearsal, and what is missing if not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+
+from skymark.cloud.rehearsal.errors import RehearsalUnfitError
+
+PROGRAMS = {
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+    "mkfs.ext4": "e2fsprogs",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "rsync": "rsync",
+    "sudo": "sudo",
+    "nc": "netcat-openbsd",
+}
+"""What a rehearsal runs, and the Debian package of each."""
+
+SLURM_PROGRAMS = {
+    "munged": "munge",
+    "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm",
+    "sbatch": "slurm-wlm",
+}
+
+
+def check_fitness(programs: dict[str, str] | None = None) -> None:
+    """Check that this is Linux, that this user is root, and that every program is there.
+
+    Args:
+        programs: programs with the Debian package of each; `PROGRAMS` by default.
+
+    Raises:
+        RehearsalUnfitError: something is missing; the message says what to do.
+    """
+    if sys.platform != "linux":
+        raise RehearsalUnfitError(f"a rehearsal needs Linux; this is {sys.platform}")
+    if os.geteuid() != 0:
+        raise RehearsalUnfitError(
+            f"a rehearsal makes network namespaces and needs root; this is user {os.geteuid()}. "
+            "Run the same command with: sudo --preserve-env=PATH"
+        )
+    absent = missing_packages(PROGRAMS if programs is None else programs)
+    if absent:
+        raise RehearsalUnfitError(
+            f"a rehearsal needs programs that are not here: apt-get install {' '.join(absent)}"
+        )
+    if find_spec("sky") is None:
+        raise RehearsalUnfitError("SkyPilot is not installed: pip install 'skymark[cloud]'")
+
+
+def missing_packages(programs: dict[str, str]) -> list[str]:
+    """Return the Debian packages of the programs that are not on this machine."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    return sorted(
+        {name for program, name in programs.items() if not shutil.which(program, path=path)}
+    )

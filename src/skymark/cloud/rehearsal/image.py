@@ -1,0 +1,134 @@
+"""What a simulated machine has installed, found on this machine when the rehearsal starts.
+
+A machine sees this machine's system directories. What a rented one has besides, or what lies
+here in places that it does not see, is put into it: a Python 3.10 and a `uv` for SkyPilot, the
+certificates, the package-index settings. Nothing of that is part of skymark.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CERTIFICATES = "/etc/ssl/certs/machine-bundle.crt"
+"""Where a machine keeps the certificates it trusts: this machine's and the simulated cloud's."""
+
+TRUST_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
+PASSED_ON = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy")
+"""Beginnings of the variables that say how packages are fetched here."""
+
+NOT_PASSED_ON = ("UV_PROJECT", "UV_PYTHON", "UV_CACHE_DIR", "UV_TOOL", "PIP_CACHE_DIR", "UV_RUN")
+
+SSH_SERVER = """\
+Port 22
+HostKey /etc/ssh/ssh_host_ed25519_key
+PidFile /run/sshd.pid
+UsePAM no
+UseDNS no
+PasswordAuthentication no
+AcceptEnv LANG LC_*
+Subsystem sftp internal-sftp
+SetEnv {environment}
+"""
+
+
+@dataclass(frozen=True)
+class Image:
+    """The contents of every machine of one rehearsal.
+
+    Args:
+        certificates: a bundle with the simulated cloud's own authority.
+        hosts: addresses of the names that the simulated cloud answers for.
+        package_cache: uv's cache, shared by all machines; None gives each an empty one.
+        python: the root of a Python 3.10; None leaves it to uv to download one.
+    """
+
+    certificates: Path
+    hosts: dict[str, str]
+    package_cache: Path | None
+    python: Path | None
+
+    def spec(self, name: str, address: str, user: str, public_keys: list[str]) -> dict[str, Any]:
+        """Return what `machine_start` needs to know of one machine's contents."""
+        home = f"/home/{user}"
+        environment = {**_passed_on(), **dict.fromkeys(TRUST_VARIABLES, CERTIFICATES)}
+        quoted = " ".join(shlex.quote(f"{key}={value}") for key, value in environment.items())
+        files = {
+            "/etc/hostname": f"{name}\n",
+            "/etc/hosts": _hosts_file({**self.hosts, name: address}),
+            "/etc/resolv.conf": _resolvers(),
+            "/etc/ssh/sshd_config": SSH_SERVER.format(environment=quoted),
+            f"{home}/.ssh/authorized_keys": "".join(f"{key.strip()}\n" for key in public_keys),
+        }
+        copies = {CERTIFICATES: str(self.certificates)}
+        for source, target in (("~/.config/pip", ".config/pip"), ("~/.config/uv", ".config/uv")):
+            if (here := Path(source).expanduser()).is_dir():
+                copies[f"{home}/{target}"] = str(here)
+        if uv := _uv():
+            copies[f"{home}/.local/bin/uv"] = uv
+        binds: dict[str, Any] = {}
+        links: dict[str, str] = {}
+        if self.package_cache is not None:
+            binds[f"{home}/.cache/uv"] = {"source": str(self.package_cache), "writable": True}
+        if self.python is not None:
+            binds["/opt/python3.10"] = {"source": str(self.python), "writable": False}
+            links["/usr/local/bin/python3.10"] = "/opt/python3.10/bin/python3.10"
+            files["/etc/ld.so.conf.d/python3.10.conf"] = "/opt/python3.10/lib\n"
+        return {"files": files, "copies": copies, "links": links, "binds": binds}
+
+
+def find_python() -> Path | None:
+    """Return the root of a Python 3.10 on this machine, which SkyPilot's runtime asks for."""
+    candidates = [shutil.which("python3.10"), *Path("~/.pyenv/versions").expanduser().glob("3.10*")]
+    for candidate in candidates:
+        if candidate is None:
+            continue
+        python = Path(candidate) / "bin" / "python3.10" if Path(candidate).is_dir() else candidate
+        ask = [str(python), "-c", "import sys; print(sys.base_prefix, sys.version_info[1])"]
+        answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+        if answer[1:] == ["10"] and answer[0] != "/usr":
+            return Path(answer[0])
+    return None
+
+
+def host_certificates() -> Path | None:
+    """Return the bundle of certificates that this machine trusts."""
+    known = (os.environ.get("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt")
+    return next((Path(path) for path in known if path and Path(path).is_file()), None)
+
+
+def _uv() -> str | None:
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if beside.is_file() else shutil.which("uv")
+
+
+def _passed_on() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(PASSED_ON) and not name.startswith(NOT_PASSED_ON)
+    }
+
+
+def _hosts_file(names: dict[str, str]) -> str:
+    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in names.items())]
+    for line in Path("/etc/hosts").read_text().splitlines():
+        if line.strip() and not line.startswith(("#", "127.", "::1")):
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _resolvers() -> str:
+    """Return this machine's name servers, past a resolver that serves only this machine."""
+    for path in ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"):
+        if Path(path).is_file():
+            lines = Path(path).read_text().splitlines()
+            kept = [line for line in lines if not line.startswith("nameserver 127.")]
+            return "\n".join(kept) + "\n"
+    return ""

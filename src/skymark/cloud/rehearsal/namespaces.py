@@ -1,0 +1,116 @@
+"""Processes that run in kernel namespaces of their own, seen from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from skymark.cloud.rehearsal.errors import RehearsalError
+
+GONE_TIMEOUT_S = 20.0
+"""Time the kernel has to end a namespace whose first process was killed."""
+
+
+class Namespaced:
+    """A program of this package as the first process of new namespaces.
+
+    Args:
+        kinds: what `unshare` is to make new, such as ``--net``.
+        program: the file to run, with this Python.
+        spec: its only argument, a JSON file.
+        log: where its errors and those of all it starts go.
+    """
+
+    def __init__(self, kinds: tuple[str, ...], program: Path, spec: Path, log: Path) -> None:
+        command = ["unshare", *kinds, "--mount", "--pid", "--fork", "--kill-child=SIGKILL"]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, "--", sys.executable, "-I", os.fspath(program), os.fspath(spec)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._log = log
+        self._pid_namespace: str | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process outside that holds the namespaces."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def expect(self, word: str) -> None:
+        """Wait until the program says `word`.
+
+        Raises:
+            RehearsalError: it ended instead.
+        """
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().decode().strip()
+        if line != word:
+            self.kill()
+            tail = self._log.read_text(errors="replace")[-2000:].strip()
+            raise RehearsalError(f"{self._log.stem} did not get to {word!r}: {tail or 'no words'}")
+        self._pid_namespace = self._pid_namespace or _child_namespace(self._process.pid)
+
+    def tell(self) -> None:
+        """Let the program go on."""
+        stdin: IO[bytes] | None = self._process.stdin
+        assert stdin is not None
+        stdin.write(b"go\n")
+        stdin.flush()
+
+    def kill(self) -> None:
+        """End every process in the namespaces; safe to call again.
+
+        Raises:
+            RehearsalError: one of them is still there after `GONE_TIMEOUT_S`.
+        """
+        namespace = self._pid_namespace or _child_namespace(self._process.pid)
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+        if namespace is None:
+            return
+        deadline = time.monotonic() + GONE_TIMEOUT_S
+        while left := processes_in(namespace):
+            if time.monotonic() > deadline:
+                raise RehearsalError(f"processes {left} of {self._log.stem} cannot be ended")
+            time.sleep(0.02)
+
+
+def processes_in(namespace: str) -> list[int]:
+    """Return the processes of a PID namespace, named as ``pid:[4026531836]``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _namespace_of(int(entry.name)) == namespace:
+            found.append(int(entry.name))
+    return found
+
+
+def _child_namespace(pid: int) -> str | None:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return _namespace_of(int(children[0])) if children else None
+
+
+def _namespace_of(pid: int) -> str | None:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return None

@@ -1,0 +1,161 @@
+"""The simulated cloud's network: a bridge on this machine, with a way out for its machines."""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from skymark.cloud.rehearsal.changes import Changes
+from skymark.cloud.rehearsal.errors import RehearsalError
+
+NETWORKS = ipaddress.ip_network("10.77.0.0/16")
+"""Each rehearsal takes the first /24 of these that nobody uses."""
+
+FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+FORWARDING_BEFORE = Path("/run/skymark-ip-forward")
+"""Holds what `FORWARDING` was before the first of the rehearsals that run now."""
+
+
+@dataclass
+class Network:
+    """One rehearsal's bridge. Machines get addresses from `next_address`, in order."""
+
+    bridge: str
+    subnet: ipaddress.IPv4Network
+    _hosts: Iterator[ipaddress.IPv4Address]
+    _lock: threading.Lock
+
+    @property
+    def gateway(self) -> str:
+        """This machine's own address on the bridge."""
+        return str(self.subnet[1])
+
+    def next_address(self) -> str:
+        """Return an address that no machine had before.
+
+        Raises:
+            RehearsalError: more than 253 machines were asked for.
+        """
+        with self._lock:
+            address = next(self._hosts, None)
+        if address is None:
+            raise RehearsalError(f"{self.subnet} has no address left; start another rehearsal")
+        return str(address)
+
+
+def make_network(changes: Changes) -> Network:
+    """Make a bridge with an unused network and let it out through this machine.
+
+    Raises:
+        RehearsalError: no network is free, or the kernel refused.
+    """
+    _forward(changes)
+    for number, subnet in enumerate(NETWORKS.subnets(new_prefix=24)):
+        if _in_use(subnet):
+            continue
+        bridge = f"skymark{number}"
+        # Its name is the claim: of two rehearsals that start at once, one is refused and goes on.
+        if _ip("link", "add", bridge, "type", "bridge").returncode:
+            continue
+        changes.add(
+            f"network bridge {bridge} with {subnet}",
+            undo=lambda: _delete_link(bridge),
+            still_there=lambda: link_exists(bridge),
+        )
+        gateway = str(subnet[1])
+        check_ip("address", "add", f"{gateway}/24", "dev", bridge)
+        check_ip("link", "set", bridge, "up")
+        _let_out(bridge, subnet, changes)
+        return Network(bridge, subnet, iter(list(subnet.hosts())[1:]), threading.Lock())
+    raise RehearsalError(
+        f"no /24 of {NETWORKS} is free, or the kernel makes no bridges; see ip -4 a"
+    )
+
+
+def _in_use(subnet: ipaddress.IPv4Network) -> bool:
+    shown = subprocess.run(["ip", "-4", "-o", "route"], capture_output=True, text=True, check=True)
+    for line in shown.stdout.splitlines():
+        target = line.split()[0]
+        if target != "default" and ipaddress.ip_network(target, strict=False).overlaps(subnet):
+            return True
+    return False
+
+
+def _forward(changes: Changes) -> None:
+    """Let this machine forward packets; the last rehearsal to end undoes what the first did."""
+    if FORWARDING.read_text().strip() == "0":
+        FORWARDING_BEFORE.write_text("0")
+        FORWARDING.write_text("1")
+    if FORWARDING_BEFORE.exists():
+        changes.add(
+            "net.ipv4.ip_forward set from 0 to 1, until the last rehearsal ends",
+            undo=_stop_forwarding,
+            still_there=lambda: FORWARDING_BEFORE.exists() and not _bridges_left(),
+        )
+
+
+def _let_out(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> None:
+    mark = ("-m", "comment", "--comment", f"skymark rehearsal {bridge}")
+    rules = [
+        ("nat", "POSTROUTING", "-s", str(subnet), "!", "-d", str(subnet), "-j", "MASQUERADE"),
+        ("filter", "FORWARD", "-i", bridge, "-j", "ACCEPT"),
+        ("filter", "FORWARD", "-o", bridge, "-j", "ACCEPT"),
+    ]
+    for table, chain, *rule in rules:
+        changes.add(
+            f"iptables rule in {table} {chain}: {' '.join(rule)}",
+            undo=lambda where=(table, chain), rule=rule: _drop_rule(where, [*rule, *mark]),
+            still_there=lambda where=(table, chain), rule=rule: _rule_exists(where, [*rule, *mark]),
+        )
+        command = ["iptables", "-w", "-t", table, "-I", chain, *rule, *mark]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RehearsalError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+
+
+def _stop_forwarding() -> None:
+    if not _bridges_left() and FORWARDING_BEFORE.exists():
+        FORWARDING.write_text(FORWARDING_BEFORE.read_text())
+        FORWARDING_BEFORE.unlink()
+
+
+def _bridges_left() -> bool:
+    return any(Path("/sys/class/net").glob("skymark[0-9]*"))
+
+
+def _rule_exists(where: tuple[str, str], rule: list[str]) -> bool:
+    command = ["iptables", "-w", "-t", where[0], "-C", where[1], *rule]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _drop_rule(where: tuple[str, str], rule: list[str]) -> None:
+    command = ["iptables", "-w", "-t", where[0], "-D", where[1], *rule]
+    subprocess.run(command, capture_output=True, check=False)
+
+
+def link_exists(name: str) -> bool:
+    """Return whether a network interface of that name is in this namespace."""
+    return Path("/sys/class/net", name).exists()
+
+
+def _delete_link(name: str) -> None:
+    _ip("link", "delete", name)
+
+
+def _ip(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+
+
+def check_ip(*arguments: str) -> None:
+    """Run ``ip``.
+
+    Raises:
+        RehearsalError: it refused, with its words.
+    """
+    done = _ip(*arguments)
+    if done.returncode:
+        raise RehearsalError(f"ip {' '.join(arguments)} failed: {done.stderr.strip()}")

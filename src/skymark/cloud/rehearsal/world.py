@@ -1,0 +1,276 @@
+"""A whole cloud on this machine: SkyPilot, machines for hire and a bill, gone without a trace.
+
+    with rehearsal_world() as world:
+        subprocess.run(["sky", "launch", ...], env=world.environment())
+        print(world.cloud.bill())
+    print(world.changes.record)
+
+It needs Linux and root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from skymark.cloud.rehearsal.api_server import ApiServer, free_port
+from skymark.cloud.rehearsal.certificate import make_certificate
+from skymark.cloud.rehearsal.changes import Changes
+from skymark.cloud.rehearsal.errors import RehearsalUnfitError
+from skymark.cloud.rehearsal.fitness import check_fitness
+from skymark.cloud.rehearsal.image import Image, find_python, host_certificates
+from skymark.cloud.rehearsal.instance_types import InstanceType, read_instance_types
+from skymark.cloud.rehearsal.lambda_api import LambdaApi
+from skymark.cloud.rehearsal.lambda_cloud import Instance, LambdaCloud
+from skymark.cloud.rehearsal.machine import Machine, start_machine
+from skymark.cloud.rehearsal.network import Network, make_network
+from skymark.execute.locations import cache_directory
+
+DISK_GIB = 64.0
+"""Size of a machine's disk unless told otherwise. It takes room here only as it fills."""
+
+KEPT_VARIABLES = ("PATH", "LANG", "TZ", "TERM", "USER", "LOGNAME", "SHELL")
+PACKAGE_VARIABLES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""The only variables of this process that SkyPilot's API server sees: no credential passes."""
+
+ASK_SKYPILOT = """
+from sky.provision.lambda_cloud import lambda_utils
+from sky.skylet import constants
+print(lambda_utils.API_ENDPOINT, constants.CATALOG_SCHEMA_VERSION)
+"""
+
+
+@dataclass
+class World:
+    """A cloud that is up. Made by `rehearsal_world`.
+
+    Attributes:
+        home: the home directory of SkyPilot and of its client.
+        cloud: what is hired, what it costs, and every fault of the provider.
+        api: the provider's REST API: its calls, and its rate limit.
+        api_server: SkyPilot's API server; may be stopped and started to rehearse that.
+        network: where the machines are.
+        changes: what was changed on this machine.
+    """
+
+    home: Path
+    cloud: LambdaCloud
+    api: LambdaApi
+    api_server: ApiServer
+    network: Network
+    changes: Changes
+    _client: Mapping[str, str]
+
+    def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the environment for a SkyPilot client (or `skymark launch`) in this world.
+
+        Args:
+            base: what it starts from; this process's environment by default.
+        """
+        inherited = os.environ if base is None else base
+        kept = {key: value for key, value in inherited.items() if not key.startswith("SKYPILOT_")}
+        return {**kept, **self._client}
+
+    def hired(self, cluster: str | None = None) -> list[Instance]:
+        """Return the instances that are hired now, of one cluster or of all, oldest first."""
+        named = [
+            one
+            for one in self.cloud.instances()
+            if cluster is None or one.name.startswith(f"{cluster}-")
+        ]
+        return sorted(named, key=lambda one: one.began_s)
+
+    def machine(self, instance: Instance) -> Machine:
+        """Return an instance's machine, to look into it or to pull its cable.
+
+        Raises:
+            RehearsalUnfitError: it has not booted.
+        """
+        if not isinstance(instance.machine, Machine):
+            raise RehearsalUnfitError(f"instance {instance.name} has not booted: {instance.status}")
+        return instance.machine
+
+    def preempt(self, cluster: str) -> list[Instance]:
+        """Take all machines of a cluster away without being asked; return when they have gone."""
+        taken = self.hired(cluster)
+        for instance in taken:
+            self.cloud.preempt(instance.id)
+        return taken
+
+
+@contextmanager
+def rehearsal_world(
+    *,
+    catalogs: Path | None = None,
+    package_cache: Path | None = None,
+    disk_gib: float = DISK_GIB,
+    clouds: Sequence[str] = ("lambda",),
+    directory: Path | None = None,
+) -> Iterator[World]:
+    """Make a cloud on this machine, and take it away at the end, whatever happened.
+
+    Args:
+        catalogs: prices, laid out as below ``~/.sky/catalogs/v8``, which is the default.
+        package_cache: uv's cache on the machines; the default is kept between rehearsals.
+        disk_gib: size of each machine's disk.
+        clouds: what SkyPilot may use.
+        directory: where everything lies, new and short; a temporary one by default.
+
+    Raises:
+        RehearsalUnfitError: this machine cannot hold a rehearsal.
+        RehearsalError: something did not come up, or could not be taken away again.
+    """
+    check_fitness()
+    changes = Changes()
+    try:
+        with ExitStack() as stack:
+            root = _make_directory(directory, changes)
+            home = root / "home"
+            host, version = _ask_skypilot(home)
+            prices = catalogs or Path(f"~/.sky/catalogs/{version}").expanduser()
+            types = read_instance_types(prices)
+            shutil.copytree(prices, home / ".sky" / "catalogs" / version)
+            network = make_network(changes)
+            bundle, certificate = _make_trust(root, host)
+            image = Image(
+                bundle, {host: network.gateway}, _make_cache(package_cache), find_python()
+            )
+            cloud = _make_cloud(types, image, network, root / "machines", disk_gib, stack)
+            key = secrets.token_hex(16)
+            api = stack.enter_context(LambdaApi(cloud, key, (network.gateway, 443), certificate))
+            user = secrets.token_hex(4)
+            _write_settings(home, key, clouds, f"https://{host}/")
+            _note_sockets(user, changes)
+            hosts = root / "hosts"
+            hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
+            port = free_port()
+            client = _client_variables(home, user, port)
+            environment = {**_kept_variables(), **client, "HOME": os.fspath(home)}
+            environment |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), str(bundle))
+            server = ApiServer(root, hosts, environment, port)
+            stack.callback(server.stop)
+            server.start()
+            yield World(home, cloud, api, server, network, changes, client)
+    finally:
+        changes.undo_all()
+
+
+def _make_directory(directory: Path | None, changes: Changes) -> Path:
+    root = directory or Path(tempfile.mkdtemp(prefix="rehearsal-"))
+    changes.add(
+        f"directory {root}",
+        undo=lambda: shutil.rmtree(root, ignore_errors=True),
+        still_there=root.exists,
+    )
+    (root / "home").mkdir(parents=True)
+    (root / "machines").mkdir()
+    return root
+
+
+def _ask_skypilot(home: Path) -> tuple[str, str]:
+    """Return the provider's host name and the catalogue version that this SkyPilot has."""
+    environment = {**_kept_variables(), "HOME": os.fspath(home)}
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK_SKYPILOT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode:
+        raise RehearsalUnfitError(
+            f"this SkyPilot cannot be rehearsed: {asked.stderr.strip().splitlines()[-1:]}; "
+            "install the version in requirements/cloud.txt"
+        )
+    endpoint, version = asked.stdout.split()[-2:]
+    return str(urlsplit(endpoint).hostname), version
+
+
+def _make_trust(root: Path, host: str) -> tuple[Path, Path]:
+    authority, certificate, bundle = root / "ca.crt", root / "server.pem", root / "bundle.crt"
+    make_certificate(host, authority, certificate)
+    here = host_certificates()
+    trusted = b"" if here is None else here.read_bytes() + b"\n"
+    bundle.write_bytes(trusted + authority.read_bytes())
+    return bundle, certificate
+
+
+def _make_cache(chosen: Path | None) -> Path:
+    cache = chosen or cache_directory() / "rehearsal" / "packages"
+    cache.mkdir(parents=True, exist_ok=True)
+    os.chown(cache, 1000, 1000)
+    return cache
+
+
+def _make_cloud(
+    types: Mapping[str, InstanceType],
+    image: Image,
+    network: Network,
+    directory: Path,
+    disk_gib: float,
+    stack: ExitStack,
+) -> LambdaCloud:
+    def start(name: str, public_keys: list[str], _: InstanceType) -> Machine:
+        place = directory / f"{name}-{secrets.token_hex(3)}"
+        return start_machine(name, public_keys, image, network, place, disk_gib)
+
+    cloud = LambdaCloud(types, start)
+    stack.callback(cloud.close)
+    return cloud
+
+
+def _write_settings(home: Path, key: str, clouds: Sequence[str], probe: str) -> None:
+    credentials = home / ".lambda_cloud" / "lambda_keys"
+    credentials.parent.mkdir()
+    credentials.write_text(f"api_key = {key}\n")
+    # JSON is YAML, and needs no library.
+    settings = {
+        "allowed_clouds": list(clouds),
+        "jobs": {"controller": {"consolidation_mode": True}},
+    }
+    plugin = "skymark.cloud.rehearsal.plugin.RehearsalPlugin"
+    plugins = {"plugins": [{"class": plugin, "parameters": {"probe": probe}}]}
+    (home / ".sky").mkdir(exist_ok=True)
+    (home / ".sky" / "config.yaml").write_text(json.dumps(settings))
+    (home / ".sky" / "plugins.yaml").write_text(json.dumps(plugins))
+
+
+def _client_variables(home: Path, user: str, port: int) -> dict[str, str]:
+    return {
+        "HOME": os.fspath(home),
+        "SKYPILOT_API_SERVER_LOCAL_PORT": str(port),
+        # A client that finds no server would start one itself, outside this world.
+        "SKYPILOT_DISABLE_LOCAL_API_SERVER": "1",
+        "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
+        "SKYPILOT_USER_ID": user,
+        "SKYPILOT_USER": "rehearsal",
+        "SKYMARK_CACHE": os.fspath(cache_directory()),
+    }
+
+
+def _kept_variables() -> dict[str, str]:
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key in KEPT_VARIABLES or key.upper().startswith(PACKAGE_VARIABLES)
+    }
+
+
+def _note_sockets(user: str, changes: Changes) -> None:
+    """Note the directory that SkyPilot keeps for its SSH connections, outside the home."""
+    sockets = Path(f"/tmp/sky_ssh_{user}")  # noqa: S108 SkyPilot's choice
+    changes.add(
+        f"directory {sockets}",
+        undo=lambda: shutil.rmtree(sockets, ignore_errors=True),
+        still_there=sockets.exists,
+    )
