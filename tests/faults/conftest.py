@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.runs import Case
+from tests.faults.runs import STARTED, Case, started_below
 from tests.faults.table import Table
 
 MOMENTS = 2
@@ -25,6 +25,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fault-moments", type=int, help="random moments of each fault")
     group.addoption("--fault-seed", type=int, help="draw the moments of an earlier session again")
     group.addoption("--fault-table", type=Path, help="page to write the table of all faults into")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """End what a test that failed has left running."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        for one in started_below(process):
+            one.kill()
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,9 @@ SMALL = ("--scenarios", "PC-1", "--axis", "depth=1,2", "--rounds", "2", "--effor
 """Two cells of every adapter with two rounds each: the first rounds of all come first."""
 TWO = (f"{WITNESS}:Witness", f"{WITNESS}:Second")
 
+STARTED: list[subprocess.Popen[str]] = []
+"""Every run that was started, for whoever tidies up after a test that failed."""
+
 
 def until(found: Callable[[], object], seconds: float = 120, what: str = "it") -> None:
     """Wait until something is found."""
@@ -78,7 +81,7 @@ class Case:
 
     def start(self, *more: str, **variables: str) -> subprocess.Popen[str]:
         """Start the run in a session of its own, so that signals reach nothing else."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*self.prefix, *command("run", *self.arguments, *more, "--output", str(self.output))],
             env=self.environment() | self.variables | variables,
             cwd=self.directory,
@@ -87,6 +90,8 @@ class Case:
             text=True,
             start_new_session=True,
         )
+        STARTED.append(process)
+        return process
 
     def run(self, *more: str, timeout: float = 300, **variables: str) -> tuple[int, str]:
         """Run to the end; returns exit status and standard error."""
@@ -178,8 +183,9 @@ class Case:
         assert not opened.problems
         assert not opened.missing
         assert [record.status for record in opened.records] == [Status.OK] * len(opened.records)
-        run, manifest = RunDirectory(self.output), Manifest.model_validate_json(
-            (self.output / "manifest.json").read_bytes()
+        run, manifest = (
+            RunDirectory(self.output),
+            Manifest.model_validate_json((self.output / "manifest.json").read_bytes()),
         )
         assert manifest.finished
         rounds = manifest.plan.effort.min_rounds
