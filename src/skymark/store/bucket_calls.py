@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Coroutine
+from concurrent.futures import CancelledError, Future
 from typing import TypeVar
+
+from skymark.model.errors import StoreUnavailableError
 
 ANSWER_S = 30.0
 """How long a server may take for one request, besides the time its bytes may take."""
 SLOWEST_BYTES_PER_S = 256 << 10
 """The slowest connection that still counts as working."""
+CLOSED = "the store was closed before it was done"
 
 Result = TypeVar("Result")
 
@@ -24,13 +28,20 @@ class Calls:
     def __init__(self, answer_s: float) -> None:
         self._answer_s = answer_s
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._starting = threading.Lock()
+        self._closed = False
+        self._state = threading.Lock()
 
     def run(self, work: Coroutine[None, None, Result]) -> Result:
-        """Return what the work returns, or raise what it raises."""
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        """Return what the work returns, or raise what it raises.
+
+        Raises:
+            StoreUnavailableError: `close` was called before it was done.
+        """
+        future = self._begin(work)
         try:
             return future.result()
+        except CancelledError:
+            raise StoreUnavailableError(CLOSED) from None
         finally:
             future.cancel()
 
@@ -52,20 +63,23 @@ class Calls:
         return self._answer_s + size_bytes / SLOWEST_BYTES_PER_S
 
     def close(self) -> None:
-        """End the thread. Calls under way are given up."""
-        with self._starting:
-            loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+        """End the thread. Calls under way are given up, and later ones are refused."""
+        with self._state:
+            if self._loop is not None and not self._closed:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._closed = True
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
+    def _begin(self, work: Coroutine[None, None, Result]) -> Future[Result]:
+        with self._state:  # so that nothing is begun in a loop that is about to stop
+            if self._closed:
+                work.close()
+                raise StoreUnavailableError(CLOSED)
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(
                     target=_serve, args=(self._loop,), name="bucket-calls", daemon=True
                 ).start()
-            return self._loop
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

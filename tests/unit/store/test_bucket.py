@@ -169,6 +169,17 @@ def test_a_closed_store_leaves_no_thread(store):
     assert not thread.is_alive()
 
 
+def test_a_store_that_is_closed_gives_up_what_is_under_way(faulty, proxy):
+    patient = BucketStore(faulty.address)
+    proxy.stay_silent()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(patient.get, LOG)
+        proxy.wait_for_requests(1)
+        patient.close()
+        assert "was closed" in unavailability_of(lambda: reading.result(10))
+    assert "was closed" in unavailability_of(lambda: patient.get(LOG))
+
+
 def test_runs_are_named_by_their_manifests(prefix):
     for name in ("run-b", "run-a", "no-run"):
         one = open_bucket(prefix, name)
