@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from skymark.execute.environments import Environments
 from skymark.execute.locations import cache_directory
@@ -15,7 +17,7 @@ from skymark.model.suite import EnvironmentSpec
 PLATFORMS = ("cpu", "gpu", "tpu")
 DEVICE_FILES = {
     "gpu": ("dev/nvidiactl", "dev/dxg"),
-    "tpu": ("dev/accel*", "dev/vfio/[0-9]*"),
+    "tpu": ("dev/accel[0-9]*", "dev/vfio/[0-9]*"),
 }
 """What a driver makes: of NVIDIA on Linux and in WSL 2; of TPU up to v4, and from v5 on."""
 
@@ -24,6 +26,7 @@ ADVICE = {
     "NVIDIA's driver 580 or newer, or give --platform cpu",
     "tpu": "use a TPU virtual machine, start a container with --privileged, or give --platform cpu",
 }
+LIBRARIES = {"gpu": ("jax", "torch"), "tpu": ("jax",)}
 WATCHER = Path(__file__).with_name("see_accelerator.py")
 TIMEOUT_S = 300.0
 """The first import from a cold disk reads gigabytes of libraries."""
@@ -59,34 +62,34 @@ def require_accelerator(platform: str, *, own: bool, root: Path = Path("/")) -> 
 
 
 def see(platform: str, python: Path) -> dict[str, str | None]:
-    """Return what keeps each installed library from the accelerator, None where nothing does.
+    """Return what keeps each installed library from the accelerator, None where nothing does."""
+    answers = {library: _ask(library, platform, python) for library in LIBRARIES[platform]}
+    return {name: answer["fault"] for name, answer in answers.items() if answer["installed"]}
 
-    A child process is asked, because a library keeps the device, and its memory, until it ends.
 
-    Raises:
-        UsageError: the child does not answer.
+def _ask(library: str, platform: str, python: Path) -> dict[str, Any]:
+    """Ask one library in a process of its own.
+
+    It keeps the device, and its memory, until the process ends; and where a driver is absent or
+    does not fit, it may break and take the process along.
     """
     try:
         done = subprocess.run(
-            [python, WATCHER, platform],
+            [python, WATCHER, library, platform],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
             check=False,
         )
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(
-            f"asking for the {platform.upper()} took longer than {TIMEOUT_S:g} s; "
-            "see whether its driver answers"
-        ) from error
-    if done.returncode != 0:
-        # A library that breaks in the driver takes its process along.
-        tail = " ".join(done.stderr.split())[-500:]
-        raise UsageError(
-            f"asking for the {platform.upper()} ended with status {done.returncode}: {tail}; "
-            "see whether its driver answers"
-        )
-    answer: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"installed": True, "fault": f"no answer in {TIMEOUT_S:g} s"}
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return {"installed": True, "fault": f"{name} ended it while it looked for a driver"}
+    if done.returncode > 0:
+        tail = " ".join(done.stderr.split())[-300:]
+        return {"installed": True, "fault": f"it ended with status {done.returncode}: {tail}"}
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 

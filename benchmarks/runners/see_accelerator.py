@@ -1,6 +1,6 @@
-"""Print what keeps JAX and torch from an accelerator, as JSON; null where nothing does.
+"""Print what keeps JAX or torch from an accelerator, as JSON; null where nothing does.
 
-Runs in the environment that is asked, so it imports nothing of skymark. Each library computes
+Runs in the environment that is asked, so it imports nothing of skymark. The library computes
 something: a driver that is too old is found by that, not by counting devices.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 
 
@@ -30,27 +29,20 @@ def try_torch(platform: str) -> None:
     torch.ones(2, device="cuda").sum().item()
 
 
-TRIALS = {
-    "gpu": {"jax": try_jax, "torch": try_torch},
-    "tpu": {"jax": try_jax},
-}
+TRIALS = {"jax": try_jax, "torch": try_torch}
 
 
 def main() -> None:
-    """Try each library that is installed."""
-    # JAX would take three quarters of the memory, which torch then does not have.
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    platform = sys.argv[1]
-    faults: dict[str, str | None] = {}
-    for library, attempt in TRIALS[platform].items():
-        if importlib.util.find_spec(library) is None:
-            continue
+    """Try the library that is named, if it is installed."""
+    library, platform = sys.argv[1:]
+    answer: dict[str, str | bool | None] = {"installed": False, "fault": None}
+    if importlib.util.find_spec(library) is not None:
+        answer["installed"] = True
         try:
-            attempt(platform)
-            faults[library] = None
+            TRIALS[library](platform)
         except Exception as error:  # the process boundary: whatever it is becomes the answer
-            faults[library] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    print(json.dumps(faults))
+            answer["fault"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
