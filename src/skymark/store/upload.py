@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from pydantic import ValidationError
 from tenacity import Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
 from tenacity.nap import sleep_using_event
 
 from skymark.model.errors import StoreError, StoreUnavailableError
+from skymark.model.record import Record
 from skymark.store.local import RunDirectory
 from skymark.store.store import Store
 
@@ -164,11 +166,29 @@ class Upload:
         if self._there.get(path) == len(data) and self._read(path) == data:
             self._stored[path] = digest
             return
+        self._put(path, data)
+        found = self._read(path)
+        if found == data:
+            self._stored[path] = digest
+            self._keep_samples_with(path)
+        elif found is not None and _is_another_workers(path, found, data):
+            self._stored[path] = digest  # it finished the same cell after this one: theirs stands
+        else:
+            raise StoreUnavailableError(f"{self.store.url} gave back other bytes of {path}")
+
+    def _keep_samples_with(self, path: str) -> None:
+        """Put a record's samples again where another worker's came between them and the record."""
+        folder, _, name = path.partition("/")
+        samples = f"samples/{name.removesuffix('.json')}.parquet"
+        if folder != "records" or samples not in self._stored:
+            return
+        data = (self._directory / samples).read_bytes()
+        if self._read(samples) != data:
+            self._put(samples, data)
+
+    def _put(self, path: str, data: bytes) -> None:
         with self._request():
             self.store.put(path, data)
-        if self._read(path) != data:
-            raise StoreUnavailableError(f"{self.store.url} gave back other bytes of {path}")
-        self._stored[path] = digest
 
     @contextmanager
     def _request(self) -> Iterator[None]:
@@ -203,6 +223,17 @@ def cell_of(path: str) -> str:
     if not slash:
         return ""
     return rest.partition("/")[0] if folder == "rounds" else rest.rpartition(".")[0]
+
+
+def _is_another_workers(path: str, found: bytes, ours: bytes) -> bool:
+    """Whether what is stored is another worker's record of the same cell."""
+    if not path.startswith("records/"):
+        return False
+    try:
+        theirs = Record.model_validate_json(found)
+    except ValidationError:
+        return False
+    return theirs.cell_hash == Record.model_validate_json(ours).cell_hash
 
 
 def _rank(path: str) -> int:

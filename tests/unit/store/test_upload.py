@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
 
+from skymark.model.cell import Cell
+from skymark.model.record import Record, Status
 from skymark.store.upload import Upload, cell_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
@@ -84,6 +90,27 @@ def test_a_store_that_gives_back_other_bytes_is_found_out(store, directory):
     with uploading(store, directory) as upload:
         assert upload.drain(0.5) == ["records/B.1.json"]
         assert "other bytes of records/B.1.json" in str(upload.problem)
+
+
+def test_two_workers_that_finish_one_cell_leave_a_whole_one_and_both_end(store, tmp_path):
+    cell = Cell(suite="loading", scenario="A", variant="1", adapter="x")
+    record = Record(cell=cell, cell_hash=cell.hash, status=Status.OK, started_at=NOW, ended_at=NOW)
+    paths = [f"samples/{cell.id}.parquet", f"records/{cell.id}.json"]
+    with contextlib.ExitStack() as stack:
+        workers = []
+        for name in "ab":
+            for folder in ("samples", "records"):
+                (tmp_path / name / folder).mkdir(parents=True)
+            (tmp_path / name / paths[0]).write_text(f"samples of {name}")
+            mine = record.model_copy(update={"hardware_key": name})
+            (tmp_path / name / paths[1]).write_text(mine.model_dump_json())
+            workers.append(stack.enter_context(uploading(store, tmp_path / name)))
+        for worker in workers:
+            worker.changed(cell.id, paths)
+        for worker in workers:
+            assert worker.drain(20) == []
+    (stands,) = (Record.model_validate_json(store.get(paths[1])),)
+    assert store.get(paths[0]).decode() == f"samples of {stands.hardware_key}"
 
 
 def test_what_the_store_has_already_is_compared_and_not_sent_again(store, directory):
