@@ -8,7 +8,6 @@ the layer, of gigabytes, until the list, a pin or one of those files changes.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -35,9 +34,7 @@ def list_specifications(names: Sequence[str]) -> None:
 
 
 def build(lines: Iterable[str]) -> None:
-    """Make the environments of the specifications; removes uv's cache, so its files stay once."""
-    from uv import find_uv_bin
-
+    """Make the environments of the specifications."""
     from skymark.execute.environments import Environments
     from skymark.execute.locations import cache_directory
     from skymark.model.suite import EnvironmentSpec
@@ -46,8 +43,6 @@ def build(lines: Iterable[str]) -> None:
     environments = Environments(cache, print)
     for line in lines:
         environments.ensure(EnvironmentSpec.model_validate_json(line))
-    # Files of uv's cache and of the environments are the same ones, by hard links.
-    subprocess.run([find_uv_bin(), "cache", "clean", "--quiet"], check=True)
     for lock in (cache / "environments").glob("*.lock"):
         lock.unlink()
 
