@@ -17,10 +17,10 @@ from skymark.store.store import Source, Store
 from skymark.store.wandb_content import RunContent
 from skymark.store.wandb_offline import offline_run, write_offline
 from skymark.store.wandb_process import Client, Limits, safe_name
-from skymark.store.wandb_upload import read_back, sync
+from skymark.store.wandb_upload import IncompleteError, read_back, sync
 
 DEFAULT_PROJECT = "skymark"
-PROBE = "probe"
+PROBE = b"skymark"
 
 _PART = r"[\w.-]+"
 _RUN = re.compile(rf"wandb://({_PART})/({_PART})/runs/({_PART})", re.ASCII)
@@ -76,10 +76,8 @@ class OnlineRun(RunFiles):
 
     def check(self) -> None:
         """Prove that a file can be written into the W&B run and read."""
-        self.put(PROBE, b"skymark")
-        if self.get(PROBE) != b"skymark":
+        if self._client.call("probe", PROBE, run=self._run)[1] != PROBE:
             raise StoreUnavailableError(f"{self.url} gave back other bytes than it was sent")
-        self.delete(PROBE)
 
     def put(self, path: str, data: bytes) -> None:
         """Write one file; the W&B run is made on first use."""
@@ -96,13 +94,17 @@ class OnlineRun(RunFiles):
         sends an artifact once; the run is logged anew.
         """
         content = RunContent(directory)
-        offline = offline_run(content, self.project, self._limits)
-        place = self._place
+        try:
+            place = self._place
+        except StoreUnavailableError:
+            offline_run(content, (self._entity, self.project), self._limits)
+            raise
+        offline = offline_run(content, place, self._limits)
         if offline.synced:
             try:
                 return read_back(content, place, self._client, self._limits)
-            except StoreUnavailableError:
-                offline = write_offline(content, self.project, self._limits)
+            except IncompleteError:
+                offline = write_offline(content, place, self._limits)
         said = sync(offline, content, place, self._limits)
         try:
             return read_back(content, place, self._client, self._limits)
@@ -117,8 +119,8 @@ class OfflineStore:
     parallel = 1
     url = "wandb"
 
-    def __init__(self, project: str, reason: str, limits: Limits) -> None:
-        self._project = project
+    def __init__(self, place: tuple[str | None, str], reason: str, limits: Limits) -> None:
+        self._place = place
         self._reason = reason
         self._limits = limits
 
@@ -151,7 +153,7 @@ class OfflineStore:
 
     def complete(self, directory: Path) -> str | None:
         """Write the offline run, and read it back."""
-        run = offline_run(RunContent(directory), self._project, self._limits)
+        run = offline_run(RunContent(directory), self._place, self._limits)
         return (
             f"W&B: offline ({self._reason}), the run is in {run.path}; once a key is set, upload "
             f"it with: skymark export {shlex.quote(str(directory))} --to wandb"
@@ -227,15 +229,15 @@ def open_run_files(url: str, run_id: str, limits: Limits | None = None) -> Store
         )
     _need_client()
     limits = limits or Limits()
+    entity = os.environ.get("WANDB_ENTITY") or None
     project = os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT
     mode = os.environ.get("WANDB_MODE", "")
     if mode == "disabled":
         raise UsageError("WANDB_MODE is disabled, so nothing can go to W&B; unset it")
     if mode in {"offline", "dryrun"}:
-        return OfflineStore(project, f"WANDB_MODE is {mode}", limits)
+        return OfflineStore((entity, project), f"WANDB_MODE is {mode}", limits)
     if not _has_key(limits):
-        return OfflineStore(project, "there is no WANDB_API_KEY", limits)
-    entity = os.environ.get("WANDB_ENTITY") or None
+        return OfflineStore((entity, project), "there is no WANDB_API_KEY", limits)
     return OnlineRun(entity, project, safe_name(run_id), limits)
 
 

@@ -74,6 +74,13 @@ class Service:
             self._run(run, make=True).upload_file(str(file), root=root)
         return None, b""
 
+    def probe(self, data: bytes, run: list[str]) -> Answer:
+        """Write a file into a run, read it, and remove it."""
+        self.put(data, run, "probe")
+        answer = self.get(b"", run, "probe")
+        self.delete(b"", run, "probe")
+        return answer
+
     def get(self, data: bytes, run: list[str], path: str) -> Answer:
         """Read one file of a run."""
         del data

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb_content import RunContent
-from skymark.store.wandb_process import (
-    Limits,
-    end_tree,
-    environment,
-    python_module,
-    run_bounded,
-    safe_name,
-)
+from skymark.store.wandb_process import Limits, python_module, run_bounded, safe_name
+
+Place = tuple[str | None, str]
+"""Entity, if it is known, and project."""
 
 LOG = "wandb/skymark.log"
 TAIL_CHARACTERS = 500
@@ -34,17 +29,17 @@ class OfflineRun:
     """Whether an upload of it has been tried: its artifact cannot be sent from here again."""
 
 
-def offline_run(content: RunContent, project: str, limits: Limits) -> OfflineRun:
+def offline_run(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
     """Return the offline run of a directory as it is now; written where it is not there yet.
 
     Raises:
         StoreRefusedError: it cannot be written.
         StoreUnavailableError: it was not written in time, or is not what was to be written.
     """
-    return _kept(content, project, limits) or write_offline(content, project, limits)
+    return _kept(content, place, limits) or write_offline(content, place, limits)
 
 
-def write_offline(content: RunContent, project: str, limits: Limits) -> OfflineRun:
+def write_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
     """Log the run anew, and read it back; an earlier one in the directory is replaced.
 
     Raises:
@@ -52,6 +47,7 @@ def write_offline(content: RunContent, project: str, limits: Limits) -> OfflineR
         StoreUnavailableError: it was not written in time, or is not what was to be written.
     """
     directory = content.directory.resolve()
+    entity, project = place
     shutil.rmtree(directory / "wandb", ignore_errors=True)
     try:
         (directory / "wandb").mkdir(exist_ok=True)
@@ -60,7 +56,7 @@ def write_offline(content: RunContent, project: str, limits: Limits) -> OfflineR
             directory,
             directory / LOG,
             _limit_s(content, limits),
-            {"WANDB_MODE": "offline"},
+            {"WANDB_MODE": "offline"} | ({"WANDB_ENTITY": entity} if entity else {}),
             without=("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"),
         )
     except OSError as error:
@@ -69,7 +65,7 @@ def write_offline(content: RunContent, project: str, limits: Limits) -> OfflineR
             f"skymark export {directory} --to wandb"
         ) from error
     found = _found(directory)
-    if code is None or found is None or not _agrees(found, content, project, limits):
+    if code is None or found is None or not _agrees(found, content, place, limits):
         why = "was not written in time" if code is None else "is not what was to be written"
         raise StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(directory)}")
     return OfflineRun(found, synced=False)
@@ -90,27 +86,22 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
     Raises:
         StoreUnavailableError: the reader did not end in time.
     """
-    reader = subprocess.Popen(
-        python_module("wandb", "leet", "inspect", "--json", str(path)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=home,
-        env=environment(home),
-    )
+    told = home / "wandb" / "entries.jsonl"
+    command = python_module("wandb", "leet", "inspect", "--json", str(path))
     try:
-        text, _ = reader.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired as error:
-        raise StoreUnavailableError(f"W&B: {path} was not read within {limit_s:.0f} s") from error
+        code = run_bounded(command, home, told, limit_s)
+        lines = told.read_text("utf-8", errors="replace").splitlines()
     finally:
-        end_tree(reader)
-    return [json.loads(line) for line in text.decode(errors="replace").splitlines() if line]
+        told.unlink(missing_ok=True)
+    if code is None:
+        raise StoreUnavailableError(f"W&B: {path} was not read within {limit_s:.0f} s")
+    return [json.loads(line) for line in lines if line.startswith('{"num"')]
 
 
-def _kept(content: RunContent, project: str, limits: Limits) -> OfflineRun | None:
+def _kept(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
     """Return the offline run that is there, if it tells the directory as it is now."""
     found = _found(content.directory.resolve())
-    if found is None or not _agrees(found, content, project, limits):
+    if found is None or not _agrees(found, content, place, limits):
         return None
     return OfflineRun(found, synced=any(found.glob("*.wandb.sync*")))
 
@@ -120,15 +111,15 @@ def _found(directory: Path) -> Path | None:
     return runs[-1] if len(runs) == 1 else None
 
 
-def _agrees(path: Path, content: RunContent, project: str, limits: Limits) -> bool:
+def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bool:
     """Whether an offline run ended, and holds the artifact and the figures of the directory."""
     entries = read_offline(path, content.directory.resolve(), _limit_s(content, limits))
     by_type: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         by_type.setdefault(entry["type"], []).append(entry[entry["type"]])
     run = by_type.get("run", [{}])[0]
-    known = (run.get("run_id"), run.get("project"))
-    if known != (safe_name(content.manifest.run_id), project) or "exit" not in by_type:
+    known = (run.get("run_id"), (run.get("entity") or None, run.get("project")))
+    if known != (safe_name(content.manifest.run_id), place) or "exit" not in by_type:
         return False
     summary: dict[str, Any] = {}
     for part in by_type.get("summary", []):

@@ -39,13 +39,13 @@ class Limits(Frozen):
 
     request_s: int = 10
     """One question to the server; the client itself gives up then."""
-    call_s: float = 45.0
+    call_s: float = 30.0
     """One file sent or read, or one listing, with the start of the client."""
-    log_s: float = 60.0
+    log_s: float = 30.0
     """Writing the offline run; reading it back has the same time again."""
-    sync_s: float = 180.0
+    sync_s: float = 120.0
     """Uploading the offline run."""
-    read_s: float = 120.0
+    read_s: float = 60.0
     """Reading the artifact back."""
     per_file_s: float = 0.05
     """Added to the last three for each file of the run."""
@@ -126,7 +126,7 @@ class Client:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd=self._home,
-                env=environment(self._home),
+                env=environment(self._home, self._home),
             )
         return self._process
 
@@ -152,17 +152,19 @@ def run_bounded(
     Returns:
         Its exit code, which proves nothing; None where it was ended.
     """
-    changed = {
-        name: value for name, value in environment(home).items() if name not in without
-    } | dict(variables or {})
-    with log.open("ab") as output:
+    with (
+        tempfile.TemporaryDirectory(prefix="skymark-", ignore_cleanup_errors=True) as temporary,
+        log.open("ab") as output,
+    ):
+        inherited = environment(home, Path(temporary))
+        changed = {name: value for name, value in inherited.items() if name not in without}
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             cwd=home,
-            env=changed,
+            env=changed | dict(variables or {}),
             start_new_session=True,
         )
         try:
@@ -178,15 +180,21 @@ def python_module(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def environment(home: Path) -> dict[str, str]:
+def environment(home: Path, temporary: Path) -> dict[str, str]:
     """Return this process's environment, with wandb's files below a directory.
 
     The user's settings of wandb stay where they are: they are read and hold the server's address.
+
+    Args:
+        home: where wandb keeps runs, copies and logs.
+        temporary: for what a client that is killed cannot remove. Its sockets lie there too, and
+            their paths must be short, so it is not below a run's directory.
     """
     variables = {name: value for name, value in os.environ.items() if name not in DROPPED}
     settings = Path(variables.get("WANDB_CONFIG_DIR", "~/.config/wandb")).expanduser()
     own = home / "wandb"
     variables |= {
+        "TMPDIR": str(temporary),
         "WANDB_DIR": str(home),
         "WANDB_DATA_DIR": str(own / "data"),
         "WANDB_CACHE_DIR": str(own / "cache"),

@@ -20,6 +20,10 @@ SUMMARY_PATIENCE_S = 15.0
 POLL_S = 0.5
 
 
+class IncompleteError(StoreUnavailableError):
+    """W&B answers, and does not hold all of the run."""
+
+
 def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
     """Have wandb upload an offline run; returns what was wrong, or "". It proves nothing.
 
@@ -47,7 +51,8 @@ def read_back(content: RunContent, place: tuple[str, str], client: Client, limit
     The artifact's manifest, the bytes of every entry, and the summary figures are compared.
 
     Raises:
-        StoreUnavailableError: something is missing, or differs.
+        IncompleteError: something is missing, or differs.
+        StoreUnavailableError: W&B did not answer in time.
         StoreRefusedError: W&B may not be read.
     """
     entity, project = place
@@ -59,7 +64,7 @@ def read_back(content: RunContent, place: tuple[str, str], client: Client, limit
         digests, _ = client.call("artifact_digests", limit_s=limit_s, name=name)
         run = _summarised(content, [entity, project, id], client)
     except FileNotFoundError as error:
-        raise StoreUnavailableError(f"W&B: {error}") from error
+        raise IncompleteError(f"W&B: {error}") from error
     _compare(content, found["entries"], digests)
     for copies in ("cache", "data"):  # wandb's own copies of what is now known to be stored
         shutil.rmtree(content.directory / "wandb" / copies, ignore_errors=True)
@@ -79,7 +84,7 @@ def _compare(
             lacking.append(path)
     if lacking:
         more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
-        raise StoreUnavailableError(
+        raise IncompleteError(
             f"W&B: the artifact lacks, or differs in, {', '.join(lacking[:NAMED])}{more}"
         )
 
@@ -95,7 +100,7 @@ def _summarised(content: RunContent, run: list[str], client: Client) -> dict[str
         if not lacking:
             return found
         if time.monotonic() > deadline:
-            raise StoreUnavailableError(
+            raise IncompleteError(
                 f"W&B: the run's summary lacks {len(lacking)} figures, the first {lacking[0]}"
             )
         time.sleep(POLL_S)

@@ -1,0 +1,176 @@
+"""W&B away, slow, or saying yes and meaning no: bounded in time, told, and made good later."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.store.local import RunDirectory
+from tests.stores.wandb_backend import KEY
+from tests.unit.store.wandb_store.conftest import SHORT
+
+BOUND_S = 2 * SHORT.log_s + SHORT.sync_s + SHORT.read_s + 3 * SHORT.call_s
+
+
+@contextmanager
+def stopped_at(server, request):
+    """Kill the server as soon as it is asked for something."""
+    watch = threading.Thread(target=lambda: (server.wait_for(request, 60), server.stop()))
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.join()
+
+
+def stored_files(server):
+    (found,) = [one for one in server.artifacts.values() if one["type"] == "benchmark-results"]
+    assert found["state"] == "COMMITTED"
+    return server.artifact_files(found["id"])
+
+
+def files_of(run):
+    paths = [path for path in RunDirectory(run).files() if not path.startswith("rounds/")]
+    return {path: (run / path).read_bytes() for path in paths}
+
+
+def descendants():
+    own = psutil.Process()
+    return [
+        one for one in own.children(recursive=True) if "wandb_backend" not in str(one.cmdline())
+    ]
+
+
+def test_a_server_that_is_away_from_the_start_is_told_in_time_and_loses_nothing(
+    server, online, run
+):
+    server.stop()
+    store = online()
+    begin = time.monotonic()
+    with pytest.raises(StoreUnavailableError):
+        store.check()
+    assert time.monotonic() - begin < SHORT.call_s + 5
+    with pytest.raises(StoreUnavailableError):
+        store.complete(run)
+    assert time.monotonic() - begin < BOUND_S
+    (offline,) = (run / "wandb").glob("offline-run-*")
+    server.start()
+    store.complete(run)
+    assert [*(run / "wandb").glob("offline-run-*")] == [offline]
+    assert stored_files(server) == files_of(run)
+
+
+@pytest.mark.parametrize("request_", ["CreateArtifactFiles", "CommitArtifact"])
+def test_a_server_that_goes_away_during_the_upload_gets_everything_later(
+    request_, server, online, run
+):
+    store = online()
+    with stopped_at(server, request_), pytest.raises(StoreUnavailableError):
+        store.complete(run)
+    server.start()
+    store.complete(run)
+    assert list(server.runs) == ["lab/skymark/run-1"]
+    assert stored_files(server) == files_of(run)
+
+
+def test_an_upload_that_hangs_is_ended_with_all_its_processes(server, online, run):
+    server.misbehave(stall=["CreateArtifactManifest"])
+    store = online()
+    seen = []
+
+    def look():
+        server.wait_for("CreateArtifactManifest", 60)
+        seen.extend(one.cmdline() for one in descendants())
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    with pytest.raises(StoreUnavailableError, match="`wandb sync` was ended after 6 s"):
+        store.complete(run)
+    watch.join()
+    assert any("sync" in command for command in seen)
+    assert any("wandb-core" in command[0] for command in seen if command)
+    assert KEY not in str(seen)
+    store.close()
+    assert descendants() == []
+
+
+def test_files_that_the_server_refuses_are_told(server, online, run):
+    server.misbehave(status={"PUT /storage/artifacts": 403})
+    store = online()
+    with pytest.raises(StoreUnavailableError, match="there is no artifact"):
+        store.complete(run)
+    server.misbehave()
+    store.complete(run)
+    assert stored_files(server) == files_of(run)
+
+
+def test_an_artifact_that_was_left_pending_is_noticed_and_sent_again(server, online, run):
+    server.misbehave(pending=True)
+    store = online()
+    with pytest.raises(StoreUnavailableError, match="there is no artifact"):
+        store.complete(run)
+    assert {one["state"] for one in server.artifacts.values()} == {"PENDING"}
+    server.misbehave()
+    store.complete(run)
+    assert stored_files(server) == files_of(run)
+
+
+def test_bytes_that_differ_are_noticed(server, online, run):
+    store = online()
+    store.complete(run)
+    (found,) = [id for id, one in server.artifacts.items() if one["type"] == "benchmark-results"]
+    blob = server.stored(f"artifacts/{found}/records/TAB-1.small.ray.json")
+    blob.write_bytes(blob.read_bytes()[:-5] + b"other")
+    with pytest.raises(StoreUnavailableError, match=r"differs in, records/TAB-1\.small\.ray\.json"):
+        store.complete(run)
+
+
+@pytest.mark.parametrize("status", [503, 429])
+def test_a_server_in_trouble_is_worth_another_try(status, server, online):
+    server.misbehave(status={"UpsertBucket": status})
+    store = online()
+    begin = time.monotonic()
+    with pytest.raises(StoreUnavailableError):
+        store.put("manifest.json", b"{}")
+    assert time.monotonic() - begin < 2 * SHORT.call_s
+    server.misbehave()
+    store.put("manifest.json", b"{}")
+    assert store.get("manifest.json") == b"{}"
+
+
+@pytest.mark.parametrize("place", ["PUT", "UpsertBucket", "Viewer"])
+def test_a_server_that_says_no_is_not_asked_again(place, server, online):
+    server.misbehave(status={place: 403})
+    with pytest.raises(StoreRefusedError, match=r"403[^;]*; check WANDB_API_KEY, WANDB_ENTITY"):
+        online().put("manifest.json", b"{}")
+
+
+@pytest.mark.parametrize(("key", "why"), [("x" * 40, "invalid API key"), ("short", "40")])
+def test_a_bad_key_is_refused_and_not_repeated(key, why, online, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", key)
+    with pytest.raises(StoreRefusedError, match=why) as caught:
+        online().check()
+    assert key not in str(caught.value)
+
+
+def test_a_client_that_hangs_is_ended_and_started_again(server, online):
+    store = online(limits=SHORT.model_copy(update={"call_s": 8}))
+    store.check()
+    server.misbehave(stall=["PUT"])
+    begin = time.monotonic()
+    with pytest.raises(StoreUnavailableError, match="within 8 s"):
+        store.put("manifest.json", b"{}")
+    assert time.monotonic() - begin < 15
+    assert descendants() == []
+    server.misbehave()
+    store.put("manifest.json", b"{}")
+
+
+def test_wandb_s_client_is_not_loaded_into_this_process():
+    assert "wandb" not in sys.modules
