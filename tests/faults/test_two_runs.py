@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-
-import psutil
-
-from skymark.report.load import open_run
 from skymark.store.local import RunDirectory
-from tests.faults.runs import SMALL, TWO, Case, skymark, until, workers_of
+from tests.faults.runs import Case, until
 
 
 def test_a_second_run_of_one_plan_is_refused_or_waits_and_measures_nothing_again(tmp_path, table):
     one = Case(tmp_path, lock="one.lock")
     other = Case(tmp_path, lock="other.lock")
     first = one.start()
-    until(lambda: one.begun(), what="a round")
+    until(one.begun, what="a round")
     refused = other.start()
     _, words = refused.communicate(timeout=60)
     assert first.poll() is None
@@ -49,7 +44,7 @@ def test_a_run_of_another_plan_is_refused_and_disturbs_nothing(tmp_path, table):
     different = ("--scenarios", "PC-1", "--axis", "depth=3", "--adapters", "numpy")
     other = Case(tmp_path, different, lock="other.lock")
     first = one.start()
-    until(lambda: one.begun(), what="a round")
+    until(one.begun, what="a round")
     for more in ((), ("--resume",)):
         refused = other.start(*more)
         _, words = refused.communicate(timeout=300)
@@ -64,7 +59,7 @@ def test_a_run_of_another_plan_is_refused_and_disturbs_nothing(tmp_path, table):
 def test_two_workers_that_finish_the_same_cells_leave_whole_records(
     tmp_path, moments, chance, table
 ):
-    """Where a file system has no locks that hold, both runs measure; the lock's removal shows it."""
+    """Where locks do not hold, both runs measure; removing the lock file shows it."""
     for moment in range(moments):
         output = tmp_path / f"out-{moment}"
         cases = [Case(tmp_path, output=output, lock=f"{name}-{moment}") for name in ("a", "b")]

@@ -1,0 +1,84 @@
+"""How long 10,000 records on disk take to be listed, resumed and reported.
+
+Run with ``nox -s microbench``; `docs/faults.md` has the figures. The directory is made without
+measuring: real records, with samples, of a real plan of that many cells.
+"""
+
+import os
+import subprocess
+import sys
+from hashlib import sha256
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skymark.cli.options import PlanOptions
+from skymark.report.load import open_run
+from tests.data.make_run import measured, rounds_of, write_run
+
+CELLS = 10_000
+LIMIT_S = 10.0
+"""What each of the three may take."""
+OPTIONS = {
+    "scenarios": ("PC-1",),
+    "adapters": ("numpy",),
+    "axis": ("depth=" + ",".join(str(depth) for depth in range(1, CELLS + 1)),),
+    "effort": "quick",
+}
+ARGUMENTS = [
+    word for name, value in OPTIONS.items()
+    for word in (f"--{name}", *([value] if isinstance(value, str) else value))
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A finished run of so many cells."""
+    plan = PlanOptions(**OPTIONS).plan()
+    cells = [planned.cell for planned in plan.cells]
+    rounds = rounds_of(20_000, name="many")
+    table = pa.table({"wait_ns": pa.array([w for r in rounds for w in r.wait_ns], pa.int64())})
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd")
+    samples = buffer.getvalue().to_pybytes()
+    first = measured(cells[0], rounds, samples_sha256=sha256(samples).hexdigest())
+    records = [first.model_copy(update={"cell": cell, "cell_hash": cell.hash}) for cell in cells]
+    directory = write_run(tmp_path_factory.mktemp("many") / "run", records)
+    manifest = open_run(directory).manifest
+    manifest = manifest.model_copy(update={"plan": plan, "plan_hash": plan.hash})
+    (directory / "manifest.json").write_text(manifest.model_dump_json(indent=1))
+    for folder in ("samples", "logs", "rounds"):
+        (directory / folder).mkdir()
+    for cell in cells:
+        (directory / "samples" / f"{cell.id}.parquet").write_bytes(samples)
+        (directory / "logs" / f"{cell.id}.log").touch()
+    return directory
+
+
+def skymark(directory, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "skymark", *arguments],
+        env=os.environ | {"SKYMARK_LOCK": str(directory.parent / "machine.lock")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_many_records_are_listed(benchmark, many):
+    opened = benchmark.pedantic(open_run, args=(many,), rounds=3)
+    assert (len(opened.records), opened.problems, opened.missing) == (CELLS, (), ())
+    assert benchmark.stats is None or benchmark.stats.stats.median < LIMIT_S
+
+
+@pytest.mark.parametrize("command", ["report", "run"])
+def test_many_records_are_reported_and_resumed(benchmark, many, command):
+    before = {path: path.stat().st_mtime_ns for path in (many / "records").iterdir()}
+    more = {"report": (str(many),), "run": (*ARGUMENTS, "--output", str(many), "--resume")}
+    benchmark.pedantic(skymark, args=(many, command, *more[command]), rounds=3)
+    assert {path: path.stat().st_mtime_ns for path in (many / "records").iterdir()} == before
+    assert (many / "report.html").stat().st_size > CELLS
+    assert benchmark.stats is None or benchmark.stats.stats.median < LIMIT_S

@@ -1,0 +1,169 @@
+"""Buckets that answer badly, slowly or not at all while a run sends its results there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from skymark.report.load import open_run
+from tests.faults.runs import Case, skymark, until
+from tests.faults.test_killed import kill_all
+from tests.stores.faulty_proxy import faulty_proxy
+from tests.stores.s3_server import s3_server
+
+WAIT_S = 3.0
+"""How long the end of a run waits for a bucket that does not recover."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with s3_server() as running:
+        running.make_bucket("results")
+        yield running
+
+
+@pytest.fixture
+def proxy(server):
+    with faulty_proxy(server.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def case(tmp_path, server, proxy):
+    """A run that is to be stored in a bucket, through a proxy that can go wrong."""
+    made = Case(tmp_path, variables=server.variables | {"AWS_ENDPOINT_URL": proxy.endpoint})
+    made.arguments = (*made.arguments, "--store", address_of(tmp_path))
+    return made
+
+
+def address_of(directory: Path) -> str:
+    return f"s3://results/{directory.name}"
+
+
+def digests(directory: Path) -> dict[str, str]:
+    """Every file of a run but what each machine makes for itself."""
+    return {
+        path.relative_to(directory).as_posix(): sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name not in {".lock", "report.html"}
+    }
+
+
+def finish_as_told(case: Case, stderr: str) -> None:
+    """Run the very command that the run gave for what it could not store."""
+    told = re.search(r"finish with: (skymark export .*)", stderr)
+    assert told, stderr
+    words = shlex.split(told[1])[1:]
+    done = skymark(case.directory, *words, **case.variables)
+    assert done.returncode == 0, done.stderr
+
+
+def row_in_the_bucket(case: Case):
+    """Fetch what is stored into a new directory, compare every file, and count there."""
+    back = case.directory / "back"
+    done = skymark(
+        case.directory, "fetch", f"{address_of(case.directory)}/out", str(back), **case.variables
+    )
+    assert done.returncode == 0, done.stderr
+    assert digests(back) == digests(case.output)
+    case.kept = case.on_disk()
+    case.output = back
+    return case.row()
+
+
+FAULTS = {
+    "bucket answers 500": lambda proxy: proxy.answer(500),
+    "bucket answers 429": lambda proxy: proxy.answer(429),
+    "bucket answers 403 in the middle": lambda proxy: proxy.answer(403),
+    "bucket answers slowly": lambda proxy: proxy.delay(1.0),
+    "connection cut in the middle of an upload": lambda proxy: proxy.cut_uploads(64, method="PUT"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bucket_that_recovers_in_time_gets_everything(case, proxy, table, chance, fault):
+    process = case.start()
+    at = chance.randint(1, 5)
+    until(lambda: len(case.begun()) >= at, what=f"round {at}")
+    FAULTS[fault](proxy)
+    until(lambda: len(case.begun()) >= at + 2, what=f"round {at + 2}")
+    proxy.heal()
+    status, stderr = case.finish(process)
+    assert status == 0, stderr
+    assert "read back" in stderr
+    row = row_in_the_bucket(case)
+    table.add(fault, row)
+    assert (row.lost, row.repeated) == (0, 0)
+
+
+@pytest.mark.parametrize("fault", [name for name in FAULTS if "slowly" not in name])
+def test_a_bucket_that_does_not_recover_is_filled_by_the_command_that_the_run_gives(
+    case, proxy, table, chance, fault
+):
+    process = case.start("--store-wait", str(WAIT_S))
+    at = chance.randint(1, 6)
+    until(lambda: len(case.begun()) >= at, what=f"round {at}")
+    FAULTS[fault](proxy)
+    status, stderr = case.finish(process, timeout=120)
+    assert status == 1, stderr
+    assert len(open_run(case.output).records) == 4
+    proxy.heal()
+    finish_as_told(case, stderr)
+    row = row_in_the_bucket(case)
+    table.add(fault, row)
+    assert (row.lost, row.repeated) == (0, 0)
+
+
+def test_a_bucket_that_refuses_from_the_start_is_said_before_anything_is_measured(
+    case, proxy, table
+):
+    proxy.answer(403)
+    begin = time.monotonic()
+    status, stderr = case.run()
+    assert status == 2, stderr
+    assert time.monotonic() - begin < 30
+    assert not case.begun()
+    proxy.heal()
+    status, stderr = case.run()
+    assert status == 0, stderr
+    row = row_in_the_bucket(case)
+    table.add("bucket answers 403 from the start", row)
+    assert (row.lost, row.repeated) == (0, 0)
+
+
+def test_a_machine_that_replaces_a_killed_one_continues_from_the_bucket(
+    case, server, moments, chance, table, tmp_path
+):
+    case.variables = dict(server.variables)
+    original = case.arguments
+    for moment in range(moments):
+        here = tmp_path / f"{tmp_path.name}-{moment}"
+        here.mkdir()
+        case = Case(here, variables=dict(server.variables))
+        case.arguments = (*original[:-1], address_of(here))
+        process = case.start()
+        at = chance.randint(2, 7)
+        until(lambda case=case, at=at: len(case.begun()) >= at, what=f"round {at}")
+        kill_all(process)
+        case.finish(process)
+        on_the_dead = sum(map(len, case.on_disk().values()))
+        shutil.rmtree(case.output)
+        skymark(here, "fetch", f"{address_of(here)}/out", str(here / "seen"), **case.variables)
+        in_bucket = case.on_disk(here / "seen")
+        waiting = on_the_dead - sum(map(len, in_bucket.values()))
+        status, stderr = case.run("--resume")
+        assert status == 0, stderr
+        case.kept = in_bucket
+        kept = case.row()
+        assert kept.lost == 0
+        row = row_in_the_bucket(case)
+        table.add("machine replaced, continued from the bucket", row)
+        assert row.lost == 0
+        assert row.repeated <= 1 + waiting
+        assert waiting <= 2, "uploads lag behind the measuring"
