@@ -1,0 +1,60 @@
+"""What W&B is told of a run, and under which names."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.store.local import RunDirectory
+from skymark.store.wandb_content import COLUMNS, RunContent
+from skymark.store.wandb_process import safe_name
+from tests.data.make_run import ENVIRONMENT
+
+
+def with_git(run, git):
+    directory = RunDirectory(run)
+    environment = ENVIRONMENT.model_copy(update={"git": git})
+    directory.write_manifest(directory.manifest().model_copy(update={"environment": environment}))
+    return RunContent(run)
+
+
+def test_the_artifact_is_named_by_commit_and_says_when_files_were_changed(run):
+    commit = ENVIRONMENT.git.commit
+    assert RunContent(run).artifact == f"benchmark-results-{commit}"
+    dirty = ENVIRONMENT.git.model_copy(update={"dirty": True})
+    assert with_git(run, dirty).artifact == f"benchmark-results-{commit}-dirty"
+
+
+def test_an_installed_skymark_is_named_by_its_version(run):
+    content = with_git(run, None)
+    assert content.artifact == "benchmark-results-0.1.0"
+    assert content.tags == ["ci_cpu"]
+
+
+def test_every_row_has_every_column(run):
+    assert [len(row) for row in RunContent(run).rows()] == [len(COLUMNS)] * 3
+
+
+def test_a_damaged_record_goes_as_a_file_and_not_as_a_row(run):
+    (run / "records" / "TAB-1.small.grain.json").write_text("{")
+    content = RunContent(run)
+    assert [record.cell.adapter for record in content.records] == ["numpy", "ray"]
+    assert "records/TAB-1.small.grain.json" in content.files
+
+
+def test_rounds_of_unfinished_cells_and_wandb_s_own_files_stay_behind(run):
+    (run / "wandb").mkdir()
+    (run / "wandb" / "x.log").touch()
+    (run / "report.html").touch()
+    folders = {path.partition("/")[0] for path in RunContent(run).files}
+    assert folders == {"manifest.json", "SHA256SUMS", "records", "samples", "logs"}
+
+
+@pytest.mark.parametrize("id", ["20260115-093000-ci_cpu", "a.b-c_d"])
+def test_a_plain_run_id_is_kept(id):
+    assert safe_name(id) == id
+
+
+def test_other_run_ids_stay_apart():
+    names = [safe_name(id) for id in ("a b", "a/b", "a-b", "ä" * 200, "ä" * 201)]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 64 and name.isascii() and "/" not in name for name in names)
