@@ -60,6 +60,14 @@ def run(
             help="Seconds that the end of the run waits for stores that are slow or away.",
         ),
     ] = 120.0,
+    shard: Annotated[
+        str | None,
+        Parameter(
+            group=WHERE,
+            help="INDEX/COUNT, such as 0/2: run only this part of the plan, because other machines "
+            "run the rest. The same scenario stays on one machine.",
+        ),
+    ] = None,
     env: Annotated[
         Literal["own", "current"],
         Parameter(
@@ -75,10 +83,12 @@ def run(
 
     from skymark.cli.progress import ProgressObserver
     from skymark.cli.stores import open_stores, say_what_was_stored
+    from skymark.execute.partition import Shard
     from skymark.execute.session import run_id_of, run_plan
 
     plan = options.plan()
     statuses = _statuses(retry)
+    part = None if shard is None else Shard.parse(shard)
     if statuses and not resume:
         raise UsageError("--retry needs --resume, and the --output of the run to continue")
     path = output or Path("results") / _run_id(plan)
@@ -95,6 +105,7 @@ def run(
                 resume=resume,
                 retry=statuses,
                 own=env == "own",
+                shard=part,
                 store_wait_s=store_wait,
             )
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from skymark.execute.environments import Environments, import_root
+from skymark.execute.partition import Shard
 from skymark.execute.process import WorkerError, WorkerProcess, describe_leaks
 from skymark.measure.statistics import enough, figures_of, summary_of, warnings_of
 from skymark.model.cell import Cell
@@ -82,6 +83,7 @@ class Engine:
         environments: Environments | None,
         current_python: Path,
         *,
+        shard: Shard | None = None,
         quiet: Callable[[], AbstractContextManager[Sequence[str]]] = lambda: nullcontext(()),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -95,10 +97,16 @@ class Engine:
             observer: told how it goes.
             environments: makes the adapters' environments; None to run all in `current_python`.
             current_python: the interpreter for ``--env current``.
+            shard: the part of the plan to run here; None for all of it.
             quiet: keeps uploads still while a round is measured; yields what did not keep still.
             now: the wall clock, UTC.
         """
         self._plan = plan
+        ours = plan.cells
+        if shard is not None:
+            taken = {cell.id for cell in shard.take([planned.cell for planned in plan.cells])}
+            ours = tuple(planned for planned in plan.cells if planned.cell.id in taken)
+        self._cells = ours
         self._suite = suite
         self._run = run
         self._cache = cache
@@ -112,7 +120,7 @@ class Engine:
         self.records: dict[str, Record] = {}
 
     def run(self, retry: Collection[Status] = ()) -> list[Record]:
-        """Run every cell that has no record yet; return all records in the plan's order.
+        """Run every cell of the shard that has no record yet; return the shard's records in order.
 
         Args:
             retry: statuses of earlier records whose cells are to be run again.
@@ -122,13 +130,13 @@ class Engine:
         self._build_environments()
         self._prepare()
         self._measure_rounds()
-        return [self.records[planned.cell.id] for planned in self._plan.cells]
+        return [self.records[planned.cell.id] for planned in self._cells]
 
     # Before measuring
 
     def _take_up(self, retry: Collection[Status]) -> None:
         """Find what an earlier, interrupted run left."""
-        for planned in self._plan.cells:
+        for planned in self._cells:
             cell = planned.cell
             record = self._run.record(cell)
             if record is not None and record.status not in retry:
@@ -141,7 +149,7 @@ class Engine:
                 self._progress[cell.id] = progress
 
     def _refuse(self) -> None:
-        for planned in self._plan.cells:
+        for planned in self._cells:
             if planned.refusal is not None and planned.cell.id not in self.records:
                 status, cause = planned.refusal
                 self._end(Progress(planned.cell, self._now()), status, cause)

@@ -17,6 +17,7 @@ from skymark.execute.engine import Engine, Observer
 from skymark.execute.environments import Environments
 from skymark.execute.locations import cache_directory
 from skymark.execute.machine_lock import measuring
+from skymark.execute.partition import Shard
 from skymark.execute.planner import suite_named
 from skymark.measure.environment import capture
 from skymark.model.errors import RunDirectoryError, StoreUnavailableError
@@ -35,7 +36,7 @@ class Ended:
     """A run that came to its end."""
 
     records: tuple[Record, ...]
-    """In the plan's order."""
+    """Of the cells that were to be run here, in the plan's order."""
     stored: tuple[Stored, ...]
     """What was read back from each remote store."""
 
@@ -55,6 +56,7 @@ def run_plan(
     resume: bool = False,
     retry: Collection[Status] = (),
     own: bool = True,
+    shard: Shard | None = None,
     store_wait_s: float = FINISH_S,
 ) -> Ended:
     """Carry out a plan into a directory, and into remote stores besides.
@@ -67,6 +69,7 @@ def run_plan(
         resume: continue a run of the same plan, from the directory and from the stores.
         retry: statuses whose cells are to be run again.
         own: give each adapter an environment of its own; else use the running one.
+        shard: the part of the plan to run here; the records of others are left to them.
         store_wait_s: how long the end of the run waits for stores.
 
     Raises:
@@ -99,7 +102,15 @@ def run_plan(
         environments = Environments(cache, observer.stage) if own else None
         python = Path(sys.executable)
         engine = Engine(
-            plan, suite, run, cache, observer, environments, python, quiet=storing.quiet
+            plan,
+            suite,
+            run,
+            cache,
+            observer,
+            environments,
+            python,
+            shard=shard,
+            quiet=storing.quiet,
         )
         try:
             with measuring(announce=observer.stage):
@@ -108,17 +119,21 @@ def run_plan(
             for url in storing.flush():
                 observer.stage(f"{url} lacks results that are in {path}")
             raise
-        run.write_manifest(
-            run.manifest().model_copy(
-                update={
-                    "ended_at": datetime.now(UTC),
-                    "finished": True,
-                    "counts": dict(Counter(record.status for record in records)),
-                }
-            )
-        )
+        run.write_manifest(_ended(run, plan))
         run.write_sums()
         return Ended(tuple(records), tuple(storing.finish(store_wait_s, observer.stage)))
+
+
+def _ended(run: RunDirectory, plan: Plan) -> Manifest:
+    """Return the manifest of a run that came to its end here; another shard may be missing."""
+    found = [run.record(planned.cell) for planned in plan.cells]
+    return run.manifest().model_copy(
+        update={
+            "ended_at": datetime.now(UTC),
+            "finished": None not in found,
+            "counts": dict(Counter(record.status for record in found if record is not None)),
+        }
+    )
 
 
 def run_id_of(path: Path) -> str:

@@ -1,0 +1,48 @@
+"""Split a plan between machines: pure functions from cells and workers to shards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from skymark.model.base import Frozen
+from skymark.model.cell import Cell
+from skymark.model.errors import UsageError
+
+
+class Shard(Frozen):
+    """Which part of a plan a machine takes: number `index`, from 0, of `count` parts."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``0/2``: the first of two.
+
+        Raises:
+            UsageError: it is not INDEX/COUNT with 0 ≤ INDEX < COUNT.
+        """
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if match is None or not int(match[1]) < int(match[2]):
+            raise UsageError(f"--shard {text!r} must be INDEX/COUNT, such as 0/2 and 1/2")
+        return cls(index=int(match[1]), count=int(match[2]))
+
+    def take(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        """Return this part of the cells; the parts of all machines are the whole, each cell once.
+
+        Cells that are compared with one another, those of one scenario, size and axes, stay on one
+        machine. The largest such sets go first, each to the machine with the fewest cells (longest
+        processing time first: R. L. Graham, SIAM J. Appl. Math. 17, 1969).
+        """
+        sets: dict[str, list[Cell]] = {}
+        for cell in cells:
+            sets.setdefault(cell.label, []).append(cell)
+        loads = [0] * self.count
+        taken: set[str] = set()
+        for label in sorted(sets, key=lambda label: (-len(sets[label]), label)):
+            machine = loads.index(min(loads))
+            loads[machine] += len(sets[label])
+            if machine == self.index:
+                taken.add(label)
+        return tuple(cell for cell in cells if cell.label in taken)
