@@ -1,0 +1,82 @@
+"""A W&B server that goes away under a run: the run ends in a stated time, and loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from skymark.report.load import open_run
+from skymark.store.local import RunDirectory
+from tests.faults.runs import Case, skymark, until
+from tests.faults.test_buckets import assert_same, finish_as_told
+from tests.stores.wandb_server import wandb_server
+
+BOUND_S = 180.0
+"""How long the end of a run may take with a server that is away; docs/wandb.md states it."""
+
+
+@pytest.fixture
+def server():
+    with wandb_server() as running:
+        yield running
+
+
+def at_the_start(case, server):
+    server.stop()
+    return case.start()
+
+
+def in_the_middle(case, server):
+    process = case.start()
+    until(lambda: len(case.begun()) >= 4, what="round 4")
+    server.stop()
+    return process
+
+
+def at_the_end(case, server):
+    process = case.start()
+    until(lambda: finished(case), what="the end of the measuring")
+    server.stop()
+    return process
+
+
+def finished(case):
+    with contextlib.suppress(Exception):
+        return RunDirectory(case.output).manifest().finished
+    return False
+
+
+@pytest.mark.parametrize(
+    ("fault", "happens"),
+    [
+        ("W&B down from the start", at_the_start),
+        ("W&B down from the middle", in_the_middle),
+        ("W&B down at the end", at_the_end),
+    ],
+)
+def test_a_run_ends_without_wandb_and_a_command_stores_it_later(
+    tmp_path, server, table, fault, happens
+):
+    case = Case(tmp_path, variables=server.variables)
+    case.arguments = (*case.arguments, "--store-wait", "5")
+    process = happens(case, server)
+    until(lambda: process.poll() is not None or finished(case), 300)
+    begin = time.monotonic()
+    status, stderr = case.finish(process, timeout=2 * BOUND_S)
+    assert time.monotonic() - begin < BOUND_S
+    assert status == 1, stderr
+    assert len(open_run(case.output).records) == 4
+    server.start()
+    finish_as_told(case, stderr)
+    back = tmp_path / "back"
+    done = skymark(tmp_path, "fetch", "wandb://lab/skymark/runs/out", str(back), **server.variables)
+    assert done.returncode == 0, done.stderr
+    assert_same(back, case.output)
+    assert [one["state"] for one in server.artifacts.values()] == ["COMMITTED"]
+    case.kept = case.on_disk()
+    case.output = back
+    row = case.row()
+    table.add(fault, row)
+    assert (row.lost, row.repeated) == (0, 0)
