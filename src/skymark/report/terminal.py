@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from skymark.measure.difference import Difference, Verdict
@@ -79,9 +79,8 @@ def print_report(run: Run, console: Console) -> None:
     console.print(_machine(run))
     for label, records in run.by_label().items():
         if rows := ranked(records):
-            console.print()
             console.print(_heading(label, records[0].cell.scenario))
-            console.print(_table(rows, console.width))
+            console.print(_table(rows, console.width), no_wrap=True, overflow="ellipsis")
     if any(record.figures for record in run.records):
         console.print()
         console.print(Text(LEGEND, style="dim"))
@@ -111,27 +110,38 @@ def _machine(run: Run) -> Text:
 
 def _heading(label: str, scenario: str) -> Text:
     title = scenario_title(scenario)
-    return Text.assemble((plain(label), "bold cyan"), f"  {title}" if title else "")
+    return Text.assemble("\n", (plain(label), "bold cyan"), f"  {title}" if title else "")
 
 
-def _table(rows: Sequence[Row], width: int) -> Table:
-    """Return a table of the columns that fit, without those that have nothing to show."""
+def _table(rows: Sequence[Row], width: int) -> Text:
+    """Return a table of the columns that fit, without those that have nothing to show.
+
+    Its lines are made here: a `rich.table.Table` of one row takes 2 ms, and a run may have
+    thousands of tables.
+    """
     filled = [(column, [column.cell(row) for row in rows]) for column in COLUMNS]
     filled = [(column, cells) for column, cells in filled if set(cells) - {MISSING, ""}]
-
-    def needed() -> int:
-        widths = (max(len(column.heading), *map(len, cells)) for column, cells in filled)
-        return sum(widths) + GUTTER * len(filled)
-
-    while needed() > width and any(column.yields for column, _ in filled):
-        filled.remove(max(filled, key=lambda one: one[0].yields))
-    table = Table(box=None, padding=(0, GUTTER, 0, 0), pad_edge=False, header_style="dim")
-    for place, (column, _) in enumerate(filled):
-        table.add_column(column.heading, justify="left" if place == 0 else "right", no_wrap=True)
+    widths = {
+        column.heading: max(map(cell_len, (column.heading, *cells))) for column, cells in filled
+    }
+    while sum(widths.values()) + GUTTER * len(widths) > width:
+        if not any(column.yields for column, _ in filled):
+            break
+        gone = max(filled, key=lambda one: one[0].yields)
+        filled.remove(gone)
+        del widths[gone[0].heading]
+    lines = Text(_line([column.heading for column, _ in filled], widths.values()), style="dim")
     for place, row in enumerate(rows):
-        cells = (Text(cells[place]) for _, cells in filled)
-        table.add_row(*cells, style="bold" if row.leads else "")
-    return table
+        line = _line([cells[place] for _, cells in filled], widths.values())
+        lines = lines.append("\n").append(line, style="not dim bold" if row.leads else "not dim")
+    return lines
+
+
+def _line(cells: Sequence[str], widths: Iterable[int]) -> str:
+    """Return one line of a table: the first cell to the left, all others to the right."""
+    spaces = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+    first, *others = zip(cells, spaces, strict=True)
+    return (" " * GUTTER).join(["".join(first), *(space + cell for cell, space in others)])
 
 
 def _print_bad(records: Sequence[Record], console: Console) -> None:
