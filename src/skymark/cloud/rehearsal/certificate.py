@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 
 def make_certificate(host: str, authority: Path, server: Path) -> None:
@@ -22,15 +26,15 @@ def make_certificate(host: str, authority: Path, server: Path) -> None:
     def name(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     issuer = name("skymark rehearsal")
     authority_key = ec.generate_private_key(ec.SECP256R1())
     server_key = ec.generate_private_key(ec.SECP256R1())
     blank = (
         x509.CertificateBuilder()
         .issuer_name(issuer)
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=7))
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=7))
     )
     key_of_authority = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     of_authority = (
@@ -65,7 +69,7 @@ def make_certificate(host: str, authority: Path, server: Path) -> None:
     )
 
 
-def _key_usage(*, signs_certificates: bool) -> object:
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     from cryptography import x509
 
     return x509.KeyUsage(

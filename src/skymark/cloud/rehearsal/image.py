@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skymark.cloud.rehearsal.runtime import MARKS, RUNTIME, Runtime
+
 CERTIFICATES = "/etc/ssl/certs/machine-bundle.crt"
 """Where a machine keeps the certificates it trusts: this machine's and the simulated cloud's."""
 
@@ -47,12 +49,14 @@ class Image:
         hosts: addresses of the names that the simulated cloud answers for.
         package_cache: uv's cache, shared by all machines; None gives each an empty one.
         python: the root of a Python 3.10; None leaves it to uv to download one.
+        runtime: what a machine has of SkyPilot from the start; None: nothing.
     """
 
     certificates: Path
     hosts: dict[str, str]
     package_cache: Path | None
     python: Path | None
+    runtime: Runtime | None
 
     def spec(self, name: str, address: str, user: str, public_keys: list[str]) -> dict[str, Any]:
         """Return what `machine_start` needs to know of one machine's contents."""
@@ -80,7 +84,17 @@ class Image:
             binds["/opt/python3.10"] = {"source": str(self.python), "writable": False}
             links["/usr/local/bin/python3.10"] = "/opt/python3.10/bin/python3.10"
             files["/etc/ld.so.conf.d/python3.10.conf"] = "/opt/python3.10/lib\n"
-        return {"files": files, "copies": copies, "links": links, "binds": binds}
+        runtime = ""
+        if self.runtime is not None and self.runtime.complete:
+            runtime = str(self.runtime.directory / RUNTIME)
+            copies |= {f"{home}/{mark}": str(self.runtime.directory / mark) for mark in MARKS}
+        return {
+            "files": files,
+            "copies": copies,
+            "links": links,
+            "binds": binds,
+            "runtime": runtime,
+        }
 
 
 def find_python() -> Path | None:
@@ -118,9 +132,8 @@ def _passed_on() -> dict[str, str]:
 
 def _hosts_file(names: dict[str, str]) -> str:
     lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in names.items())]
-    for line in Path("/etc/hosts").read_text().splitlines():
-        if line.strip() and not line.startswith(("#", "127.", "::1")):
-            lines.append(line)
+    here = Path("/etc/hosts").read_text().splitlines()
+    lines += [line for line in here if line and not line.startswith(("#", "127.", "::1"))]
     return "\n".join(lines) + "\n"
 
 

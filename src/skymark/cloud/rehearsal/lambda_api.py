@@ -6,7 +6,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +16,9 @@ from urllib.parse import urlsplit
 from skymark.cloud.rehearsal.lambda_cloud import Instance, LambdaCloud, RefusedError
 
 BASE = "/api/v1"
+
+Answerer = Callable[[LambdaCloud, Any], Any]
+Routes = Mapping[str, Answerer]
 
 
 @dataclass(frozen=True)
@@ -125,20 +128,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Replace a list."""
         self._answer(_REPLACEMENTS)
 
-    def _answer(self, routes: dict[str, Callable[[LambdaCloud, Any], Any]]) -> None:
+    def _answer(self, routes: Routes) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         text = self.rfile.read(length)
         path = urlsplit(self.path).path.removeprefix(BASE)
         body: Any = None
         try:
-            if self.server.take_rate_limit():
-                raise RefusedError("global/rate-limited", "Too many requests.", 429)
-            if self.headers.get("Authorization") != f"Bearer {self.server.api_key}":
-                raise RefusedError("global/invalid-api-key", "API key was invalid.", 403)
-            if path not in routes:
-                raise RefusedError("global/object-does-not-exist", f"no {self.path}", 404)
+            self._admit()
             body = json.loads(text) if text else None
-            status, answer = 200, {"data": routes[path](self.server.cloud, body)}
+            status, answer = 200, {"data": _route(routes, path)(self.server.cloud, body)}
         except RefusedError as refusal:
             status = refusal.status
             answer = {"error": {"code": refusal.code, "message": str(refusal)}}
@@ -155,8 +153,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def _admit(self) -> None:
+        if self.server.take_rate_limit():
+            raise RefusedError("global/rate-limited", "Too many requests.", 429)
+        if self.headers.get("Authorization") != f"Bearer {self.server.api_key}":
+            raise RefusedError("global/invalid-api-key", "API key was invalid.", 403)
+
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: `LambdaApi.calls` has it."""
+
+
+def _route(routes: Routes, path: str) -> Answerer:
+    if path not in routes:
+        raise RefusedError("global/object-does-not-exist", f"no {path}", 404)
+    return routes[path]
 
 
 def _instance_types(cloud: LambdaCloud, _: Any) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class LambdaCloud:
     Args:
         types: what can be hired, at which price.
         start: starts a machine, given its name, the public keys and its type.
+        before_end: is shown each machine that is given back, while it still runs.
         clock: seconds since the epoch; the bill is made from it.
     """
 
@@ -102,10 +103,12 @@ class LambdaCloud:
         self,
         types: Mapping[str, InstanceType],
         start: StartMachine,
+        before_end: Callable[[HiredMachine], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._types = dict(types)
         self._start = start
+        self._before_end = before_end
         self._clock = clock
         self._lock = threading.RLock()
         self._instances: dict[str, Instance] = {}
@@ -289,6 +292,8 @@ class LambdaCloud:
         instance.booted.wait()
         try:
             if instance.machine is not None:
+                if not instance.preempted:
+                    self._before_end(instance.machine)
                 instance.machine.kill()
         finally:
             with self._lock:

@@ -55,6 +55,11 @@ class Machine:
             check=False,
         )
 
+    @property
+    def home(self) -> Path:
+        """The login user's home, seen from outside while the machine runs."""
+        return Path(f"/proc/{self._first_process()}/root/home/{LOGIN_USER}")
+
     def kill(self) -> None:
         """End the machine and remove its disk; safe to call again.
 

@@ -9,7 +9,7 @@ hidden from it.
 It says ``made`` on standard output when the disk is ready, waits for a line on standard input
 that tells that its network interface is there, and says ``up`` before it serves.
 
-Standard library only: the file runs without skymark, and after its root has changed.
+Standard library only, all imported at the start: its root changes while it runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from namespace_keeper import keep
+from skymark.cloud.rehearsal.namespace_keeper import keep
 
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "var", "opt")
 """Directories of this machine that are part of a machine's image."""
@@ -46,7 +44,7 @@ USER_ID = 1000
 def make_root(spec: dict[str, Any]) -> Path:
     """Mount the machine's disk and lay it over this machine's system directories."""
     disk, root = Path(spec["disk"]), Path(spec["root"])
-    run("mount", "-o", "loop,noatime", spec["disk_image"], str(disk))
+    run("mount", "-o", "loop,noatime,nobarrier", spec["disk_image"], str(disk))
     upper, work = disk / "upper", disk / "work"
     upper.mkdir()
     work.mkdir()
@@ -142,6 +140,17 @@ def put_files(root: Path, spec: dict[str, Any]) -> None:
         run("mount", "--bind", "-o", mode, bind["source"], str(directory))
 
 
+def lay_runtime(home: Path, spec: dict[str, Any]) -> None:
+    """Lay a kept SkyPilot runtime under the home, so that changes to it stay in the machine."""
+    kept = Path(spec["runtime"])
+    upper, work = Path(spec["disk"]) / "runtime-upper", Path(spec["disk"]) / "runtime-work"
+    for directory in (upper, work, home / kept.name):
+        directory.mkdir()
+        os.chown(directory, USER_ID, USER_ID)
+    layers = f"lowerdir={kept},upperdir={upper},workdir={work},volatile"
+    run("mount", "-t", "overlay", "-o", layers, "runtime", str(home / kept.name))
+
+
 def own_home(home: Path, spec: dict[str, Any]) -> None:
     """Give the home directory to its user, but not what is bound into it from outside."""
     bound = {os.path.normpath(str(home.parents[1]) + path) for path in spec["binds"]}
@@ -184,6 +193,8 @@ def main() -> None:
     home = add_user(root, spec["user"])
     put_files(root, spec)
     own_home(home, spec)
+    if spec["runtime"]:
+        lay_runtime(home, spec)  # after `own_home`, which would copy all of it up
     sys.stdout.write("made\n")
     sys.stdout.flush()
     os.read(sys.stdin.fileno(), 4096)

@@ -94,11 +94,8 @@ class Namespaced:
 
 def processes_in(namespace: str) -> list[int]:
     """Return the processes of a PID namespace, named as ``pid:[4026531836]``."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _namespace_of(int(entry.name)) == namespace:
-            found.append(int(entry.name))
-    return found
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if _namespace_of(pid) == namespace]
 
 
 def _child_namespace(pid: int) -> str | None:

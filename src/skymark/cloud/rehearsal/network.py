@@ -7,12 +7,13 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.errors import RehearsalError
 
-NETWORKS = ipaddress.ip_network("10.77.0.0/16")
+NETWORKS = ipaddress.IPv4Network("10.77.0.0/16")
 """Each rehearsal takes the first /24 of these that nobody uses."""
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
@@ -55,25 +56,26 @@ def make_network(changes: Changes) -> Network:
     """
     _forward(changes)
     for number, subnet in enumerate(NETWORKS.subnets(new_prefix=24)):
-        if _in_use(subnet):
-            continue
-        bridge = f"skymark{number}"
-        # Its name is the claim: of two rehearsals that start at once, one is refused and goes on.
-        if _ip("link", "add", bridge, "type", "bridge").returncode:
-            continue
-        changes.add(
-            f"network bridge {bridge} with {subnet}",
-            undo=lambda: _delete_link(bridge),
-            still_there=lambda: link_exists(bridge),
-        )
-        gateway = str(subnet[1])
-        check_ip("address", "add", f"{gateway}/24", "dev", bridge)
-        check_ip("link", "set", bridge, "up")
-        _let_out(bridge, subnet, changes)
-        return Network(bridge, subnet, iter(list(subnet.hosts())[1:]), threading.Lock())
+        if not _in_use(subnet) and (network := _claim(f"skymark{number}", subnet, changes)):
+            return network
     raise RehearsalError(
         f"no /24 of {NETWORKS} is free, or the kernel makes no bridges; see ip -4 a"
     )
+
+
+def _claim(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> Network | None:
+    # Its name is the claim: of two rehearsals that start at once, one is refused and goes on.
+    if _ip("link", "add", bridge, "type", "bridge").returncode:
+        return None
+    changes.add(
+        f"network bridge {bridge} with {subnet}",
+        undo=lambda: _delete_link(bridge),
+        still_there=lambda: link_exists(bridge),
+    )
+    check_ip("address", "add", f"{subnet[1]}/24", "dev", bridge)
+    check_ip("link", "set", bridge, "up")
+    _let_out(bridge, subnet, changes)
+    return Network(bridge, subnet, iter(list(subnet.hosts())[1:]), threading.Lock())
 
 
 def _in_use(subnet: ipaddress.IPv4Network) -> bool:
@@ -108,8 +110,8 @@ def _let_out(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> No
     for table, chain, *rule in rules:
         changes.add(
             f"iptables rule in {table} {chain}: {' '.join(rule)}",
-            undo=lambda where=(table, chain), rule=rule: _drop_rule(where, [*rule, *mark]),
-            still_there=lambda where=(table, chain), rule=rule: _rule_exists(where, [*rule, *mark]),
+            undo=partial(_drop_rule, (table, chain), [*rule, *mark]),
+            still_there=partial(_rule_exists, (table, chain), [*rule, *mark]),
         )
         command = ["iptables", "-w", "-t", table, "-I", chain, *rule, *mark]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -10,6 +10,7 @@ It needs Linux and root.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -20,6 +21,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,9 +33,11 @@ from skymark.cloud.rehearsal.fitness import check_fitness
 from skymark.cloud.rehearsal.image import Image, find_python, host_certificates
 from skymark.cloud.rehearsal.instance_types import InstanceType, read_instance_types
 from skymark.cloud.rehearsal.lambda_api import LambdaApi
-from skymark.cloud.rehearsal.lambda_cloud import Instance, LambdaCloud
+from skymark.cloud.rehearsal.lambda_cloud import HiredMachine, Instance, LambdaCloud
 from skymark.cloud.rehearsal.machine import Machine, start_machine
+from skymark.cloud.rehearsal.machine_start import USER_ID
 from skymark.cloud.rehearsal.network import Network, make_network
+from skymark.cloud.rehearsal.runtime import Runtime
 from skymark.execute.locations import cache_directory
 
 DISK_GIB = 64.0
@@ -43,10 +47,22 @@ KEPT_VARIABLES = ("PATH", "LANG", "TZ", "TERM", "USER", "LOGNAME", "SHELL")
 PACKAGE_VARIABLES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """The only variables of this process that SkyPilot's API server sees: no credential passes."""
 
+TRACES = (
+    "/tmp/jobs_ha_recovery.log",  # noqa: S108 SkyPilot's choice
+    "/tmp/pool_ha_recovery.log",  # noqa: S108
+    "/tmp/skypilot_graceful_shutdown.lock",  # noqa: S108
+)
+"""Files that SkyPilot's API server writes at fixed places."""
+
+MEMORY_VARIABLE = "SKYPILOT_POD_MEMORY_GB_LIMIT"
+SERVER_MEMORY_GIB = "8"
+"""What the API server sizes itself for: with all of 24 GiB it starts 12 job controllers."""
+
 ASK_SKYPILOT = """
+import sky
 from sky.provision.lambda_cloud import lambda_utils
 from sky.skylet import constants
-print(lambda_utils.API_ENDPOINT, constants.CATALOG_SCHEMA_VERSION)
+print(lambda_utils.API_ENDPOINT, constants.CATALOG_SCHEMA_VERSION, sky.__version__)
 """
 
 
@@ -112,7 +128,8 @@ class World:
 def rehearsal_world(
     *,
     catalogs: Path | None = None,
-    package_cache: Path | None = None,
+    cache: Path | None = None,
+    managed_jobs: bool = False,
     disk_gib: float = DISK_GIB,
     clouds: Sequence[str] = ("lambda",),
     directory: Path | None = None,
@@ -121,7 +138,9 @@ def rehearsal_world(
 
     Args:
         catalogs: prices, laid out as below ``~/.sky/catalogs/v8``, which is the default.
-        package_cache: uv's cache on the machines; the default is kept between rehearsals.
+        cache: keeps packages and SkyPilot's runtime between rehearsals; by default in skymark's.
+        managed_jobs: have SkyPilot's API server run controllers of managed jobs, which take
+            0.5 GB and a while to start.
         disk_gib: size of each machine's disk.
         clouds: what SkyPilot may use.
         directory: where everything lies, new and short; a temporary one by default.
@@ -136,26 +155,34 @@ def rehearsal_world(
         with ExitStack() as stack:
             root = _make_directory(directory, changes)
             home = root / "home"
-            host, version = _ask_skypilot(home)
+            host, version, release = _ask_skypilot(home)
             prices = catalogs or Path(f"~/.sky/catalogs/{version}").expanduser()
             types = read_instance_types(prices)
             shutil.copytree(prices, home / ".sky" / "catalogs" / version)
             network = make_network(changes)
             bundle, certificate = _make_trust(root, host)
+            place = cache or cache_directory() / "rehearsal"
+            python = find_python()
             image = Image(
-                bundle, {host: network.gateway}, _make_cache(package_cache), find_python()
+                certificates=bundle,
+                hosts={host: network.gateway},
+                package_cache=_make_package_cache(place / "packages"),
+                python=python,
+                runtime=Runtime(place / f"skypilot-{release}-{_short(python)}"),
             )
             cloud = _make_cloud(types, image, network, root / "machines", disk_gib, stack)
             key = secrets.token_hex(16)
             api = stack.enter_context(LambdaApi(cloud, key, (network.gateway, 443), certificate))
             user = secrets.token_hex(4)
-            _write_settings(home, key, clouds, f"https://{host}/")
-            _note_sockets(user, changes)
+            _write_settings(home, key, clouds, f"https://{host}/", managed_jobs=managed_jobs)
+            _note_traces(user, changes)
             hosts = root / "hosts"
             hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
             port = free_port()
             client = _client_variables(home, user, port)
             environment = {**_kept_variables(), **client, "HOME": os.fspath(home)}
+            environment[MEMORY_VARIABLE] = SERVER_MEMORY_GIB
+            environment["TMPDIR"] = os.fspath(root / "tmp")
             environment |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), str(bundle))
             server = ApiServer(root, hosts, environment, port)
             stack.callback(server.stop)
@@ -174,11 +201,12 @@ def _make_directory(directory: Path | None, changes: Changes) -> Path:
     )
     (root / "home").mkdir(parents=True)
     (root / "machines").mkdir()
+    (root / "tmp").mkdir()
     return root
 
 
-def _ask_skypilot(home: Path) -> tuple[str, str]:
-    """Return the provider's host name and the catalogue version that this SkyPilot has."""
+def _ask_skypilot(home: Path) -> tuple[str, str, str]:
+    """Return the provider's host name, the catalogue version and the release of this SkyPilot."""
     environment = {**_kept_variables(), "HOME": os.fspath(home)}
     asked = subprocess.run(
         [sys.executable, "-c", ASK_SKYPILOT],
@@ -192,8 +220,8 @@ def _ask_skypilot(home: Path) -> tuple[str, str]:
             f"this SkyPilot cannot be rehearsed: {asked.stderr.strip().splitlines()[-1:]}; "
             "install the version in requirements/cloud.txt"
         )
-    endpoint, version = asked.stdout.split()[-2:]
-    return str(urlsplit(endpoint).hostname), version
+    endpoint, version, release = asked.stdout.split()[-3:]
+    return str(urlsplit(endpoint).hostname), version, release
 
 
 def _make_trust(root: Path, host: str) -> tuple[Path, Path]:
@@ -205,11 +233,14 @@ def _make_trust(root: Path, host: str) -> tuple[Path, Path]:
     return bundle, certificate
 
 
-def _make_cache(chosen: Path | None) -> Path:
-    cache = chosen or cache_directory() / "rehearsal" / "packages"
+def _make_package_cache(cache: Path) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
-    os.chown(cache, 1000, 1000)
+    os.chown(cache, USER_ID, USER_ID)
     return cache
+
+
+def _short(python: Path | None) -> str:
+    return hashlib.sha256(os.fsencode(python or "downloaded")).hexdigest()[:8]
 
 
 def _make_cloud(
@@ -224,19 +255,25 @@ def _make_cloud(
         place = directory / f"{name}-{secrets.token_hex(3)}"
         return start_machine(name, public_keys, image, network, place, disk_gib)
 
-    cloud = LambdaCloud(types, start)
+    def keep_runtime(machine: HiredMachine) -> None:
+        if isinstance(machine, Machine) and machine.alive and image.runtime is not None:
+            image.runtime.keep(machine.home)
+
+    cloud = LambdaCloud(types, start, keep_runtime)
     stack.callback(cloud.close)
     return cloud
 
 
-def _write_settings(home: Path, key: str, clouds: Sequence[str], probe: str) -> None:
+def _write_settings(
+    home: Path, key: str, clouds: Sequence[str], probe: str, *, managed_jobs: bool
+) -> None:
     credentials = home / ".lambda_cloud" / "lambda_keys"
     credentials.parent.mkdir()
     credentials.write_text(f"api_key = {key}\n")
     # JSON is YAML, and needs no library.
     settings = {
         "allowed_clouds": list(clouds),
-        "jobs": {"controller": {"consolidation_mode": True}},
+        "jobs": {"controller": {"consolidation_mode": managed_jobs}},
     }
     plugin = "skymark.cloud.rehearsal.plugin.RehearsalPlugin"
     plugins = {"plugins": [{"class": plugin, "parameters": {"probe": probe}}]}
@@ -266,11 +303,17 @@ def _kept_variables() -> dict[str, str]:
     }
 
 
-def _note_sockets(user: str, changes: Changes) -> None:
-    """Note the directory that SkyPilot keeps for its SSH connections, outside the home."""
+def _note_traces(user: str, changes: Changes) -> None:
+    """Note what SkyPilot writes outside its home, where that is not another SkyPilot's already."""
     sockets = Path(f"/tmp/sky_ssh_{user}")  # noqa: S108 SkyPilot's choice
     changes.add(
         f"directory {sockets}",
         undo=lambda: shutil.rmtree(sockets, ignore_errors=True),
         still_there=sockets.exists,
     )
+    for trace in (Path(name) for name in TRACES if not Path(name).exists()):
+        changes.add(
+            f"file {trace}",
+            undo=partial(trace.unlink, missing_ok=True),
+            still_there=trace.exists,
+        )
