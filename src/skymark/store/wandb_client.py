@@ -234,7 +234,10 @@ def refusal_of(error: Exception) -> Refusal:
     statuses |= {getattr(getattr(one, "response", None), "http_status", None) or 0 for one in chain}
     no_login = re.search(r"API key must|invalid API key|No API key|not allowed", told)
     refused = bool(statuses & REFUSED_STATUSES or no_login)
-    message = f"{type(error).__name__}: {error}"[:500]
+    if any(isinstance(one, TimeoutError) for one in chain):
+        # wandb calls this a busy service, or credentials that could not be verified.
+        return Refusal(kind="unavailable", message="the server did not answer in time")
+    message = f"{type(error).__name__}: {str(error).strip()}"[:500]
     return Refusal(kind="refused" if refused else "unavailable", message=message)
 
 

@@ -13,7 +13,8 @@ from skymark.store.wandb_process import Limits
 from tests.data.make_run import cell, ended, measured, rounds_of, write_run
 from tests.stores.wandb_server import wandb_server
 
-SHORT = Limits(request_s=3, call_s=20, log_s=60, sync_s=6, read_s=30)
+PATIENT = Limits(request_s=5, log_s=60, read_s=90)
+HURRIED = Limits(request_s=3, call_s=20, log_s=60, sync_s=8, read_s=30)
 """Where something is to go wrong; starting wandb on a busy machine takes some seconds."""
 
 
@@ -76,7 +77,7 @@ def opened(home):
     """Open the store of a run, with what the environment says then; closed at the end."""
     stores = []
 
-    def open_one(run_id="run-1", limits=SHORT):
+    def open_one(run_id="run-1", limits=PATIENT):
         stores.append(open_run_files("wandb", run_id, limits))
         return stores[-1]
 

@@ -8,7 +8,7 @@ from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb_content import RunContent
 from skymark.store.wandb_offline import read_offline, write_offline
 from tests.stores.wandb_backend import ENTITY, KEY
-from tests.unit.store.wandb_store.conftest import SHORT
+from tests.unit.store.wandb_store.conftest import HURRIED
 
 
 def offline_path(run):
@@ -94,11 +94,11 @@ def test_a_client_that_does_not_end_is_ended(home, run):
         write_offline(
             RunContent(run),
             (None, "skymark"),
-            SHORT.model_copy(update={"log_s": 0.1, "per_file_s": 0.0}),
+            HURRIED.model_copy(update={"log_s": 0.1, "per_file_s": 0.0}),
         )
 
 
 def test_a_directory_that_cannot_be_written_is_told(home, run):
     (run / "wandb").write_text("in the way")
     with pytest.raises(StoreRefusedError, match="cannot write"):
-        write_offline(RunContent(run), (None, "skymark"), SHORT)
+        write_offline(RunContent(run), (None, "skymark"), HURRIED)

@@ -13,9 +13,9 @@ import pytest
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.local import RunDirectory
 from tests.stores.wandb_backend import KEY
-from tests.unit.store.wandb_store.conftest import SHORT
+from tests.unit.store.wandb_store.conftest import HURRIED
 
-BOUND_S = 2 * SHORT.log_s + SHORT.sync_s + SHORT.read_s + 3 * SHORT.call_s
+BOUND_S = 2 * HURRIED.log_s + HURRIED.sync_s + HURRIED.read_s + 3 * HURRIED.call_s
 
 
 @contextmanager
@@ -51,11 +51,11 @@ def test_a_server_that_is_away_from_the_start_is_told_in_time_and_loses_nothing(
     server, online, run
 ):
     server.stop()
-    store = online()
+    store = online(limits=HURRIED)
     begin = time.monotonic()
     with pytest.raises(StoreUnavailableError):
         store.check()
-    assert time.monotonic() - begin < SHORT.call_s + 5
+    assert time.monotonic() - begin < HURRIED.call_s + 5
     with pytest.raises(StoreUnavailableError):
         store.complete(run)
     assert time.monotonic() - begin < BOUND_S
@@ -70,18 +70,17 @@ def test_a_server_that_is_away_from_the_start_is_told_in_time_and_loses_nothing(
 def test_a_server_that_goes_away_during_the_upload_gets_everything_later(
     request_, server, online, run
 ):
-    store = online()
     with stopped_at(server, request_), pytest.raises(StoreUnavailableError):
-        store.complete(run)
+        online(limits=HURRIED).complete(run)
     server.start()
-    store.complete(run)
+    online().complete(run)
     assert list(server.runs) == ["lab/skymark/run-1"]
     assert stored_files(server) == files_of(run)
 
 
 def test_an_upload_that_hangs_is_ended_with_all_its_processes(server, online, run):
     server.misbehave(stall=["CreateArtifactManifest"])
-    store = online()
+    store = online(limits=HURRIED)
     seen = []
 
     def look():
@@ -90,7 +89,7 @@ def test_an_upload_that_hangs_is_ended_with_all_its_processes(server, online, ru
 
     watch = threading.Thread(target=look)
     watch.start()
-    with pytest.raises(StoreUnavailableError, match="`wandb sync` was ended after 6 s"):
+    with pytest.raises(StoreUnavailableError, match="`wandb sync` was ended after 8"):
         store.complete(run)
     watch.join()
     assert any("sync" in command for command in seen)
@@ -102,11 +101,10 @@ def test_an_upload_that_hangs_is_ended_with_all_its_processes(server, online, ru
 
 def test_files_that_the_server_refuses_are_told(server, online, run):
     server.misbehave(status={"PUT /storage/artifacts": 403})
-    store = online()
     with pytest.raises(StoreUnavailableError, match="there is no artifact"):
-        store.complete(run)
+        online(limits=HURRIED).complete(run)
     server.misbehave()
-    store.complete(run)
+    online().complete(run)
     assert stored_files(server) == files_of(run)
 
 
@@ -134,11 +132,11 @@ def test_bytes_that_differ_are_noticed(server, online, run):
 @pytest.mark.parametrize("status", [503, 429])
 def test_a_server_in_trouble_is_worth_another_try(status, server, online):
     server.misbehave(status={"UpsertBucket": status})
-    store = online()
+    store = online(limits=HURRIED)
     begin = time.monotonic()
     with pytest.raises(StoreUnavailableError):
         store.put("manifest.json", b"{}")
-    assert time.monotonic() - begin < 2 * SHORT.call_s
+    assert time.monotonic() - begin < 2 * HURRIED.call_s
     server.misbehave()
     store.put("manifest.json", b"{}")
     assert store.get("manifest.json") == b"{}"
@@ -160,7 +158,7 @@ def test_a_bad_key_is_refused_and_not_repeated(key, why, online, monkeypatch):
 
 
 def test_a_client_that_hangs_is_ended_and_started_again(server, online):
-    store = online(limits=SHORT.model_copy(update={"call_s": 8}))
+    store = online(limits=HURRIED.model_copy(update={"call_s": 8}))
     store.check()
     server.misbehave(stall=["PUT"])
     begin = time.monotonic()
