@@ -17,7 +17,8 @@ from skymark.cli.options import PlanOptions
 from skymark.report.load import open_run
 from tests.data.make_run import measured, rounds_of, write_run
 
-CELLS = 10_000
+CELLS = 10_000 if "--benchmark-disable" not in sys.argv else 200
+"""Few where the tests only see to it that this works."""
 LIMIT_S = 10.0
 """What each of the three may take."""
 OPTIONS = {

@@ -10,8 +10,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.faults.runs import STARTED, Case, started_below
@@ -34,9 +36,12 @@ def nothing_is_left() -> Iterator[None]:
     while STARTED:
         process = STARTED.pop()
         for one in started_below(process):
-            one.kill()
+            with suppress(psutil.Error):
+                one.kill()
         process.kill()
-        process.communicate()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 @pytest.fixture(scope="session")
