@@ -4,10 +4,10 @@ VENV := .venv
 NOX := $(VENV)/bin/nox
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup bench test lint types microbench pins clean
+.PHONY: help setup bench test lint types microbench faults pins clean
 
 help: ## Show the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 setup: $(VENV)/.installed ## Make .venv with pinned packages
 
@@ -32,6 +32,12 @@ types: setup ## Check types
 
 microbench: setup ## Measure skymark's own cost per batch
 	$(NOX) -s microbench
+
+faults: setup ## Make the fault table: every fault at twenty moments
+	$(NOX) -s faults
+
+docker-%: setup ## Build the image of a platform: make docker-cpu, docker-gpu, docker-tpu
+	$(NOX) -s docker -- $*
 
 pins: setup ## Renew the pinned requirements
 	$(NOX) -s pins -- $(ARGS)

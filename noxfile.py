@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +17,15 @@ nox.options.sessions = ["lint", "types", "tests"]
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 ROOT = Path(__file__).parent
-ADAPTERS = ROOT / "requirements" / "adapters"
+REQUIREMENTS = ROOT / "requirements"
+ADAPTERS = REQUIREMENTS / "adapters"
+EXTRAS = {
+    "dev": ("dev",),
+    "container": ("bucket", "data", "report", "wandb"),
+    "cloud": ("cloud",),
+}
+"""Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
+BUILDERS = ("docker", "podman", "buildah")
 
 
 @nox.session
@@ -46,6 +55,26 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Make the fault table of docs/faults.md: every fault, at twenty moments (half an hour)."""
+    table = ("--fault-moments", "20", "--fault-table", "docs/faults.md")
+    session.run("python", "-m", "pytest", "tests/faults", *table, *session.posargs)
+
+
+@nox.session
+def docker(session: nox.Session) -> None:
+    """Build an image with what is installed: nox -s docker -- cpu, gpu or tpu."""
+    (platform,) = session.posargs or ["cpu"]
+    builder = next((name for name in BUILDERS if shutil.which(name)), None)
+    if builder is None:
+        session.error(f"install one of {', '.join(BUILDERS)}")
+    commit = session.run("git", "rev-parse", "HEAD", silent=True, external=True)
+    options = ("--build-arg", f"GIT_SHA={str(commit).strip()}", "--tag", f"skymark:{platform}")
+    file = f"benchmarks/docker/Dockerfile.{platform}"
+    session.run(builder, "build", "--file", file, *options, ".", external=True)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Run the ci_cpu profile on this machine."""
     session.run("skymark", "run", "--profile", "ci_cpu", *session.posargs)
@@ -64,8 +93,11 @@ def pins(session: nox.Session) -> None:
     options = ("--universal", "--python-version", "3.11", "--no-header", "--no-emit-index-url")
     chosen = session.posargs or [path.stem for path in sorted(ADAPTERS.glob("*.in"))]
     for name in chosen:
-        source, target = ADAPTERS / f"{name}.in", ADAPTERS / f"{name}.txt"
-        if name == "dev":
-            source, target = ROOT / "pyproject.toml", ROOT / "requirements" / "dev.txt"
-        extra = ("--extra", "dev") if name == "dev" else ()
-        session.run(*compile_, *options, *extra, str(source), "-o", str(target))
+        directory = ADAPTERS if (ADAPTERS / f"{name}.in").exists() else REQUIREMENTS
+        source = directory / f"{name}.in"
+        sources = [source] if source.exists() else []
+        if name in EXTRAS:
+            sources = [ROOT / "pyproject.toml", *sources]
+        extras = [word for extra in EXTRAS.get(name, ()) for word in ("--extra", extra)]
+        target = directory / f"{name}.txt"
+        session.run(*compile_, *options, *extras, *map(str, sources), "-o", str(target))
