@@ -18,6 +18,8 @@ from skymark.cloud.rehearsal.network import Network, check_ip, link_exists
 PROGRAM = Path(__file__).with_name("machine_start.py")
 KINDS = ("--net", "--uts", "--ipc")
 BOOT_TIMEOUT_S = 60.0
+FORWARDING = "3"
+"""A bridge port that passes packets on (BR_STATE_FORWARDING of the kernel)."""
 LOGIN_USER = "ubuntu"
 
 
@@ -41,8 +43,13 @@ class Machine:
         check_ip("link", "set", self.interface, "down")
 
     def connect(self) -> None:
-        """Put its network cable back."""
+        """Put its network cable back; return when packets pass again."""
         check_ip("link", "set", self.interface, "up")
+        state = Path(f"/sys/class/net/{self.interface}/brport/state")
+        while state.read_text().strip() != FORWARDING:
+            time.sleep(0.01)
+        # The kernel remembers for a while that the address could not be reached.
+        check_ip("neighbour", "flush", "to", self.address)
 
     def run(self, command: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run a shell command as the machine's root, past its network: to cause a fault or look."""

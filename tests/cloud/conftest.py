@@ -1,0 +1,101 @@
+"""One simulated cloud with the real SkyPilot, shared by the tests of a session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skymark.cloud.rehearsal.errors import RehearsalUnfitError
+from skymark.cloud.rehearsal.fitness import check_fitness
+from skymark.cloud.rehearsal.world import World, rehearsal_world
+from tests.cloud.footprint import footprint
+
+CATALOGS = Path(__file__).with_name("catalogs")
+COMMAND_TIMEOUT_S = 400.0
+
+
+@pytest.fixture(scope="session")
+def fit() -> None:
+    """Skip where no rehearsal can be held, and say why."""
+    try:
+        check_fitness()
+    except RehearsalUnfitError as reason:
+        pytest.skip(str(reason))
+
+
+@dataclass
+class Client:
+    """A user of SkyPilot in the simulated cloud."""
+
+    world: World
+
+    def sky(self, *arguments: str, check: bool = True) -> str:
+        """Run SkyPilot's command and return what it says."""
+        command = Path(sys.executable).with_name("sky")
+        done = subprocess.run(
+            [str(command), *arguments],
+            env=self.world.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        if check:
+            assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def ask(self, question: str) -> Any:
+        """Evaluate an expression with SkyPilot's SDK as ``sky``, in a process of its own."""
+        program = f"import json, sky; print(json.dumps({question}))"
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=self.world.environment(),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def clusters(self) -> dict[str, str]:
+        """Return the status of every cluster, asked of the provider."""
+        refresh = "refresh=sky.StatusRefreshMode.FORCE"
+        return self.ask(f"{{c['name']: c['status'].value for c in sky.get(sky.status({refresh}))}}")
+
+
+@pytest.fixture(scope="session")
+def client(fit: None) -> Iterator[Client]:
+    """A cloud for the session. When it ends, nothing of it may be left on this machine."""
+    # Short: SkyPilot puts sockets below it, whose paths may have 108 characters.
+    directory = Path(tempfile.mkdtemp(prefix="sm-"))
+    before = footprint(directory)
+    with rehearsal_world(catalogs=CATALOGS, directory=directory) as world:
+        yield Client(world)
+    assert footprint(directory) == before
+    assert all(change.undone for change in world.changes.record)
+    assert not directory.exists()
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """Wait for a condition of something that only time brings, such as an idle timer."""
+
+    def wait(condition: Callable[[], object], timeout_s: float, interval_s: float = 0.2) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
+            time.sleep(interval_s)
+
+    return wait
