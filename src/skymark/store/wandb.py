@@ -8,7 +8,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -105,6 +105,8 @@ class OnlineRun(RunFiles):
                 return read_back(content, place, self._client, self._limits)
             except IncompleteError:
                 offline = write_offline(content, place, self._limits)
+        with suppress(FileNotFoundError):  # a server that is away is told before the upload waits
+            self._client.call("run", run=self._run)
         said = sync(offline, content, place, self._limits)
         try:
             return read_back(content, place, self._client, self._limits)

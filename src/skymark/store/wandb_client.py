@@ -23,6 +23,7 @@ from typing import Any
 
 from skymark.store.store import LARGEST_FILE_BYTES
 from skymark.store.wandb_process import Refusal, read_frame, write_frame
+from skymark.store.wandb_tool import end_with_parent
 
 REFUSED_STATUSES = {400, 401, 403, 404}
 FOLDER = "skymark/"
@@ -201,6 +202,7 @@ def main() -> None:
     os.dup2(2, 1)  # wandb prints
     # Whatever a server sends, no file grows beyond this, in wandb's own process neither.
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE_BYTES, LARGEST_FILE_BYTES))
+    end_with_parent()
     service = Service(int(sys.argv[1]))
     while True:
         try:

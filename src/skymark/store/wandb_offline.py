@@ -87,7 +87,7 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
         StoreUnavailableError: the reader did not end in time.
     """
     told = home / "wandb" / "entries.jsonl"
-    command = python_module("wandb", "leet", "inspect", "--json", str(path))
+    command = python_module("skymark.store.wandb_tool", "leet", "inspect", "--json", str(path))
     try:
         code = run_bounded(command, home, told, limit_s)
         lines = told.read_text("utf-8", errors="replace").splitlines()

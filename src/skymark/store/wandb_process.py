@@ -127,6 +127,7 @@ class Client:
                 stderr=subprocess.DEVNULL,
                 cwd=self._home,
                 env=environment(self._home, self._home),
+                start_new_session=True,  # Ctrl-C is for skymark, which still has files to store
             )
         return self._process
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from skymark.store.wandb_content import ARTIFACT_TYPE, COLUMNS, RunContent
 from skymark.store.wandb_process import safe_name
+from skymark.store.wandb_tool import end_with_parent
 
 if TYPE_CHECKING:
     import wandb
@@ -74,4 +75,5 @@ def _quiet() -> wandb.Settings:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     publish(Path(sys.argv[1]), sys.argv[2])

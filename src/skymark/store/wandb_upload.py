@@ -36,7 +36,9 @@ def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limit
     directory = content.directory.resolve()
     limit_s = limits.sync_s + limits.per_file_s * len(content.files)
     entity, project = place
-    command = python_module("wandb", "sync", "--entity", entity, "--project", project)
+    command = python_module(
+        "skymark.store.wandb_tool", "sync", "--entity", entity, "--project", project
+    )
     code = run_bounded(
         [*command, "--include-synced", str(offline.path)], directory, directory / LOG, limit_s
     )
