@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -209,6 +210,21 @@ class Case:
             lost=lost + (planned - stored),
             repeated=measured - planned,
         )
+
+
+def interrupted(
+    directory: Path, chance: random.Random, span_s: float
+) -> tuple[Case, subprocess.Popen[str], float]:
+    """Start the usual run and let it go for a random while; one that had ended does not count."""
+    while True:
+        at_s = chance.uniform(0, span_s)
+        case = Case(directory, output=directory / f"out-{len(list(directory.glob('out-*')))}")
+        process = case.start()
+        time.sleep(at_s)
+        if process.poll() is None:
+            return case, process, at_s
+        case.finish(process)
+        span_s = at_s
 
 
 def command(*arguments: str) -> list[str]:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from skymark.model.record import Status
-from tests.faults.runs import WITNESS, Case, started_below, until, workers_of
+from tests.faults.runs import WITNESS, Case, interrupted, started_below, until, workers_of
 
 
 def kill_engine(process: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -44,11 +44,8 @@ def kill_all(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def test_a_killed_run_repeats_at_most_the_round_that_ran(
     tmp_path, moments, chance, usual_s, table, fault, kill
 ):
-    for moment in range(moments):
-        at_s = chance.uniform(0, usual_s)
-        case = Case(tmp_path, output=tmp_path / f"out-{moment}")
-        process = case.start()
-        time.sleep(at_s)
+    for _ in range(moments):
+        case, process, at_s = interrupted(tmp_path, chance, usual_s)
         left = kill(process)
         until(lambda left=left: not psutil.wait_procs(left, 0)[1], 20, "the end of the workers")
         case.finish(process)
@@ -64,11 +61,8 @@ def test_a_killed_run_repeats_at_most_the_round_that_ran(
 def test_a_killed_worker_fails_its_cells_and_a_retry_measures_only_those(
     tmp_path, moments, chance, usual_s, table
 ):
-    for moment in range(moments):
-        at_s = chance.uniform(0, usual_s)
-        case = Case(tmp_path, output=tmp_path / f"out-{moment}")
-        process = case.start()
-        time.sleep(at_s)
+    for _ in range(moments):
+        case, process, at_s = interrupted(tmp_path, chance, usual_s)
         killed = []
         while not killed and process.poll() is None:
             for worker in workers_of(process)[:1]:
