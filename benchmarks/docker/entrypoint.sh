@@ -3,7 +3,7 @@
 # the machine's root. `exec` throughout: signals of `docker stop` must reach the command itself.
 set -eu
 
-results=${SKYMARK_RESULTS:-/app/results}
+results=/app/results
 
 # Started with --user: that is who it shall be.
 [ "$(id -u)" -eq 0 ] || exec "$@"
