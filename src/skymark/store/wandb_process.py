@@ -31,6 +31,7 @@ DROPPED = {
 }  # fmt: skip
 """Variables of the caller that would make the client do something else than what it is told."""
 
+TERMINATE_PATIENCE_S = 1.0
 KILL_PATIENCE_S = 5.0
 
 
@@ -91,21 +92,26 @@ class Client:
         limit_s = limit_s or self._limits.call_s
         with self._lock:
             process = self._started()
-            late = threading.Timer(limit_s, end_tree, [process])
-            late.start()
+            late = threading.Event()
+
+            def expire() -> None:
+                late.set()
+                end_tree(process)
+
+            timer = threading.Timer(limit_s, expire)
+            timer.start()
             try:
                 answer, content = _exchange(process, operation, arguments, data)
             except (OSError, ValueError) as error:
                 end_tree(process)
-                raise StoreUnavailableError(
-                    f"W&B: no answer to {operation} within {limit_s:.0f} s; is "
-                    f"{os.environ.get('WANDB_BASE_URL', 'the server')} reachable?"
-                ) from error
+                raise _unanswered(operation, limit_s) from error
             except BaseException:
                 end_tree(process)
                 raise
             finally:
-                late.cancel()
+                timer.cancel()
+        if late.is_set():
+            raise _unanswered(operation, limit_s)
         if "refusal" not in answer:
             return answer["result"], content
         raise _error(Refusal.model_validate(answer["refusal"]))
@@ -209,7 +215,7 @@ def environment(home: Path, temporary: Path) -> dict[str, str]:
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child and all that it started; no error if they have ended.
+    """End a child and all that it started; no error if they have ended.
 
     The root is stopped first, so that it starts nothing more while its descendants are counted.
     """
@@ -217,12 +223,18 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
             root = psutil.Process(process.pid)
             root.suspend()
-            family = [*root.children(recursive=True), root]
+            family = root.children(recursive=True)
             for one in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     one.kill()
-            psutil.wait_procs(family[:-1], KILL_PATIENCE_S)
-    process.wait(KILL_PATIENCE_S)
+            root.terminate()
+            root.resume()
+            psutil.wait_procs(family, KILL_PATIENCE_S)
+    try:
+        process.wait(TERMINATE_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(KILL_PATIENCE_S)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
@@ -272,6 +284,13 @@ def _exchange(
         return read_frame(process.stdout)
     except EOFError as error:
         raise ValueError("the client's process ended") from error
+
+
+def _unanswered(operation: str, limit_s: float) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"W&B: no answer to {operation} within {limit_s:.0f} s; is "
+        f"{os.environ.get('WANDB_BASE_URL', 'the server')} reachable?"
+    )
 
 
 def _error(refusal: Refusal) -> Exception:
