@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from skymark.cli.options import WHERE, PlanOptions, Several
 from skymark.cli.tables import Json
-from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Status
 
@@ -115,9 +115,9 @@ def run(
             file=sys.stderr,
         )
         raise
-    _show(path, json=json)
+    page_written = _show(path, json=json)
     say_what_was_stored(ended.stored, path)
-    return 0 if ended.all_well else 1
+    return 0 if ended.all_well and page_written else 1
 
 
 def plan(
@@ -136,14 +136,19 @@ def plan(
     return 0
 
 
-def _show(path: Path, *, json: bool) -> None:
+def _show(path: Path, *, json: bool) -> bool:
+    """Show the run and write its page; returns whether that could be written."""
     from skymark.cli.results import show, write_page
     from skymark.report.load import open_run
 
     opened = open_run(path)
     show(opened, json=json)
-    page = write_page(opened)
+    try:
+        page, written = write_page(opened), True
+    except SkymarkError as error:  # the results are safe all the same
+        page, written = str(error), False
     print(f"results in {path}; {page}", file=sys.stderr)
+    return written
 
 
 def _run_id(plan: Plan) -> str:

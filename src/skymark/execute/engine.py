@@ -12,7 +12,7 @@ from typing import Protocol
 
 from skymark.execute.environments import Environments, import_root
 from skymark.execute.partition import Shard
-from skymark.execute.process import WorkerError, WorkerProcess, describe_leaks
+from skymark.execute.process import DIED, WorkerError, WorkerProcess, describe_leaks
 from skymark.measure.statistics import enough, figures_of, summary_of, warnings_of
 from skymark.model.cell import Cell
 from skymark.model.errors import EnvironmentBuildError
@@ -232,6 +232,7 @@ class Engine:
     ) -> None:
         """Do some work on cells in one worker process; in a new one after each that breaks."""
         waiting = deque(cells)
+        may_start_again = True
         while waiting:
             served: list[Cell] = []
             try:
@@ -241,6 +242,7 @@ class Engine:
                 return
             try:
                 worker.await_ready()
+                may_start_again = True
                 while waiting:
                     cell = waiting.popleft()
                     served.append(cell)
@@ -252,7 +254,10 @@ class Engine:
                             worker.kill()
                             break
             except WorkerError as error:
-                self._fail_all(waiting, error)
+                # What killed it once, for want of memory perhaps, may be over.
+                if not (may_start_again and error.cause.kind == DIED):
+                    self._fail_all(waiting, error)
+                may_start_again = False
             except BaseException:
                 worker.kill()
                 raise

@@ -28,6 +28,9 @@ START_TIMEOUT_S = 60.0
 GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
 
+DIED = "worker-died"
+"""Kind of cause of a worker process that ended without being asked to."""
+
 
 class WorkerError(Exception):
     """The worker did not deliver. `cause` is what the record will say."""
@@ -225,7 +228,7 @@ class WorkerProcess:
         how = f"was killed by signal {-code}" if code < 0 else f"exited with status {code}"
         hint = "the kernel may have been out of memory; " if code == -signal.SIGKILL else ""
         return Cause(
-            kind="worker-died",
+            kind=DIED,
             message=f"the worker process {how}",
             action=f"{hint}see the cell's log",
         )

@@ -25,6 +25,8 @@ Run = Callable[[Sequence[str]], str | None]
 """Runs a program and returns its output; None if it is not there, fails or hangs."""
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+COMMIT_VARIABLE = "SKYMARK_COMMIT"
+"""The commit of skymark, with ``-dirty`` where files were changed."""
 OBSERVED_S = 0.2
 """How long the cores are watched to tell how busy they are."""
 
@@ -152,12 +154,14 @@ def on_battery() -> bool | None:
 def git_state(run: Run, package: Path = Path(skymark.__file__).parent) -> GitState | None:
     """Return the commit of the checkout that skymark lies in; None where it is installed.
 
-    A package below somebody else's repository (a virtual environment in a checkout) is not part
-    of it, which git tells by whether it tracks the file.
+    Where a checkout came without its history, to a container or a rented machine, `COMMIT_VARIABLE`
+    says what it was. A package below somebody else's repository (a virtual environment in a
+    checkout) is not part of it, which git tells by whether it tracks the file.
     """
     git = ["git", "-C", os.fspath(package)]
     if run([*git, "ls-files", "--error-unmatch", "__init__.py"]) is None:
-        return None
+        told, _, suffix = os.environ.get(COMMIT_VARIABLE, "").partition("-")
+        return GitState(commit=told, dirty=suffix == "dirty") if told else None
     commit = run([*git, "rev-parse", "HEAD"])
     changes = run([*git, "status", "--porcelain", "--untracked-files=no", ":/"])
     if commit is None or changes is None:

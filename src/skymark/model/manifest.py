@@ -22,7 +22,7 @@ class Manifest(Frozen):
     are those of the last writing.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = Field(default=SCHEMA_VERSION, le=SCHEMA_VERSION)
     run_id: str
     created_at: datetime
     ended_at: datetime | None = None

@@ -160,7 +160,7 @@ class StabilityWarning(Frozen):
 class Record(Frozen):
     """The outcome of one planned cell. Missing is null, never 0."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = Field(default=SCHEMA_VERSION, le=SCHEMA_VERSION)
     cell: Cell
     cell_hash: str
     status: Status

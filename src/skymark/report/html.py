@@ -34,7 +34,9 @@ def write_html(run: Run, path: Path) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise SkymarkError(f"cannot write {path}: {error.strerror}; name another file") from error
+        raise SkymarkError(
+            f"cannot write {path}: {error.strerror}; make room, then: skymark report DIRECTORY"
+        ) from error
 
 
 def render(run: Run) -> str:

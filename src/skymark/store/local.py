@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from skymark.model.cell import Cell
-from skymark.model.errors import RunDirectoryError
+from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, RoundResult
 from skymark.store.sole_writer import LOCK
-from skymark.store.whole_files import explained, write_whole
+from skymark.store.whole_files import PART, explained, write_whole
 
 if TYPE_CHECKING:
     from skymark.model.plan import Plan
@@ -76,16 +76,14 @@ class RunDirectory:
                 run.write_manifest(update)
             (path / SUMS).unlink(missing_ok=True)  # true again when the run has ended
             return run
-        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
+        if path.is_dir() and not all(map(_may_be_left, path.iterdir())):
             raise RunDirectoryError(f"{path} is not empty and no run; choose another --output")
         try:
-            for name in KEPT:
-                (path / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+            run.write_manifest(manifest)
+        except StorageFullError as error:
             raise RunDirectoryError(
-                f"cannot write to {path}: {error.strerror}; choose another --output"
+                f"cannot write to {path}: {error.__cause__}; choose another --output"
             ) from error
-        run.write_manifest(manifest)
         return run
 
     def manifest(self) -> Manifest:
@@ -204,7 +202,7 @@ class RunDirectory:
         """
         paths = [p for p in self._rounds_path(cell).glob("*.json") if p.stem.isdecimal()]
         for path in sorted(paths, key=lambda path: int(path.stem)):
-            with contextlib.suppress(OSError, ValueError, KeyError):
+            with contextlib.suppress(OSError, ValueError, KeyError, RecursionError):
                 content = json.loads(path.read_bytes())
                 ours = (cell.hash, self.hardware_key)
                 if (content["cell_hash"], content.get("hardware_key")) == ours:
@@ -233,6 +231,11 @@ class RunDirectory:
     def _write(self, target: str, data: bytes) -> None:
         with explained(self.path / target):
             write_whole(self.path / target, data)
+
+
+def _may_be_left(entry: Path) -> bool:
+    """Whether a run that was killed before it had a manifest leaves such a thing."""
+    return entry.name == LOCK or (entry.name.startswith(".") and entry.suffix == PART)
 
 
 def _continuation(begun: Manifest, now: Manifest) -> Manifest:

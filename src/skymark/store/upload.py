@@ -95,10 +95,19 @@ class Upload:
         end = time.monotonic() + wait_s
         self.resume()
         self._await_idle(end)
-        for path in self.unstored():
+        for path in [*self.unstored(), *self._replaced_rounds()]:
             self.changed(cell_of(path), [path])
         self._await_idle(end)
         return self.unstored()
+
+    def _replaced_rounds(self) -> list[str]:
+        """Return what the store was said to hold of rounds whose cells have a record by now."""
+        records = self._directory / "records"
+        return [
+            path
+            for path in self._there
+            if path.startswith("rounds/") and (records / f"{cell_of(path)}.json").exists()
+        ]
 
     def _await_idle(self, end: float) -> None:
         with self._state:

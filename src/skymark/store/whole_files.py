@@ -11,6 +11,8 @@ from pathlib import Path
 
 from skymark.model.errors import StorageFullError
 
+PART = ".part"
+"""How the names of temporary files end; they begin with a dot."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -26,7 +28,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
         OSError: the write was refused; what was there before is intact.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

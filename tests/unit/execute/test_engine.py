@@ -188,6 +188,18 @@ def test_data_is_prepared_once_before_anything_is_measured(bed):
     assert does.count("prepare") == 1
 
 
+def test_a_worker_that_is_killed_while_it_starts_is_started_once_more(bed):
+    cells = [cell_of("dies-at-first-start", "S-1"), cell_of("dies-at-first-start", "S-2")]
+    assert [record.status for record in bed.engine(plan_of(*cells)).run()] == [Status.OK, Status.OK]
+
+
+def test_a_worker_that_always_dies_at_its_start_fails_its_cells(bed):
+    cells = [cell_of("dies-at-start", "S-1"), cell_of("dies-at-start", "S-2")]
+    records = bed.engine(plan_of(*cells)).run()
+    assert [record.status for record in records] == [Status.FAILED, Status.FAILED]
+    assert "signal 9" in records[0].cause.message
+
+
 def test_data_from_elsewhere_is_fetched_before_any_worker_starts(bed):
     bed.engine(plan_of(cell_of("a", fetch="photos", prepare="well"), effort=effort(1))).run()
     assert bed.witness.told[:2] == ["stage fetching photos", "stage preparing the data of a"]

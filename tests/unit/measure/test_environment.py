@@ -23,7 +23,7 @@ from skymark.measure.environment import (
     turbo,
 )
 from skymark.measure.fitness import fitness_warnings
-from skymark.model.environment import Accelerator, Environment, Hardware, Limits, Load
+from skymark.model.environment import Accelerator, Environment, GitState, Hardware, Limits, Load
 
 
 def fake(**outputs: str | None) -> object:
@@ -214,6 +214,16 @@ def test_a_package_installed_below_a_strangers_checkout_has_no_commit(tmp_path: 
     installed = tmp_path / ".venv/lib/skymark"
     write(installed / "__init__.py", "")
     assert git_state(run_program, installed) is None
+
+
+def test_a_checkout_that_came_without_its_history_says_its_commit_in_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text, dirty in (("abc123", False), ("abc123-dirty", True)):
+        monkeypatch.setenv("SKYMARK_COMMIT", text)
+        assert git_state(run_program, tmp_path) == GitState(commit="abc123", dirty=dirty)
+    monkeypatch.setenv("SKYMARK_COMMIT", "")
+    assert git_state(run_program, tmp_path) is None
 
 
 def environment(

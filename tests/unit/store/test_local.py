@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from skymark.model.effort import EFFORTS
 from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Record, RoundResult, Status, Verification
+from skymark.model.record import SCHEMA_VERSION, Record, RoundResult, Status, Verification
 from skymark.store.local import RunDirectory
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -144,6 +144,26 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
     with pytest.raises(RunDirectoryError, match="cannot write to"):
         create(file / "below", plan_of(cell_of()))
     assert file.read_text() == "precious"
+
+
+def test_what_a_run_leaves_that_was_killed_before_its_manifest_is_taken_for_nothing(tmp_path):
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".abc123.part").write_bytes(b'{"schema')
+    create(tmp_path, plan_of(cell_of()))
+
+
+def test_a_record_of_a_newer_schema_is_not_taken_for_one_of_this(run):
+    run.write_record(record_of(cell_of()))
+    path = run.record_path(cell_of())
+    newer = json.loads(path.read_text()) | {"schema_version": SCHEMA_VERSION + 1}
+    path.write_text(json.dumps(newer))
+    assert run.record(cell_of()) is None
+
+
+def test_rounds_of_absurdly_nested_json_are_left_out(run):
+    run.write_round(cell_of(), round_of(0), {})
+    (run.path / "rounds" / cell_of().id / "1.json").write_text("[" * 100_000)
+    assert len(list(run.rounds(cell_of()))) == 1
 
 
 def test_an_empty_directory_is_taken(tmp_path):
@@ -311,7 +331,6 @@ def test_rounds_that_are_damaged_or_of_another_specification_are_left_out(run):
 
 
 def test_a_log_is_made_for_workers_to_append_to_and_never_cut(run):
-    shutil.rmtree(run.path / "logs")
     path = run.open_log(cell_of())
     path.write_text("first\n")
     assert run.open_log(cell_of()) == path == run.log_path(cell_of())
@@ -337,11 +356,9 @@ def test_a_failing_write_leaves_the_old_file_and_no_part(run, monkeypatch):
 
 
 def test_a_directory_that_cannot_be_written_is_told_with_its_reason(run):
-    shutil.rmtree(run.path / "records")
     (run.path / "records").write_text("in the way")
     with pytest.raises(StorageFullError, match="File exists"):
         run.write_record(record_of(cell_of()))
-    shutil.rmtree(run.path / "logs")
     (run.path / "logs").write_text("in the way")
     with pytest.raises(StorageFullError):
         run.open_log(cell_of())

@@ -65,6 +65,17 @@ def test_a_file_that_is_gone_is_removed_from_the_store(store, directory):
     assert "rounds/A.1/0.json" not in store.sizes()
 
 
+def test_rounds_that_a_record_has_replaced_leave_the_store_and_others_stay(store, directory):
+    store.root.mkdir()
+    for cell in ("A.1", "C.1"):
+        store.put(f"rounds/{cell}/0.json", b"round")
+    with uploading(store, directory) as upload:
+        upload.expect(store.sizes())
+        assert upload.drain(10) == []
+    rounds = [path for path in store.sizes() if path.startswith("rounds/")]
+    assert rounds == ["rounds/C.1/0.json"]
+
+
 def test_a_file_that_changed_after_it_was_stored_is_sent_again(store, directory):
     with uploading(store, directory) as upload:
         assert upload.drain(10) == []

@@ -36,6 +36,11 @@ class ScriptedRunner:
         self.version = "1"
         if adapter == "fails-to-start":
             raise RuntimeError("no such device")
+        if adapter == "dies-at-start":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if adapter == "dies-at-first-start" and not (cache / "started").exists():
+            (cache / "started").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         if adapter == "never-starts":
             time.sleep(3600)
 
