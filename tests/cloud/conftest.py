@@ -17,7 +17,7 @@ import pytest
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
 from skymark.cloud.rehearsal.fitness import check_fitness
 from skymark.cloud.rehearsal.world import World, rehearsal_world
-from tests.cloud.footprint import footprint
+from tests.cloud.footprint import NOTHING, footprint, users_files
 
 CATALOGS = Path(__file__).with_name("catalogs")
 COMMAND_TIMEOUT_S = 400.0
@@ -80,10 +80,11 @@ def client(fit: None) -> Iterator[Client]:
     """A cloud for the session. When it ends, nothing of it may be left on this machine."""
     # Short: SkyPilot puts sockets below it, whose paths may have 108 characters.
     directory = Path(tempfile.mkdtemp(prefix="sm-"))
-    before = footprint(directory)
+    before = users_files()
     with rehearsal_world(catalogs=CATALOGS, directory=directory) as world:
         yield Client(world)
-    assert footprint(directory) == before
+    assert footprint(directory, world.network.bridge) == NOTHING
+    assert users_files() == before
     assert all(change.undone for change in world.changes.record)
     assert not directory.exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Footprint:
-    """Everything that a rehearsal could leave behind."""
+    """Everything that one rehearsal could leave behind; others may run beside it."""
 
     links: frozenset[str]
     rules: frozenset[str]
@@ -19,23 +20,31 @@ class Footprint:
     files: frozenset[str]
 
 
-def footprint(directory: Path) -> Footprint:
-    """Look at this machine; `directory` is where the rehearsal lies."""
+NOTHING = Footprint(*(frozenset() for _ in range(6)))
+
+
+def footprint(directory: Path, bridge: str) -> Footprint:
+    """Look for a rehearsal that lies in a directory and has a network bridge."""
     tables = [_lines("iptables", "-w", "-t", table, "-S") for table in ("nat", "filter")]
-    places = ("~/.sky", "~/.ssh", "~/.lambda_cloud", "~/sky_logs", "/run/netns")
-    found = [path for place in places for path in Path(place).expanduser().rglob("*")]
-    temporary = [*Path("/tmp").glob("sky_ssh_*"), *Path("/tmp").glob("*ha_recovery.log")]
+    named = re.compile(f"{bridge}([mn][0-9]+)?")
+    backing = _lines("losetup", "--list", "--noheadings", "--output", "BACK-FILE")
+    net = Path("/sys/class/net")
     return Footprint(
-        links=frozenset(path.name for path in Path("/sys/class/net").iterdir()),
-        rules=frozenset(line for lines in tables for line in lines if "skymark" in line),
+        links=frozenset(filter(named.fullmatch, (path.name for path in net.iterdir()))),
+        rules=frozenset(line for table in tables for line in table if f'l {bridge}"' in line),
         mounts=frozenset(line for line in _lines("mount") if str(directory) in line),
-        loop_devices=frozenset(
-            line
-            for line in _lines("losetup", "--list", "-O", "BACK-FILE")
-            if str(directory) in line
-        ),
+        loop_devices=frozenset(line for line in backing if str(directory) in line),
         processes=frozenset(_processes(directory)),
-        files=frozenset(str(path) for path in [*found, *temporary, *directory.glob("*")]),
+        files=frozenset(str(path) for path in directory.glob("*")),
+    )
+
+
+def users_files() -> frozenset[str]:
+    """Return the user's own files that SkyPilot would write to outside a rehearsal."""
+    places = ("~/.sky", "~/.ssh", "~/.lambda_cloud", "~/.slurm", "~/sky_logs", "~/sky_workdir")
+    homes = [Path(place).expanduser() for place in places]
+    return frozenset(
+        f"{path} {path.stat().st_mtime_ns}" for home in homes for path in home.rglob("*")
     )
 
 

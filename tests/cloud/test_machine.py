@@ -121,16 +121,16 @@ def test_a_pulled_cable_cuts_it_off_and_what_runs_on_it_goes_on(lab: Lab, machin
 
 
 def test_nothing_is_left_of_a_killed_machine(lab: Lab) -> None:
-    before = footprint(lab.directory)
+    before = footprint(lab.directory, lab.network.bridge)
     machine = lab.start("brief")
     lab.ssh(machine, "nohup sleep 1000 >/dev/null 2>&1 & sudo touch /etc/x")
-    during = footprint(lab.directory)
+    during = footprint(lab.directory, lab.network.bridge)
     assert during.links > before.links
     assert during.loop_devices > before.loop_devices
     machine.kill()
     machine.kill()
     (lab.directory / "brief.log").unlink()
-    assert footprint(lab.directory) == before
+    assert footprint(lab.directory, lab.network.bridge) == before
 
 
 HOLD = """
@@ -164,4 +164,4 @@ def test_a_namespace_ends_with_whoever_started_it_even_if_that_is_killed(
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline, "it outlived the process that started it"
         time.sleep(0.01)
-    assert not [name for name in footprint(tmp_path).processes if "4321" in name]
+    assert not [name for name in footprint(tmp_path, "none").processes if "4321" in name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,11 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 
-def make_certificate(host: str, authority: Path, server: Path) -> None:
-    """Make an authority and a certificate of it for one host name, valid for a week.
+def make_certificate(hosts: Sequence[str], authority: Path, server: Path) -> None:
+    """Make an authority and a certificate of it for some host names, valid for a week.
 
     Args:
-        host: the name that the simulated cloud answers for.
+        hosts: the names that the simulated cloud answers for.
         authority: where the authority's certificate goes; its key is not kept.
         server: where the server's certificate and key go, readable by the owner only.
     """
@@ -47,10 +48,12 @@ def make_certificate(host: str, authority: Path, server: Path) -> None:
         .sign(authority_key, hashes.SHA256())
     )
     of_server = (
-        blank.subject_name(name(host))
+        blank.subject_name(name(hosts[0]))
         .public_key(server_key.public_key())
         .serial_number(x509.random_serial_number())
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False
+        )
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_of_authority),
             critical=False,

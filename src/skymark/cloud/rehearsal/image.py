@@ -27,6 +27,19 @@ PASSED_ON = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy
 
 NOT_PASSED_ON = ("UV_PROJECT", "UV_PYTHON", "UV_CACHE_DIR", "UV_TOOL", "PIP_CACHE_DIR", "UV_RUN")
 
+UV = "/opt/machine/uv"
+"""Where a machine has this machine's uv, for its installer to find."""
+
+UV_INSTALLER_HOST = "astral.sh"
+UV_INSTALLER_PATH = "/uv/install.sh"
+UV_INSTALLER = f"""\
+set -e
+directory="${{UV_INSTALL_DIR:-$HOME/.local/bin}}"
+mkdir -p "$directory"
+cp {UV} "$directory/uv"
+"""
+"""What the machines get in place of uv's installer, which SkyPilot and many set-ups run."""
+
 SSH_SERVER = """\
 Port 22
 HostKey /etc/ssh/ssh_host_ed25519_key
@@ -74,8 +87,8 @@ class Image:
         for source, target in (("~/.config/pip", ".config/pip"), ("~/.config/uv", ".config/uv")):
             if (here := Path(source).expanduser()).is_dir():
                 copies[f"{home}/{target}"] = str(here)
-        if uv := _uv():
-            copies[f"{home}/.local/bin/uv"] = uv
+        if uv := find_uv():
+            copies[UV] = uv
         binds: dict[str, Any] = {}
         links: dict[str, str] = {}
         if self.package_cache is not None:
@@ -117,7 +130,8 @@ def host_certificates() -> Path | None:
     return next((Path(path) for path in known if path and Path(path).is_file()), None)
 
 
-def _uv() -> str | None:
+def find_uv() -> str | None:
+    """Return this machine's uv, which comes with skymark."""
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if beside.is_file() else shutil.which("uv")
 

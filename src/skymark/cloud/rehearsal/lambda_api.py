@@ -56,6 +56,8 @@ class LambdaApi(ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.cloud = cloud
         self.api_key = api_key
+        self.files: dict[str, str] = {}
+        """Texts that anybody may fetch, by path: what the machines find elsewhere on the net."""
         self._calls: list[Call] = []
         self._rate_limited = 0
         self._lock = threading.Lock()
@@ -94,12 +96,11 @@ class LambdaApi(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Talk TLS in the connection's own thread, so that no client holds up the others."""
-        if self._tls is not None:
-            try:
-                request = self._tls.wrap_socket(request, server_side=True)
-            except OSError:
-                return
-        super().finish_request(request, client_address)
+        if self._tls is None:
+            super().finish_request(request, client_address)
+            return
+        with self._tls.wrap_socket(request, server_side=True) as wrapped:
+            super().finish_request(wrapped, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of clients that went away in the middle: machines are killed on purpose."""
@@ -118,6 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a question."""
+        if (text := self.server.files.get(self.path)) is not None:
+            self._send(200, "text/plain", text.encode())
+            return
         self._answer(_QUESTIONS)
 
     def do_POST(self) -> None:
@@ -146,9 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
             answer = {"error": {"code": "global/invalid-parameters", "message": message}}
         client = str(self.client_address[0])
         self.server.note(Call(time.time(), client, self.command, path, status, body))
-        data = json.dumps(answer).encode()
+        self._send(status, "application/json", json.dumps(answer).encode())
+
+    def _send(self, status: int, kind: str, data: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,7 +30,15 @@ from skymark.cloud.rehearsal.certificate import make_certificate
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
 from skymark.cloud.rehearsal.fitness import check_fitness
-from skymark.cloud.rehearsal.image import Image, find_python, host_certificates
+from skymark.cloud.rehearsal.image import (
+    UV_INSTALLER,
+    UV_INSTALLER_HOST,
+    UV_INSTALLER_PATH,
+    Image,
+    find_python,
+    find_uv,
+    host_certificates,
+)
 from skymark.cloud.rehearsal.instance_types import InstanceType, read_instance_types
 from skymark.cloud.rehearsal.lambda_api import LambdaApi
 from skymark.cloud.rehearsal.lambda_cloud import HiredMachine, Instance, LambdaCloud
@@ -38,6 +46,7 @@ from skymark.cloud.rehearsal.machine import Machine, start_machine
 from skymark.cloud.rehearsal.machine_start import USER_ID
 from skymark.cloud.rehearsal.network import Network, make_network
 from skymark.cloud.rehearsal.runtime import Runtime
+from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
 from skymark.execute.locations import cache_directory
 
 DISK_GIB = 64.0
@@ -77,6 +86,7 @@ class World:
         api_server: SkyPilot's API server; may be stopped and started to rehearse that.
         network: where the machines are.
         changes: what was changed on this machine.
+        slurm: the Slurm clusters beside it.
     """
 
     home: Path
@@ -85,7 +95,10 @@ class World:
     api_server: ApiServer
     network: Network
     changes: Changes
+    _image: Image
+    _machines: Path
     _client: Mapping[str, str]
+    slurm: list[SlurmCluster] = field(default_factory=list)
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment for a SkyPilot client (or `skymark launch`) in this world.
@@ -115,6 +128,25 @@ class World:
         if not isinstance(instance.machine, Machine):
             raise RehearsalUnfitError(f"instance {instance.name} has not booted: {instance.status}")
         return instance.machine
+
+    def start_slurm(self, name: str = "slurm") -> SlurmCluster:
+        """Start a real Slurm cluster beside the cloud; SkyPilot knows it as ``slurm/NAME``.
+
+        The world must have been made with ``clouds=("lambda", "slurm")``.
+
+        Raises:
+            RehearsalUnfitError: Slurm's packages are not installed.
+            RehearsalError: it did not start.
+        """
+        place = self._machines / name
+        cluster = start_slurm(self.home, self._image, self.network, place, name=name)
+        self.slurm.append(cluster)
+        return cluster
+
+    def stop_slurm(self) -> None:
+        """End every Slurm cluster; safe to call again."""
+        while self.slurm:
+            self.slurm.pop().stop()
 
     def preempt(self, cluster: str) -> list[Instance]:
         """Take all machines of a cluster away without being asked; return when they have gone."""
@@ -160,12 +192,13 @@ def rehearsal_world(
             types = read_instance_types(prices)
             shutil.copytree(prices, home / ".sky" / "catalogs" / version)
             network = make_network(changes)
-            bundle, certificate = _make_trust(root, host)
+            names = [host, UV_INSTALLER_HOST] if find_uv() else [host]
+            bundle, certificate = _make_trust(root, names)
             place = cache or cache_directory() / "rehearsal"
             python = find_python()
             image = Image(
                 certificates=bundle,
-                hosts={host: network.gateway},
+                hosts=dict.fromkeys(names, network.gateway),
                 package_cache=_make_package_cache(place / "packages"),
                 python=python,
                 runtime=Runtime(place / f"skypilot-{release}-{_short(python)}"),
@@ -173,6 +206,7 @@ def rehearsal_world(
             cloud = _make_cloud(types, image, network, root / "machines", disk_gib, stack)
             key = secrets.token_hex(16)
             api = stack.enter_context(LambdaApi(cloud, key, (network.gateway, 443), certificate))
+            api.files[UV_INSTALLER_PATH] = UV_INSTALLER
             user = secrets.token_hex(4)
             _write_settings(home, key, clouds, f"https://{host}/", managed_jobs=managed_jobs)
             _note_traces(user, changes)
@@ -187,7 +221,10 @@ def rehearsal_world(
             server = ApiServer(root, hosts, environment, port)
             stack.callback(server.stop)
             server.start()
-            yield World(home, cloud, api, server, network, changes, client)
+            machines = root / "machines"
+            world = World(home, cloud, api, server, network, changes, image, machines, client)
+            stack.callback(world.stop_slurm)
+            yield world
     finally:
         changes.undo_all()
 
@@ -224,9 +261,9 @@ def _ask_skypilot(home: Path) -> tuple[str, str, str]:
     return str(urlsplit(endpoint).hostname), version, release
 
 
-def _make_trust(root: Path, host: str) -> tuple[Path, Path]:
+def _make_trust(root: Path, hosts: Sequence[str]) -> tuple[Path, Path]:
     authority, certificate, bundle = root / "ca.crt", root / "server.pem", root / "bundle.crt"
-    make_certificate(host, authority, certificate)
+    make_certificate(hosts, authority, certificate)
     here = host_certificates()
     trusted = b"" if here is None else here.read_bytes() + b"\n"
     bundle.write_bytes(trusted + authority.read_bytes())

@@ -1,0 +1,182 @@
+"""A real Slurm cluster on one simulated machine: controller, node and login node in one.
+
+The daemons are this machine's Debian packages; the GPUs that Slurm counts are empty files. Jobs
+are real processes of the simulated machine, so everything ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from skymark.cloud.rehearsal.errors import RehearsalError
+from skymark.cloud.rehearsal.fitness import PROGRAMS, SLURM_PROGRAMS, check_fitness
+from skymark.cloud.rehearsal.image import Image
+from skymark.cloud.rehearsal.machine import LOGIN_USER, Machine, start_machine
+from skymark.cloud.rehearsal.network import Network
+
+READY_TIMEOUT_S = 30.0
+
+SETTINGS = """\
+ClusterName={name}
+SlurmctldHost={name}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+StateSaveLocation=/var/lib/slurm-state
+SlurmdSpoolDir=/var/lib/slurm-spool
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+SlurmctldLogFile=/var/log/slurmctld.log
+SlurmdLogFile=/var/log/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+GresTypes=gpu
+ReturnToService=2
+KillWait=5
+NodeName={name} CPUs={cpus} RealMemory={memory_mib} Gres=gpu:{gpu}:{gpus} State=UNKNOWN
+PartitionName=main Nodes={name} Default=YES MaxTime=INFINITE State=UP
+"""
+
+CGROUPS = "CgroupPlugin=cgroup/v1\n"
+"""Named, so that slurmd does not look for the kind there is; no plugin above uses any."""
+
+START = """\
+set -e
+mkdir -p /run/munge /var/log/munge /var/lib/munge /var/lib/slurm-state /var/lib/slurm-spool
+mkdir -p /dev/rehearsal
+for number in $(seq 0 {last}); do touch /dev/rehearsal/gpu$number; done
+rm -f /etc/munge/munge.key
+head -c 1024 /dev/urandom > /etc/munge/munge.key
+chown -R munge: /etc/munge /run/munge /var/log/munge /var/lib/munge
+chmod 0755 /run/munge
+chmod 0400 /etc/munge/munge.key
+setpriv --reuid munge --regid munge --clear-groups munged
+slurmctld
+slurmd
+"""
+
+
+@dataclass
+class SlurmCluster:
+    """A cluster that takes jobs. SkyPilot knows it as ``slurm/NAME``."""
+
+    name: str
+    machine: Machine
+    key: Path
+
+    def run(self, command: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on the login node, as the user, over SSH: ``sbatch``, ``squeue``."""
+        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+        arguments = [part for option in options for part in ("-o", option)]
+        target = f"{LOGIN_USER}@{self.machine.address}"
+        return subprocess.run(
+            ["ssh", "-F", "none", "-i", os.fspath(self.key), *arguments, target, command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def stop(self) -> None:
+        """End the cluster with everything that runs on it; safe to call again."""
+        self.machine.kill()
+
+
+def start_slurm(
+    home: Path,
+    image: Image,
+    network: Network,
+    directory: Path,
+    *,
+    name: str = "slurm",
+    cpus: int = 64,
+    memory_mib: int = 200_000,
+    gpu: str = "H100",
+    gpus: int = 8,
+) -> SlurmCluster:
+    """Start a cluster of one node and wait until it takes jobs.
+
+    Args:
+        home: whose ``~/.slurm/config`` gets the cluster as a login node.
+        image: what the machine has installed.
+        network: where it gets its address.
+        directory: for its disk.
+        name: of the cluster and of its host.
+        cpus: how many Slurm believes the node has; more than there are.
+        memory_mib: how much memory it believes so, in MiB.
+        gpu: the GPUs' name, in Slurm's words their type.
+        gpus: how many of them; each is an empty file.
+
+    Raises:
+        RehearsalUnfitError: Slurm's packages are not installed.
+        RehearsalError: a daemon did not start; the message has its words.
+    """
+    check_fitness({**PROGRAMS, **SLURM_PROGRAMS})
+    key = _make_key(home, name)
+    public_key = key.with_suffix(".pub").read_text()
+    machine = start_machine(name, [public_key], image, network, directory, disk_gib=32.0)
+    try:
+        settings = SETTINGS.format(name=name, cpus=cpus, memory_mib=memory_mib, gpu=gpu, gpus=gpus)
+        resources = f"Name=gpu Type={gpu} File=/dev/rehearsal/gpu[0-{gpus - 1}]\n"
+        files = {
+            "slurm.conf": settings,
+            "gres.conf": resources,
+            "cgroup.conf": CGROUPS,
+            "plugstack.conf": "",
+        }
+        for file, text in files.items():
+            _checked(machine, f"mkdir -p /etc/slurm && cat > /etc/slurm/{file} <<'END'\n{text}END")
+        _checked(machine, f"({START.format(last=gpus - 1)}) > /var/log/start.log 2>&1")
+        _await_idle(machine)
+        _note_login_node(home, name, machine, key)
+    except BaseException:
+        machine.kill()
+        raise
+    return SlurmCluster(name, machine, key)
+
+
+def _make_key(home: Path, name: str) -> Path:
+    key = home / ".ssh" / f"{name}-key"
+    key.parent.mkdir(mode=0o700, exist_ok=True)
+    make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", os.fspath(key)]
+    subprocess.run(make, check=True, stdin=subprocess.DEVNULL)
+    return key
+
+
+def _note_login_node(home: Path, name: str, machine: Machine, key: Path) -> None:
+    settings = home / ".slurm" / "config"
+    settings.parent.mkdir(exist_ok=True)
+    lines = (
+        f"Host {name}",
+        f"  HostName {machine.address}",
+        "  Port 22",
+        f"  User {LOGIN_USER}",
+        f"  IdentityFile {key}",
+        "  IdentitiesOnly yes",
+    )
+    with settings.open("a") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def _await_idle(machine: Machine) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while "idle" not in machine.run("sinfo --noheader --format %T").stdout.split():
+        if time.monotonic() > deadline:
+            seen = machine.run("sinfo; tail -n 5 /var/log/slurm*.log").stdout
+            raise RehearsalError(f"Slurm's node does not become idle: {seen}")
+        time.sleep(0.1)
+
+
+def _checked(machine: Machine, command: str) -> None:
+    done = machine.run(command)
+    if done.returncode:
+        log = machine.run("tail -n 8 /var/log/start.log /var/log/slurm*.log").stdout
+        raise RehearsalError(f"Slurm did not start: {done.stderr.strip()} {log.strip()}")
