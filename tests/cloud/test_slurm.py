@@ -34,7 +34,7 @@ def slurm(fit: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm
 
 
 def test_a_job_gets_the_gpus_it_asks_for(slurm: SlurmCluster) -> None:
-    asked = slurm.run("srun --gres=gpu:H100:2 bash -c 'echo $SLURM_JOB_GPUS on $(hostname)'")
+    asked = slurm.run("srun --gres=gpu:H100:2 bash -c 'echo $CUDA_VISIBLE_DEVICES on $(hostname)'")
     assert asked.stdout == "0,1 on slurm\n", asked.stderr
 
 

@@ -1,6 +1,6 @@
 """A real Slurm cluster on one simulated machine: controller, node and login node in one.
 
-The daemons are this machine's Debian packages; the GPUs that Slurm counts are empty files. Jobs
+The daemons are this machine's Debian packages; the GPUs that Slurm counts are null devices. Jobs
 are real processes of the simulated machine, so everything ends with it.
 """
 
@@ -35,13 +35,14 @@ SlurmdLogFile=/var/log/slurmd.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=1024
 SlurmdParameters=config_overrides
 GresTypes=gpu
 ReturnToService=2
 KillWait=5
 NodeName={name} CPUs={cpus} RealMemory={memory_mib} Gres=gpu:{gpu}:{gpus} State=UNKNOWN
-PartitionName=main Nodes={name} Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes={name} Default=YES MaxTime=7-00:00:00 State=UP
 """
 
 CGROUPS = "CgroupPlugin=cgroup/v1\n"
@@ -51,7 +52,7 @@ START = """\
 set -e
 mkdir -p /run/munge /var/log/munge /var/lib/munge /var/lib/slurm-state /var/lib/slurm-spool
 mkdir -p /dev/rehearsal
-for number in $(seq 0 {last}); do touch /dev/rehearsal/gpu$number; done
+for number in $(seq 0 {last}); do mknod -m 666 /dev/rehearsal/gpu$number c 1 3; done
 rm -f /etc/munge/munge.key
 head -c 1024 /dev/urandom > /etc/munge/munge.key
 chown -R munge: /etc/munge /run/munge /var/log/munge /var/lib/munge
@@ -113,7 +114,7 @@ def start_slurm(
         cpus: how many Slurm believes the node has; more than there are.
         memory_mib: how much memory it believes so, in MiB.
         gpu: the GPUs' name, in Slurm's words their type.
-        gpus: how many of them; each is an empty file.
+        gpus: how many of them; each is a null device.
 
     Raises:
         RehearsalUnfitError: Slurm's packages are not installed.
