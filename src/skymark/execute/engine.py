@@ -57,7 +57,7 @@ class Progress:
     next_round: int = 0
     """Number of the round to measure next; rounds that did not count have numbers too."""
 
-    def warn(self, kind: str, message: str, action: str) -> None:
+    def warn(self, *, kind: str, message: str, action: str) -> None:
         """Note what made the rounds less trustworthy; the last of a kind stays."""
         self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
 
@@ -217,9 +217,9 @@ class Engine:
             self._observer.measured(cell, number)
         if busy:
             progress.warn(
-                "upload-overlap",
-                f"results were still being sent to {', '.join(busy)} while round {number + 1} ran",
-                "use a faster or closer store, or export the run when it has ended",
+                kind="upload-overlap",
+                message=f"results were still on their way to {', '.join(busy)} in round {number + 1}",
+                action="use a faster or closer store, or export the run when it has ended",
             )
         progress.add(RoundResult.model_validate(message["result"]), message["versions"])
         self._run.write_round(cell, progress.rounds[-1], progress.versions)
@@ -286,9 +286,9 @@ class Engine:
         for cell in served:
             if cell.id in self._progress:
                 self._progress[cell.id].warn(
-                    "leaked-processes",
-                    describe_leaks(worker.leaked),
-                    "have the adapter's close() end every process that it started",
+                    kind="leaked-processes",
+                    message=describe_leaks(worker.leaked),
+                    action="have the adapter's close() end every process that it started",
                 )
 
     def _fail(self, cell: Cell, error: WorkerError) -> None:
