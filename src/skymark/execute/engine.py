@@ -218,7 +218,7 @@ class Engine:
         if busy:
             progress.warn(
                 kind="upload-overlap",
-                message=f"results were still on their way to {', '.join(busy)} in round {number + 1}",
+                message=f"results were on their way to {', '.join(busy)} in round {number + 1}",
                 action="use a faster or closer store, or export the run when it has ended",
             )
         progress.add(RoundResult.model_validate(message["result"]), message["versions"])
