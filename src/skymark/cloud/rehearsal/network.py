@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -78,6 +79,24 @@ def _claim(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> Netw
     return Network(bridge, subnet, iter(list(subnet.hosts())[1:]), threading.Lock())
 
 
+def remove_network(bridge: str) -> None:
+    """Remove a bridge and its rules, if they are there; whose rehearsal it was is gone."""
+    _delete_link(bridge)
+    for table in ("nat", "filter"):
+        shown = subprocess.run(
+            ["iptables", "-w", "-t", table, "-S"], capture_output=True, text=True, check=False
+        )
+        for line in shown.stdout.splitlines():
+            if f'"{_mark(bridge)}"' in line and line.startswith("-A "):
+                rule = ["-D", *shlex.split(line)[1:]]
+                subprocess.run(["iptables", "-w", "-t", table, *rule], check=False)
+    _stop_forwarding()
+
+
+def _mark(bridge: str) -> str:
+    return f"skymark rehearsal {bridge}"
+
+
 def _in_use(subnet: ipaddress.IPv4Network) -> bool:
     shown = subprocess.run(["ip", "-4", "-o", "route"], capture_output=True, text=True, check=True)
     for line in shown.stdout.splitlines():
@@ -101,7 +120,7 @@ def _forward(changes: Changes) -> None:
 
 
 def _let_out(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> None:
-    mark = ("-m", "comment", "--comment", f"skymark rehearsal {bridge}")
+    mark = ("-m", "comment", "--comment", _mark(bridge))
     rules = [
         ("nat", "POSTROUTING", "-s", str(subnet), "!", "-d", str(subnet), "-j", "MASQUERADE"),
         ("filter", "FORWARD", "-i", bridge, "-j", "ACCEPT"),

@@ -42,6 +42,11 @@ from skymark.cloud.rehearsal.image import (
 from skymark.cloud.rehearsal.instance_types import InstanceType, read_instance_types
 from skymark.cloud.rehearsal.lambda_api import LambdaApi
 from skymark.cloud.rehearsal.lambda_cloud import HiredMachine, Instance, LambdaCloud
+from skymark.cloud.rehearsal.leftovers import (
+    note_rehearsal,
+    remove_leftovers,
+    undone_when_told_to_end,
+)
 from skymark.cloud.rehearsal.machine import Machine, start_machine
 from skymark.cloud.rehearsal.machine_start import USER_ID
 from skymark.cloud.rehearsal.network import Network, make_network
@@ -182,9 +187,10 @@ def rehearsal_world(
         RehearsalError: something did not come up, or could not be taken away again.
     """
     check_fitness()
+    remove_leftovers()
     changes = Changes()
     try:
-        with ExitStack() as stack:
+        with undone_when_told_to_end(), ExitStack() as stack:
             root = _make_directory(directory, changes)
             home = root / "home"
             host, version, release = _ask_skypilot(home)
@@ -192,6 +198,9 @@ def rehearsal_world(
             types = read_instance_types(prices)
             shutil.copytree(prices, home / ".sky" / "catalogs" / version)
             network = make_network(changes)
+            user = secrets.token_hex(4)
+            sockets = Path(f"/tmp/sky_ssh_{user}")  # noqa: S108 SkyPilot's choice
+            note_rehearsal(network.bridge, [root, sockets], changes)
             names = [host, UV_INSTALLER_HOST] if find_uv() else [host]
             bundle, certificate = _make_trust(root, names)
             place = cache or cache_directory() / "rehearsal"
@@ -207,9 +216,8 @@ def rehearsal_world(
             key = secrets.token_hex(16)
             api = stack.enter_context(LambdaApi(cloud, key, (network.gateway, 443), certificate))
             api.files[UV_INSTALLER_PATH] = UV_INSTALLER
-            user = secrets.token_hex(4)
             _write_settings(home, key, clouds, f"https://{host}/", managed_jobs=managed_jobs)
-            _note_traces(user, changes)
+            _note_traces(sockets, changes)
             hosts = root / "hosts"
             hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
             port = free_port()
@@ -340,9 +348,8 @@ def _kept_variables() -> dict[str, str]:
     }
 
 
-def _note_traces(user: str, changes: Changes) -> None:
+def _note_traces(sockets: Path, changes: Changes) -> None:
     """Note what SkyPilot writes outside its home, where that is not another SkyPilot's already."""
-    sockets = Path(f"/tmp/sky_ssh_{user}")  # noqa: S108 SkyPilot's choice
     changes.add(
         f"directory {sockets}",
         undo=lambda: shutil.rmtree(sockets, ignore_errors=True),

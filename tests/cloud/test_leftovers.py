@@ -1,0 +1,88 @@
+"""A rehearsal that is ended from outside leaves nothing, at the latest when the next one comes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.rehearsal.changes import Changes
+from skymark.cloud.rehearsal.errors import RehearsalError
+from skymark.cloud.rehearsal.leftovers import remove_leftovers
+from tests.cloud.footprint import NOTHING, footprint
+
+pytestmark = pytest.mark.cloud
+
+REHEARSE = """
+import sys
+from pathlib import Path
+from skymark.cloud.rehearsal.changes import Changes
+from skymark.cloud.rehearsal.leftovers import note_rehearsal, undone_when_told_to_end
+from skymark.cloud.rehearsal.network import make_network
+
+changes, directory = Changes(), Path(sys.argv[1])
+try:
+    with undone_when_told_to_end():
+        network = make_network(changes)
+        note_rehearsal(network.bridge, [directory], changes)
+        (directory / "disk").touch()
+        print(network.bridge, flush=True)
+        sys.stdin.read()
+finally:
+    changes.undo_all()
+"""
+
+
+def begun(directory: Path) -> tuple[subprocess.Popen[str], str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", REHEARSE, directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def test_a_rehearsal_that_is_told_to_end_undoes_everything(fit: None, tmp_path: Path) -> None:
+    process, bridge = begun(tmp_path)
+    with process:
+        assert footprint(tmp_path, bridge).rules
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not footprint(tmp_path, bridge).rules
+    assert not footprint(tmp_path, bridge).links
+
+
+def test_the_next_rehearsal_removes_what_a_killed_one_left(fit: None, tmp_path: Path) -> None:
+    killed, bridge = begun(tmp_path)
+    with killed:
+        killed.kill()
+    assert footprint(tmp_path, bridge) != NOTHING
+    assert bridge in remove_leftovers()
+    assert footprint(tmp_path, bridge) == NOTHING
+    assert remove_leftovers() == []
+
+
+def test_a_rehearsal_that_runs_is_left_alone(fit: None, tmp_path: Path) -> None:
+    process, bridge = begun(tmp_path)
+    with process:
+        assert bridge not in remove_leftovers()
+        assert footprint(tmp_path, bridge).links
+        process.communicate()
+    assert process.returncode == 0
+
+
+def test_what_cannot_be_undone_is_named_and_the_rest_is_undone(tmp_path: Path) -> None:
+    changes, stuck, file = Changes(), tmp_path / "stuck", tmp_path / "file"
+    for path in (file, stuck):
+        path.touch()
+    changes.add("a file", undo=file.unlink, still_there=file.exists)
+    changes.add("a stuck file", undo=lambda: None, still_there=stuck.exists)
+    with pytest.raises(RehearsalError, match="a stuck file: it is still there"):
+        changes.undo_all()
+    assert [change.undone for change in changes.record] == [True, False]
+    assert not file.exists()
