@@ -81,7 +81,9 @@ def client(fit: None) -> Iterator[Client]:
     # Short: SkyPilot puts sockets below it, whose paths may have 108 characters.
     directory = Path(tempfile.mkdtemp(prefix="sm-"))
     before = users_files()
-    with rehearsal_world(catalogs=CATALOGS, directory=directory) as world:
+    with rehearsal_world(
+        catalogs=CATALOGS, directory=directory, clouds=("lambda", "slurm")
+    ) as world:
         yield Client(world)
     assert footprint(directory, world.network.bridge) == NOTHING
     assert users_files() == before

@@ -12,6 +12,7 @@ from skymark.cloud.rehearsal.fitness import PROGRAMS, SLURM_PROGRAMS, missing_pa
 from skymark.cloud.rehearsal.image import Image, host_certificates
 from skymark.cloud.rehearsal.network import make_network
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
+from tests.cloud.conftest import Client
 
 pytestmark = pytest.mark.cloud
 
@@ -47,3 +48,15 @@ def test_more_gpus_than_there_are_is_refused(slurm: SlurmCluster) -> None:
     refused = slurm.run("srun --gres=gpu:H100:9 true")
     assert refused.returncode == 1
     assert "Requested node configuration is not available" in refused.stderr
+
+
+def test_skypilot_runs_a_job_on_it_and_gives_it_back(slurm: SlurmCluster, client: Client) -> None:
+    cluster = client.world.start_slurm()
+    job = "echo gpu=$CUDA_VISIBLE_DEVICES rank=$SKYPILOT_NODE_RANK"
+    said = client.sky("launch", "-y", "-c", "s", "--infra", "slurm/slurm", "--gpus", "H100:1", job)
+    assert "gpu=0 rank=0" in said
+    assert "Job finished (status: SUCCEEDED)" in said
+    assert cluster.run("squeue --noheader --states R").stdout.strip()
+    client.sky("down", "-y", "s")
+    assert not cluster.run("squeue --noheader --states R").stdout.strip()
+    client.world.stop_slurm()
