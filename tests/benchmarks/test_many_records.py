@@ -17,14 +17,26 @@ from skymark.cli.options import PlanOptions
 from skymark.report.load import open_run
 from tests.data.make_run import measured, rounds_of, write_run
 
+ADAPTERS = (
+    "numpy",
+    "pytorch",
+    "grain",
+    "spdl",
+    "dali",
+    "ray",
+    "litdata",
+    "mosaic",
+    "tfdata",
+    "energon",
+)
 CELLS = 10_000 if "--benchmark-disable" not in sys.argv else 200
 """Few where the tests only see to it that this works."""
 LIMIT_S = 10.0
 """What each of the three may take."""
 OPTIONS = {
     "scenarios": ("PC-1",),
-    "adapters": ("numpy",),
-    "axis": ("depth=" + ",".join(str(depth) for depth in range(1, CELLS + 1)),),
+    "adapters": ADAPTERS,
+    "axis": ("depth=" + ",".join(map(str, range(1, CELLS // len(ADAPTERS) + 1))),),
     "effort": "quick",
 }
 ARGUMENTS = [

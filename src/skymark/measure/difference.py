@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from statistics import fmean, variance
+from statistics import fmean
 
 from skymark.measure.interval import student_quantile
 from skymark.model.base import Frozen
@@ -66,13 +66,19 @@ def difference(
 def _half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     if min(len(ours), len(theirs)) < 2:
         return None
-    parts = [variance(side) / len(side) for side in (ours, theirs)]
+    parts = [_variance(side) / len(side) for side in (ours, theirs)]
     total = sum(parts)
     if total == 0:
         return 0.0
     shares = zip(parts, (ours, theirs), strict=True)
     degrees = total**2 / sum(part**2 / (len(side) - 1) for part, side in shares)
     return student_quantile(max(1, math.floor(degrees))) * math.sqrt(total)
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Return the sample variance; `statistics.variance` takes twenty times as long, in fractions."""
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _verdict(change: float, half: float, margin: float) -> Verdict:

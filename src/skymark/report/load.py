@@ -102,22 +102,26 @@ def _read(path: Path, model: type[Model]) -> Model:
         raise ValueError(
             f"is larger than {LARGEST_FILE_BYTES >> 20} MiB; skymark writes no such file"
         )
+    data = path.read_bytes()
     try:
-        content = json.loads(path.read_bytes())
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"is no JSON ({error}); it was cut short or edited") from error
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        raise ValueError(_what_is_wrong(data, model, error)) from error
+
+
+def _what_is_wrong(data: bytes, model: type[Frozen], error: ValidationError) -> str:
+    """Say in words why a file is not of a model."""
+    try:
+        content = json.loads(data)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as fault:
+        return f"is no JSON ({fault}); it was cut short or edited"
     version = content.get("schema_version") if isinstance(content, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise ValueError(
+        return (
             f"has schema version {version}, this skymark reads up to {SCHEMA_VERSION}; "
             "install a newer skymark"
         )
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "file"
-        more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
-        raise ValueError(
-            f"is no {model.__name__.lower()}: {place}: {first['msg']}{more}"
-        ) from error
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"]) or "file"
+    more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
+    return f"is no {model.__name__.lower()}: {place}: {first['msg']}{more}"
