@@ -11,7 +11,7 @@ from typing import Any
 
 from skymark.execute.environments import Environments
 from skymark.execute.locations import cache_directory
-from skymark.model.errors import UsageError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.suite import EnvironmentSpec
 
 PLATFORMS = ("cpu", "gpu", "tpu")
@@ -102,3 +102,10 @@ def _environment(platform: str) -> Path:
 def environment_spec(platform: str) -> EnvironmentSpec:
     """Return the environment that is asked for an accelerator."""
     return EnvironmentSpec(name=f"accelerator-{platform}", locked=f"container-{platform}.txt")
+
+
+if __name__ == "__main__":  # for a machine's set-up: fail there, before the run
+    try:
+        require_accelerator(sys.argv[1], own=True)
+    except SkymarkError as error:
+        sys.exit(f"accelerator: {error}")
