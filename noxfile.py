@@ -49,9 +49,30 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs)
         return
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", "--benchmark-disable")
+    cloud = cloud_environment(session)
+    run = ("-m", "coverage", "run", "-m", "pytest")
+    session.run(cloud, *run, "tests/cloud", external=True)
+    session.run("python", *run, "--benchmark-disable")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
+
+
+@nox.session
+def cloud_tests(session: nox.Session) -> None:
+    """Run the tests that need SkyPilot, or those named."""
+    command = ("-m", "pytest", *(session.posargs or ["tests/cloud"]))
+    session.run(cloud_environment(session), *command, external=True)
+
+
+def cloud_environment(session: nox.Session) -> str:
+    """Make the environment of SkyPilot, which wants older packages than the tools; its Python."""
+    python = ROOT / ".venv-cloud" / "bin" / "python"
+    pins = ("--require-hashes", "-r", str(REQUIREMENTS / "cloud.txt"))
+    install = ("uv", "pip", "install", "--quiet", "--python", str(python))
+    session.run("uv", "venv", "--quiet", "--allow-existing", str(python.parents[1]))
+    session.run(*install, *pins)
+    session.run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    return str(python)
 
 
 @nox.session
