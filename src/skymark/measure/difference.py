@@ -76,7 +76,7 @@ def _half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the sample variance; `statistics.variance` takes twenty times as long, in fractions."""
+    """Return the sample variance in floats; `statistics.variance` reckons in fractions."""
     mean = fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
