@@ -1,0 +1,164 @@
+"""What earlier runs took: wall time per cell and round, read from their records.
+
+Rounds of many cells interleave and run one at a time, so the time from a round's start to the start
+of the next, whichever cell's that is, is what the round took: warm-up, verification and writing
+included, which are no part of what a record says was timed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from skymark.model.base import Frozen
+from skymark.model.effort import Effort
+from skymark.model.manifest import Manifest
+from skymark.model.plan import Plan
+from skymark.model.record import Record, RoundSummary, Status
+
+LONGEST_PAUSE_S = 60.0
+"""A round that seems to have taken longer than its limit and this was followed by a pause, such as
+an interruption of the run."""
+
+
+class PastCell(Frozen):
+    """One cell in one earlier run."""
+
+    rounds: int
+    round_s: float
+    """Wall time of one round, on average; the start of the process is not in it."""
+    timed_s: float
+    """The part of it that was measured."""
+
+
+class PastRun(Frozen):
+    """One earlier run."""
+
+    profile: str
+    effort: Effort
+    created_at: datetime
+    rounds: int
+    """Most rounds that one of its cells had."""
+    cells: Mapping[str, PastCell]
+    """By cell hash; only those that came to a good end."""
+    start_s: Mapping[str, float]
+    """Time to end one process and start an adapter's, by adapter."""
+
+
+@dataclass(frozen=True)
+class _Round:
+    record: Record
+    summary: RoundSummary
+    took_s: float
+    """Until the next round began."""
+    last_of_process: bool
+
+    @property
+    def own_s(self) -> float:
+        return self.summary.setup_s + self.summary.timed_ns / 1e9
+
+
+def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
+    """Return what a run took; None if nothing was measured.
+
+    The last round of a process is followed by the start of another. Of that time, what the round
+    would have taken by the ratio of the others' is its own; the rest is the start's.
+    """
+    rounds = list(_rounds(manifest, list(records)))
+    if not rounds:
+        return None
+    inside = [one for one in rounds if not one.last_of_process]
+    own_s = sum(one.own_s for one in inside)
+    ratio = sum(one.took_s for one in inside) / own_s if own_s else 1.0
+    took_s: dict[str, list[float]] = defaultdict(list)
+    starts_s: dict[str, list[float]] = defaultdict(list)
+    for one in rounds:
+        took = min(one.took_s, one.own_s * ratio) if one.last_of_process else one.took_s
+        took_s[one.record.cell_hash].append(took)
+        if one.last_of_process:
+            starts_s[one.record.cell.adapter].append(one.took_s - took)
+    ended_well = {one.record.cell_hash: one.record for one in rounds if _ok(one.record)}
+    return PastRun(
+        profile=manifest.profile,
+        effort=manifest.effort,
+        created_at=manifest.created_at,
+        rounds=max(len(record.rounds) for record in ended_well.values()) if ended_well else 1,
+        cells={
+            digest: PastCell(
+                rounds=len(record.rounds),
+                round_s=_mean(took_s[digest]),
+                timed_s=_mean([summary.timed_ns / 1e9 for summary in record.rounds]),
+            )
+            for digest, record in ended_well.items()
+        },
+        start_s={adapter: _mean(values) for adapter, values in starts_s.items()},
+    )
+
+
+def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_Round]:
+    """Yield the rounds in the order in which they ran, with what each took."""
+    in_order = sorted(
+        ((summary.started_at, record, summary) for record in records for summary in record.rounds),
+        key=lambda entry: entry[0],
+    )
+    end = max((record.ended_at for record in records if record.rounds), default=None)
+    longest_s = manifest.effort.cell_timeout_s + LONGEST_PAUSE_S
+    served: set[str] = set()
+    for (begin, record, summary), follower in zip(in_order, [*in_order[1:], None], strict=True):
+        then = follower[0] if follower is not None else end
+        served.add(record.cell_hash)
+        last = (
+            follower is None
+            or follower[1].cell.adapter != record.cell.adapter
+            or follower[1].cell_hash in served
+        )
+        if last:
+            served.clear()
+        least_s = summary.setup_s + summary.timed_ns / 1e9
+        took_s = (then - begin).total_seconds() if then is not None else least_s
+        yield _Round(record, summary, max(least_s, min(took_s, longest_s)), last)
+
+
+def _ok(record: Record) -> bool:
+    return record.status is Status.OK
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def read_history(directory: Path, plan: Plan) -> tuple[PastRun, ...]:
+    """Return the runs in a directory that have a cell of a plan; none if there is no directory.
+
+    What cannot be read is passed over: it is only a better guess.
+    """
+    wanted = {cell.hash for cell in plan.runnable}
+    found: list[PastRun] = []
+    for path in sorted(directory.glob("*/manifest.json")):
+        manifest = _read_manifest(path)
+        if manifest is None or wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
+            continue
+        past = past_run(manifest, _records(path.parent))
+        if past is not None and not wanted.isdisjoint(past.cells):
+            found.append(past)
+    return tuple(found)
+
+
+def _read_manifest(path: Path) -> Manifest | None:
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _records(run: Path) -> Iterator[Record]:
+    for path in sorted((run / "records").glob("*.json")):
+        try:
+            yield Record.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            continue
