@@ -13,12 +13,14 @@ from skymark.model.errors import UsageError
 _PACKAGE = Path(__file__).parent
 _ROOTS = {
     "profiles": (_PACKAGE / "data" / "profiles", _PACKAGE.parents[1] / "benchmarks" / "profiles"),
+    "sky": (_PACKAGE / "data" / "sky", _PACKAGE.parents[1] / "benchmarks" / "sky"),
     "requirements": (_PACKAGE / "data" / "requirements", _PACKAGE.parents[1] / "requirements"),
 }
 
 
 def resource_directory(kind: str) -> Path:
-    """Return the directory of one kind of file: ``profiles`` or ``requirements``.
+    """Return the directory of one kind of file: ``profiles``, ``sky`` or
+    ``requirements``.
 
     Raises:
         UsageError: the installation is incomplete.

@@ -1,0 +1,19 @@
+"""What can go wrong with a rented machine."""
+
+from __future__ import annotations
+
+from skymark.model.errors import SkymarkError
+
+
+class CloudError(SkymarkError):
+    """The provider, the machine or SkyPilot did not do what it was asked."""
+
+    exit_code = 1
+
+
+class MachineLostError(CloudError):
+    """The machine is no longer there: preempted, ended by its timer or by somebody else."""
+
+
+class StillBillingError(CloudError):
+    """A machine was told to end and has not; it costs money until somebody ends it."""

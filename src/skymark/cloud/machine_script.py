@@ -1,0 +1,46 @@
+"""What a rented machine runs: its set-up, then the run, each within the time that is left.
+
+Both are one job of SkyPilot's. So the idle timer is armed before the set-up begins, and the machine
+gets through its work and ends itself whatever becomes of the client and of SkyPilot's API server.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+RESULTS = "skymark-results"
+"""Directory of runs below the machine's home."""
+
+KILL_AFTER_S = 60
+"""What `skymark run` has to end its workers and to write down what it has, once told to stop."""
+
+PREAMBLE = f"""\
+mkdir -p ~/{RESULTS}
+outcome=~/{RESULTS}/"$SKYMARK_RUN_ID".outcome
+rm -f "$outcome"
+limited() {{
+  left=0  # no limit
+  if [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ]; then
+    left=$((SKYMARK_DEADLINE_S - SECONDS))
+    [ "$left" -gt 0 ] || left=1
+  fi
+  timeout --signal=TERM --kill-after={KILL_AFTER_S} "$left" bash -c "$2"
+  status=$?
+  echo "$1 $status" > "$outcome"
+  return "$status"
+}}
+"""
+
+
+def script(setup: str | None, run: str) -> str:
+    """Return the job's script for bash.
+
+    It leaves ``~/skymark-results/RUN-ID.outcome`` with the last phase and its exit status, such as
+    ``setup 1`` or ``run 0``. SKYMARK_DEADLINE_S is its time limit in seconds, 0 for none: coreutils'
+    ``timeout`` sends TERM, and KILL a minute later.
+    """
+    steps = []
+    if setup is not None:
+        steps.append(f"limited setup {shlex.quote(setup)} || exit 1")
+    steps.append(f"limited run {shlex.quote(run)} || exit 1")
+    return PREAMBLE + "\n".join(steps) + "\n"

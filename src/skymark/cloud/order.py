@@ -1,0 +1,74 @@
+"""What is asked of a cloud: one kind of machine, one run, and its limits."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import Field
+
+from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Order(Frozen):
+    """A run on a rented machine. Building one contacts nobody."""
+
+    profile: str
+    """A profile's name, or a ``.toml`` file inside the checkout."""
+    run_id: str
+    cluster: str
+    """The machine's name with SkyPilot."""
+    options: tuple[str, ...] = ()
+    """Of ``skymark run``, as they go onto its command line."""
+    machine: Path | None = None
+    """A SkyPilot YAML in place of the profile's."""
+    infra: str | None = None
+    spot: bool = False
+    num_nodes: int = Field(default=1, ge=1)
+    image: str | None = None
+    deadline_s: int | None = Field(default=None, ge=1)
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    keep: bool = False
+    idle_minutes: int = Field(default=1, ge=1)
+
+
+def cluster_name(profile: str) -> str:
+    """Return a name for a machine that is short to type and not taken."""
+    plain = re.sub(r"[^a-z0-9]+", "-", Path(profile).stem.casefold()).strip("-")
+    return f"skymark-{plain}-{secrets.token_hex(2)}"
+
+
+def new_run_id(profile: str, now: datetime) -> str:
+    """Return a run's id, as ``skymark run`` names directories."""
+    return f"{now:%Y%m%d-%H%M%S}-{Path(profile).stem}"
+
+
+def seconds_of(text: str) -> int:
+    """Read a duration such as ``90m``, ``2h``, ``1h30m`` or ``45s``.
+
+    Raises:
+        UsageError: it is none, or zero.
+    """
+    parts = re.findall(r"(\d+)([smhd])", text)
+    total = sum(int(count) * UNITS_S[unit] for count, unit in parts)
+    if "".join(count + unit for count, unit in parts) != text or total == 0:
+        raise UsageError(f"--deadline {text!r} is no duration; give one such as 90m, 2h or 1h30m")
+    return total
+
+
+def limit_s(order: Order, hourly_price_usd: float | None) -> int | None:
+    """Return how many seconds a machine may live: its deadline, or what its budget pays for.
+
+    Args:
+        order: with the deadline and the ceiling, if it has them.
+        hourly_price_usd: of all its machines together.
+    """
+    limits = [] if order.deadline_s is None else [order.deadline_s]
+    if order.max_cost_usd is not None and hourly_price_usd:
+        limits.append(int(order.max_cost_usd / hourly_price_usd * 3600))
+    return min(limits, default=None)

@@ -1,0 +1,72 @@
+"""The way to SkyPilot: loaded when it is needed, its answers awaited, its errors made ours."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from skymark.cloud.errors import CloudError
+from skymark.model.errors import UsageError
+
+QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+"""No report of what a user launches goes to SkyPilot's authors, unless the user set it so."""
+
+
+def sdk() -> Any:
+    """Return SkyPilot's SDK.
+
+    Raises:
+        UsageError: SkyPilot is not installed.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        return importlib.import_module("sky")
+    except ModuleNotFoundError as error:
+        if error.name != "sky":
+            raise
+        raise UsageError(
+            "SkyPilot is not installed here; pip install 'skymark[cloud]', in an environment of "
+            "its own where its requirements do not fit"
+        ) from error
+
+
+def wait(request: Any) -> Any:
+    """Return what a request to SkyPilot's API server came to, without its messages.
+
+    Raises:
+        CloudError: it failed.
+    """
+    with explained():
+        return sdk().get(request)
+
+
+@contextmanager
+def explained(action: str = "SkyPilot") -> Iterator[None]:
+    """Turn SkyPilot's own errors into ours, with what was tried."""
+    sky = sdk()
+    try:
+        yield
+    except (sky.exceptions.ClusterDoesNotExist, sky.exceptions.ClusterNotUpError) as error:
+        raise UsageError(f"{short(error)}; `skymark status` shows what there is") from error
+    except Exception as error:
+        if not type(error).__module__.startswith("sky") and not isinstance(
+            error, (ValueError, RuntimeError, ConnectionError)
+        ):
+            raise
+        raise CloudError(f"{action}: {short(error)}") from error
+
+
+def short(error: BaseException) -> str:
+    """Return an error's text on one line, without colours, of a readable length."""
+    import re
+
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error) or type(error).__name__)
+    text = " ".join(plain.split())
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+
+
+LONGEST_MESSAGE = 600

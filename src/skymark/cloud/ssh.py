@@ -1,0 +1,71 @@
+"""Copy files from and to machines over the SSH settings that SkyPilot writes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from skymark.cloud.errors import CloudError
+from skymark.model.errors import UsageError
+
+ATTEMPTS = 4
+PAUSE_S = 3.0
+CONNECT_S = 20
+
+
+def settings_of(cluster: str) -> Path:
+    """Return SkyPilot's SSH settings of a cluster.
+
+    Raises:
+        UsageError: there are none: no such cluster, or it was made by another client.
+    """
+    path = Path("~/.sky/generated/ssh").expanduser() / cluster
+    if not path.is_file():
+        raise UsageError(
+            f"there is no cluster {cluster} here ({path} is missing); "
+            "`skymark status` shows what there is"
+        )
+    return path
+
+
+def host(cluster: str, node: int = 0) -> str:
+    """Return the name under which SSH knows a node; node 0 is the head."""
+    return cluster if node == 0 else f"{cluster}-worker{node}"
+
+
+def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> None:
+    """Run rsync with a cluster's SSH settings, again where the connection breaks.
+
+    Raises:
+        CloudError: it failed each time.
+        UsageError: there is no such cluster.
+    """
+    shell = shlex.join(
+        [
+            "ssh",
+            "-F",
+            os.fspath(settings_of(cluster)),
+            "-o",
+            f"ConnectTimeout={CONNECT_S}",
+            "-o",
+            "ServerAliveInterval=10",
+            "-o",
+            "LogLevel=ERROR",
+        ]
+    )
+    command: Sequence[str] = ["rsync", "--archive", "--partial", "--rsh", shell, *arguments]
+    for attempt in range(1, attempts + 1):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise UsageError("rsync is not installed here; install it (apt install rsync)") from error
+        if done.returncode == 0:
+            return
+        if attempt < attempts:
+            time.sleep(PAUSE_S)
+    tail = " ".join(done.stderr.split())[-300:]
+    raise CloudError(f"rsync with {cluster} failed (status {done.returncode}): {tail}")
