@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -37,8 +38,11 @@ finally:
 
 
 def begun(directory: Path) -> tuple[subprocess.Popen[str], str]:
+    # Coverage would handle SIGTERM in its own way.
+    variables = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
     process = subprocess.Popen(
         [sys.executable, "-c", REHEARSE, directory],
+        env=variables,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
