@@ -67,6 +67,19 @@ COMMANDS = (
         data: nothing in it is executed, and no path leads out of the directory.
         """,
     ),
+    (
+        "cost:cost",
+        "cost",
+        """Estimate what a profile would cost on a rented machine, before anything is rented.
+
+        Price per hour × time, as a low, an expected and a high figure, of every machine that would
+        do. Prices come from SkyPilot's catalogue on this disk, times from earlier runs of the same
+        cells, else from the plan. With --max-cost it is a gate.
+
+        Exit status: 0 the estimate was made and is not above the ceiling, 2 it cannot be made, 3 it
+        is above.
+        """,
+    ),
     ("environments:env", "env", "List, build or remove the adapters' environments."),
     (
         "doctor:doctor",

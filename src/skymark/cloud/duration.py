@@ -48,6 +48,14 @@ class Span(Frozen):
             high_s=self.high_s + other.high_s,
         )
 
+    def times(self, count: int) -> Span:
+        """Return the time of so many, one after the other."""
+        return Span(
+            low_s=self.low_s * count,
+            expected_s=self.expected_s * count,
+            high_s=self.high_s * count,
+        )
+
     def at_most(self, limit_s: float) -> Span:
         """Return the time if it is cut off at a limit."""
         return Span(
@@ -69,8 +77,12 @@ SET_UP = Span(low_s=70 + 30, expected_s=280 + 60, high_s=1400 + 300)
 ENDING = Span(low_s=15, expected_s=30, high_s=120)
 """To bring results home and end the machine; at worst its idle timer does that: 112 s, measured."""
 
-DATA_PER_DATASET = Span(low_s=0.1, expected_s=2, high_s=30)
-"""To generate and convert the data of one scenario for one adapter. Assumed."""
+DATA_PER_SCENARIO = Span(low_s=1, expected_s=15, high_s=75)
+"""To generate the data of one scenario and size. At size medium they took 0.1 to 75 s each, 180 s
+for thirteen (`skymark run --profile cpu --adapters numpy`, two cores)."""
+
+DATA_PER_ADAPTER = Span(low_s=0.1, expected_s=2, high_s=15)
+"""To convert that data for one adapter: 0.1 to 4 s in the same run; the high figure is assumed."""
 
 
 class Duration(Frozen):
@@ -143,8 +155,10 @@ def _running(cells: Sequence[Cell], plan: Plan, ranked: Sequence[PastRun]) -> Sp
             total = total.plus(_remembered(cell, past, plan))
     for adapter in dict.fromkeys(cell.adapter for cell in cells):
         total = total.plus(_starts(adapter, plan, ranked))
-    for _ in {(cell.scenario, cell.variant, cell.adapter) for cell in cells}:
-        total = total.plus(DATA_PER_DATASET)
+    sizes = {(cell.scenario, cell.variant) for cell in cells}
+    conversions = {(cell.scenario, cell.variant, cell.adapter) for cell in cells}
+    for part, times in ((DATA_PER_SCENARIO, len(sizes)), (DATA_PER_ADAPTER, len(conversions))):
+        total = total.plus(part.times(times))
     return total
 
 

@@ -1,0 +1,269 @@
+"""`skymark cost`: what a run on a rented machine would cost, as a table, JSON or Markdown."""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from skymark.cli.options import (  # the unused ones are in the types of PlanOptions' fields
+    HOW,  # noqa: F401
+    WHAT,  # noqa: F401
+    WHERE,
+    PlanOptions,
+    Several,  # noqa: F401
+)
+from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from skymark.cloud.estimate import Estimate
+    from skymark.cloud.machine_prices import Candidate
+
+SHOWN = 10
+"""Machines that a table shows; the others are dearer."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CostOptions(PlanOptions):
+    """What to measure; the profile is named by position."""
+
+    profile: Annotated[str, Parameter(parse=False)] = "cpu"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class MachineOptions:
+    """Where it would run, and within what limits."""
+
+    infra: Annotated[
+        str | None,
+        Parameter(
+            group=WHERE,
+            help="Only there: vast, lambda, gcp/us-west1, slurm/NAME, k8s … [default: wherever a "
+            "price is known]",
+        ),
+    ] = None
+    spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False
+    num_nodes: Annotated[
+        int, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
+    ] = 1
+    machine: Annotated[
+        Path | None,
+        Parameter(group=WHERE, help="A SkyPilot YAML in place of the profile's machine."),
+    ] = None
+    deadline: Annotated[
+        str | None,
+        Parameter(
+            group=WHERE, help="Most time for set-up and run together, such as 90m; limits the cost."
+        ),
+    ] = None
+    max_cost: Annotated[
+        float | None,
+        Parameter(
+            group=WHERE,
+            help="USD. A gate: exit status 3 if the high figure of the cheapest machine is above.",
+        ),
+    ] = None
+    history: Annotated[
+        Path,
+        Parameter(group=WHERE, help="Runs to learn from how long the same cells take."),
+    ] = Path("results")
+
+    def check(self) -> None:
+        """Refuse numbers that mean nothing.
+
+        Raises:
+            UsageError: one does.
+        """
+        if self.max_cost is not None and not 0 < self.max_cost < math.inf:
+            raise UsageError(f"--max-cost {self.max_cost:g} must be above 0 USD")
+        if self.num_nodes < 1:
+            raise UsageError(f"--num-nodes {self.num_nodes} must be at least 1")
+
+
+DEFAULT_OPTIONS = CostOptions()
+DEFAULT_MACHINE = MachineOptions()
+
+
+def cost(
+    profile: Annotated[str, Parameter(help="A profile, or a .toml file.")],
+    /,
+    options: CostOptions = DEFAULT_OPTIONS,
+    where: MachineOptions = DEFAULT_MACHINE,
+    *,
+    json: Annotated[Json, Parameter(group=WHERE)] = False,
+    format: Annotated[
+        Literal["table", "github"],
+        Parameter(group=WHERE, help="github: Markdown, for a comment on a pull request."),
+    ] = "table",
+) -> int:
+    """Estimate a run's cost, and hold it against a ceiling; the help is in `skymark.cli.main`."""
+    from skymark.cloud.estimate import check_ceiling
+
+    where.check()
+    found = _estimate(replace(options, profile=profile), where)
+    if json:
+        print(json_module.dumps(as_json(found), indent=1))
+    elif format == "github":
+        print(as_markdown(found, where.max_cost))
+    else:
+        print_estimate(found)
+    if where.max_cost is not None:
+        check_ceiling(found, where.max_cost)
+    return 0
+
+
+def _estimate(options: CostOptions, where: MachineOptions) -> Estimate:
+    from skymark.cloud.estimate import estimate
+    from skymark.cloud.history import read_history
+    from skymark.cloud.machine_kinds import make_task
+    from skymark.cloud.order import Order, seconds_of
+
+    plan = options.plan()
+    deadline_s = None if where.deadline is None else seconds_of(where.deadline)
+    order = Order(
+        profile=options.profile,
+        run_id="estimate",
+        cluster="skymark-estimate",
+        machine=where.machine,
+        infra=where.infra,
+        spot=where.spot,
+        num_nodes=where.num_nodes,
+    )
+    task = make_task(order, {}, None)
+    history = read_history(where.history, plan)
+    return estimate(task, plan, history=history, deadline_s=deadline_s)
+
+
+def as_json(estimate: Estimate) -> dict[str, object]:
+    """Return an estimate with its derived figures."""
+    return {
+        **estimate.model_dump(mode="json", exclude={"candidates"}),
+        "billed": estimate.billed.model_dump(),
+        "cost": estimate.cost.model_dump(),
+        "candidates": [
+            {**one.model_dump(mode="json"), "cost": estimate.cost_of(one).model_dump()}
+            for one in estimate.candidates
+        ],
+    }
+
+
+def print_estimate(estimate: Estimate) -> None:
+    """Print the machines, and what the time and the prices are made of."""
+    print_rows(HEADERS, _rows(estimate))
+    console = stdout_console()
+    for line in ("", *_parts(estimate), *_notes(estimate)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def as_markdown(estimate: Estimate, max_cost_usd: float | None = None) -> str:
+    """Return an estimate as a comment for a pull request."""
+    from skymark.model.errors import GateError
+
+    lines = [f"### What the benchmark would cost: `{estimate.profile}`", ""]
+    if max_cost_usd is not None:
+        from skymark.cloud.estimate import check_ceiling
+
+        try:
+            check_ceiling(estimate, max_cost_usd)
+            lines += [f"✅ At most {max_cost_usd:.2f} USD, the ceiling.", ""]
+        except GateError as refusal:
+            lines += [f"❌ Not started: {refusal}.", ""]
+    lines += [_markdown_row(HEADERS), _markdown_row(["---"] * len(HEADERS))]
+    lines += [_markdown_row(row) for row in _rows(estimate)]
+    for line in (*_parts(estimate), *_notes(estimate)):
+        lines += ["", line]
+    return "\n".join(lines)
+
+
+HEADERS = ("machine", "where", "", "USD/h", "low", "expected", "high USD")
+
+
+def _rows(estimate: Estimate) -> list[tuple[str, ...]]:
+    """Return one row for each machine at one price, the cheapest first."""
+    places: dict[tuple[str, str, bool, float], list[Candidate]] = {}
+    for one in estimate.candidates:
+        key = (one.cloud, one.instance_type, one.spot, one.hourly_price_usd)
+        places.setdefault(key, []).append(one)
+    return [_row(estimate, same) for same in list(places.values())[:SHOWN]]
+
+
+def _row(estimate: Estimate, same: list[Candidate]) -> tuple[str, ...]:
+    one, cost = same[0], estimate.cost_of(same[0])
+    kind = (
+        one.instance_type
+        if one.accelerators is None
+        else f"{one.instance_type} ({one.accelerators})"
+    )
+    where = one.cloud if one.region is None else f"{one.cloud} {one.region}"
+    more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    hourly = f"{one.hourly_price_usd * estimate.num_nodes:.2f}"
+    return (
+        kind if estimate.num_nodes == 1 else f"{estimate.num_nodes} × {kind}",
+        f"{where}{more}",
+        "spot" if one.spot else "",
+        hourly if one.price_from == "catalogue" else f"{hourly} ({one.price_from})",
+        f"{cost.low_usd:.2f}",
+        f"{cost.expected_usd:.2f}",
+        f"{cost.high_usd:.2f}",
+    )
+
+
+def _parts(estimate: Estimate) -> list[str]:
+    """Say what the time is made of."""
+    from skymark.report.text import duration
+
+    time, billed = estimate.duration, estimate.billed
+    parts = ", ".join(
+        f"{name} {duration(span.expected_s)}"
+        for name, span in (
+            ("machine", time.provisioning),
+            ("set-up", time.set_up),
+            ("run", time.running),
+            ("end", time.ending),
+        )
+    )
+    paid = (
+        f"Paid for {duration(billed.low_s)} to {duration(billed.high_s)}, expected "
+        f"{duration(billed.expected_s)}: {parts}."
+    )
+    return [f"{paid} {time.known_cells} of {time.cells} cells are known from earlier runs."]
+
+
+def _notes(estimate: Estimate) -> list[str]:
+    """Say what bounds the figures, and what is uncertain about them."""
+    from skymark.report.text import duration
+
+    notes = []
+    if estimate.deadline_s is None:
+        if estimate.duration.known_cells < estimate.duration.cells:
+            notes.append(
+                "Without a deadline, only the time limit of each round bounds the high figure of "
+                "cells that were never run; --deadline 90m bounds all."
+            )
+    elif not estimate.duration.fits(estimate.deadline_s):
+        notes.append(
+            f"Set-up and run are expected to take longer than the deadline of "
+            f"{duration(estimate.deadline_s)}: cells will be left over. Give more time, or fewer "
+            "cells."
+        )
+    if estimate.catalogue_date is not None:
+        notes.append(
+            f"Prices are of SkyPilot's catalogue of {estimate.catalogue_date.isoformat()}, without "
+            "disk and network traffic."
+        )
+    if any(one.price_from == "on demand" for one in estimate.candidates):
+        notes.append("“on demand”: the catalogue has no spot price; counted as if on demand.")
+    if any(one.price_from == "own" for one in estimate.candidates):
+        notes.append("“own”: a cluster of your own, whose price SkyPilot does not know.")
+    return [*notes, *(f"No prices from {problem}" for problem in estimate.problems)]
+
+
+def _markdown_row(cells: tuple[str, ...] | list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
