@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -109,7 +110,7 @@ def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_Round]:
     end = max((record.ended_at for record in records if record.rounds), default=None)
     longest_s = manifest.effort.cell_timeout_s + LONGEST_PAUSE_S
     served: set[str] = set()
-    for (begin, record, summary), follower in zip(in_order, [*in_order[1:], None], strict=True):
+    for (begin, record, summary), follower in zip_longest(in_order, in_order[1:]):
         then = follower[0] if follower is not None else end
         served.add(record.cell_hash)
         last = (
