@@ -80,6 +80,20 @@ COMMANDS = (
         is above.
         """,
     ),
+    (
+        "cloud:launch",
+        "launch",
+        """Run a profile on a rented machine: price first, results home, machine gone.
+
+        Shows what it may cost and asks, hires the machine, shows its progress, brings the results
+        home, verifies them by digest, ends the machine at once and says what it cost. Its idle
+        timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running.
+        Needs SkyPilot: pip install 'skymark[cloud]'.
+
+        Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
+        nothing was hired, 3 too dear, or not agreed to.
+        """,
+    ),
     ("environments:env", "env", "List, build or remove the adapters' environments."),
     (
         "doctor:doctor",

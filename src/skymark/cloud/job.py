@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from skymark.cloud.ending import find
 from skymark.cloud.errors import CloudError, MachineLostError
-from skymark.cloud.skypilot import sdk, short, wait
+from skymark.cloud.skypilot import sdk, wait
 from skymark.model.errors import UsageError
 
 POLL_S = 0.1
@@ -55,7 +55,7 @@ def follow(cluster: str, job: int, log: TextIO, say: Say, until_s: float | None)
         if not tail.wait(until_s):
             wait(sdk().cancel(cluster, job_ids=[job]))
             return JobEnd.TOO_LATE
-        if tail.error is None and tail.result in ENDS:
+        if tail.raised is None and tail.result in ENDS:
             return ENDS[tail.result]
         try:
             ended = _status(cluster, job)
@@ -94,12 +94,21 @@ def _is_gone(cluster: str) -> bool:
         return False
 
 
+def background(call: Callable[[], Any]) -> Any:
+    """Return what a call returns that may take long, so that Ctrl-C ends the waiting at once."""
+    made = _Call(call)
+    made.wait(None)
+    if made.raised is not None:
+        raise made.raised
+    return made.result
+
+
 class _Call:
     """A call that may take hours, in a thread, so that time limits and Ctrl-C still work."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.result: Any = None
-        self.error: str | None = None
+        self.raised: Exception | None = None
         self._call = call
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -115,5 +124,5 @@ class _Call:
     def _run(self) -> None:
         try:
             self.result = self._call()
-        except Exception as error:  # the thread's boundary: whatever it is, the job is asked next
-            self.error = short(error)
+        except Exception as error:  # the thread's boundary: whatever it is, it goes to the caller
+            self.raised = error

@@ -10,6 +10,7 @@ from typing import Any
 
 from skymark.cloud.machine_script import script
 from skymark.cloud.order import Order
+from skymark.cloud.providers import cloud_of
 from skymark.cloud.skypilot import explained, sdk
 from skymark.measure.environment import git_state, run_program
 from skymark.model.errors import UnknownNameError, UsageError
@@ -24,6 +25,9 @@ KINDS = {
     "cluster_8xh100": "cluster-8xh100",
 }
 """YAML by profile."""
+
+LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
+"""Seconds that set-up and run may take together on the machine; 0 for no limit."""
 
 
 def machine_file(order: Order) -> Path:
@@ -58,13 +62,12 @@ def checkout() -> Path:
     )
 
 
-def make_task(order: Order, secrets: Mapping[str, str], limit_s: int | None) -> Any:
+def make_task(order: Order, secrets: Mapping[str, str]) -> Any:
     """Return the SkyPilot task of an order: its set-up and its run as one job.
 
     Args:
         order: what is wanted.
         secrets: values by variable; the machine sees them in its environment.
-        limit_s: seconds that set-up and run may take together; None for no limit.
 
     Raises:
         UsageError: the YAML is wrong, or its machine is not to be had as ordered.
@@ -77,12 +80,26 @@ def make_task(order: Order, secrets: Mapping[str, str], limit_s: int | None) -> 
     _send_source(task)
     task.num_nodes = order.num_nodes
     task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})
-    task.update_envs(_variables(order, limit_s))
+    task.update_envs(_variables(order))
     task.update_secrets(dict(secrets))
     return task
 
 
-def make_run_task(order: Order, secrets: Mapping[str, str], limit_s: int | None) -> Any:
+def set_limits(task: Any, limit_s: int | None, highest_hourly_price_usd: float | None) -> None:
+    """Limit a task in time and in price.
+
+    Args:
+        task: of `make_task` or `make_run_task`.
+        limit_s: seconds that set-up and run may take together, kept by the machine itself.
+        highest_hourly_price_usd: of one machine; SkyPilot takes none that is dearer.
+    """
+    task.update_envs({LIMIT_VARIABLE: str(limit_s or 0)})
+    if highest_hourly_price_usd is not None:
+        cap = {"max_hourly_cost": highest_hourly_price_usd}
+        task.set_resources({one.copy(**cap) for one in task.resources})
+
+
+def make_run_task(order: Order, secrets: Mapping[str, str]) -> Any:
     """Return the task of another run on a live machine: no set-up, and no machine is chosen."""
     task = _read(machine_file(order))
     task.name = order.cluster
@@ -91,7 +108,7 @@ def make_run_task(order: Order, secrets: Mapping[str, str], limit_s: int | None)
     _send_source(task)
     task.num_nodes = order.num_nodes
     task.set_resources(sdk().Resources())
-    task.update_envs(_variables(order, limit_s))
+    task.update_envs(_variables(order))
     task.update_secrets(dict(secrets))
     return task
 
@@ -111,8 +128,7 @@ def _eligible(resources: Any, order: Order, path: Path) -> list[Any]:
     listed = list(resources)
     if order.infra is None:
         return listed
-    wanted = order.infra.partition("/")[0].casefold()
-    same = {"k8s": "kubernetes"}.get(wanted, wanted)
+    same = cloud_of(order.infra)
     found = [one for one in listed if one.cloud is None or str(one.cloud).casefold() == same]
     if not found:
         places = ", ".join(sorted({str(one.cloud).casefold() for one in listed}))
@@ -135,13 +151,13 @@ def _ordered(resource: Any, order: Order) -> Any:
         return resource.copy(**changes)
 
 
-def _variables(order: Order, limit_s: int | None) -> dict[str, str]:
+def _variables(order: Order) -> dict[str, str]:
     return {
         "SKYMARK_PROFILE": order.profile,
         "SKYMARK_RUN_ID": order.run_id,
         "SKYMARK_OPTIONS": shlex.join(order.options),
         "SKYMARK_COMMIT": commit(),
-        "SKYMARK_DEADLINE_S": str(limit_s or 0),
+        LIMIT_VARIABLE: str(order.deadline_s or 0),
     }
 
 

@@ -36,8 +36,8 @@ def script(setup: str | None, run: str) -> str:
     """Return the job's script for bash.
 
     It leaves ``~/skymark-results/RUN-ID.outcome`` with the last phase and its exit status, such as
-    ``setup 1`` or ``run 0``. SKYMARK_DEADLINE_S is its time limit in seconds, 0 for none: coreutils'
-    ``timeout`` sends TERM, and KILL a minute later.
+    ``setup 1`` or ``run 0``. SKYMARK_DEADLINE_S is its time limit in seconds, 0 for none:
+    ``timeout`` of coreutils sends TERM, and KILL a minute later.
     """
     steps = []
     if setup is not None:

@@ -61,14 +61,15 @@ def seconds_of(text: str) -> int:
     return total
 
 
-def limit_s(order: Order, hourly_price_usd: float | None) -> int | None:
-    """Return how many seconds a machine may live: its deadline, or what its budget pays for.
+def limit_s(order: Order, hourly_price_usd: float | None, around_s: float) -> int | None:
+    """Return how many seconds set-up and run may take: the deadline, or what the budget pays for.
 
     Args:
         order: with the deadline and the ceiling, if it has them.
-        hourly_price_usd: of all its machines together.
+        hourly_price_usd: of all machines together; None where it is not known.
+        around_s: what is paid for besides: boot and end.
     """
     limits = [] if order.deadline_s is None else [order.deadline_s]
     if order.max_cost_usd is not None and hourly_price_usd:
-        limits.append(int(order.max_cost_usd / hourly_price_usd * 3600))
+        limits.append(max(1, int(order.max_cost_usd / hourly_price_usd * 3600 - around_s)))
     return min(limits, default=None)

@@ -62,7 +62,7 @@ def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
-            raise UsageError("rsync is not installed here; install it (apt install rsync)") from error
+            raise UsageError("rsync is not installed here; apt install rsync") from error
         if done.returncode == 0:
             return
         if attempt < attempts:

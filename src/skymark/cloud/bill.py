@@ -1,0 +1,35 @@
+"""What a machine really cost: its price per hour × the time from the order to its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skymark.cloud.skypilot import sdk, wait
+from skymark.model.base import Frozen
+
+
+class Bill(Frozen):
+    """The cost of a cluster's life, as SkyPilot's cost report has it."""
+
+    hourly_price_usd: float
+    """Of all its machines together."""
+    seconds: float
+    price_usd: float
+
+
+def actual_bill(cluster: str, known_hourly_price_usd: float | None) -> Bill | None:
+    """Return what a cluster cost so far; None where SkyPilot knows nothing of it.
+
+    Args:
+        cluster: its name; of several that had it, the last counts.
+        known_hourly_price_usd: of all machines; else it follows from the report.
+    """
+    reported: list[Any] = [
+        one for one in wait(sdk().cost_report()) if one["name"] == cluster and one["duration"]
+    ]
+    if not reported:
+        return None
+    last = max(reported, key=lambda one: one["launched_at"] or 0)
+    seconds, cost_usd = float(last["duration"]), float(last["total_cost"])
+    hourly_usd = known_hourly_price_usd or cost_usd / seconds * 3600
+    return Bill(hourly_price_usd=hourly_usd, seconds=seconds, price_usd=cost_usd)
