@@ -1,0 +1,217 @@
+"""The candidates and prices that SkyPilot's own code finds in a known catalogue, offline."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import md5
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+CATALOGS = Path(__file__).with_name("catalogs")
+ROOT = Path(__file__).parents[2]
+FETCHED = datetime(2026, 10, 3, 12, tzinfo=UTC)
+
+GPU = """"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 40960}}]}\""""
+VAST = f"""\
+InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region
+1x-A100,A100,1,32,64.0,{GPU},0.76,0.00,"Bavaria, DE, EU"
+1x-A100,A100,1,32,64.0,{GPU},0.80,0.00,"Georgia, US, NA"
+1x-H100,H100,1,32,64.0,{GPU},1.87,0.00,"Texas, US, NA"
+"""
+
+COLUMNS = "AcceleratorName,AcceleratorCount,GpuInfo,Region,AvailabilityZone,Price,SpotPrice"
+GCP = f"""\
+InstanceType,vCPUs,MemoryGiB,{COLUMNS}
+,,,tpu-v5litepod-4,1,tpu-v5litepod-4,us-west1,us-west1-c,4.8,
+n1-highmem-8,8.0,52.0,,,,us-central2,us-central2-b,0.47321,0.09962
+"""
+
+pytestmark = pytest.mark.skipif(find_spec("sky") is None, reason="SkyPilot is not installed here")
+
+
+PROGRAM = """
+import contextlib, io, json, sys
+from skymark.cli.main import main
+for line in sys.stdin:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["cost", *json.loads(line)])
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def make_home(directory: Path) -> Path:
+    """A home with a catalogue of three providers."""
+    catalogue = directory / ".sky" / "catalogs" / "v8"
+    shutil.copytree(CATALOGS, catalogue)
+    for cloud, text in (("vast", VAST), ("gcp", GCP)):
+        (catalogue / cloud).mkdir()
+        (catalogue / cloud / "vms.csv").write_text(text)
+    for path in catalogue.glob("*/*.csv"):
+        os.utime(path, (FETCHED.timestamp(), FETCHED.timestamp()))
+    return directory
+
+
+@contextmanager
+def commands(home: Path) -> Iterator[Callable[..., Done]]:
+    """A process that runs `skymark cost` again and again: loading SkyPilot takes seconds.
+
+    No network is behind it: a request to any would fail, and take the price with it.
+    """
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        env={
+            **os.environ,
+            **nowhere,
+            **{k.upper(): v for k, v in nowhere.items()},
+            "HOME": str(home),
+        },
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def run(*arguments: str) -> Done:
+        options = (*arguments, "--history", str(home / "none"))
+        child.stdin.write(json.dumps(options) + "\n")
+        child.stdin.flush()
+        return Done(*json.loads(child.stdout.readline()))
+
+    with child:
+        yield run
+        child.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def cost(tmp_path_factory):
+    with commands(make_home(tmp_path_factory.mktemp("home"))) as run:
+        yield run
+
+
+def estimate(cost, *arguments):
+    done = cost(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def machines(found):
+    keys = ("cloud", "region", "instance_type", "spot", "hourly_price_usd", "price_from")
+    return [tuple(one[key] for key in keys) for one in found["candidates"]]
+
+
+LAMBDA = ("us-east-1", "us-west-1", "europe-central-1")
+
+
+def test_every_alternative_of_a_machine_is_a_candidate_the_cheapest_first(cost):
+    found = estimate(cost, "gpu_a100", "--deadline", "60m")
+    assert machines(found) == [
+        ("vast", "Bavaria, DE, EU", "1x-A100", False, 0.76, "catalogue"),
+        ("vast", "Georgia, US, NA", "1x-A100", False, 0.80, "catalogue"),
+        *(
+            ("lambda", region, "gpu_1x_a100_sxm4", False, 1.29, "catalogue")
+            for region in sorted(LAMBDA)
+        ),
+    ]
+    billed_h = found["billed"]["high_s"] / 3600
+    assert found["cost"]["high_usd"] == pytest.approx(0.76 * billed_h)
+    assert found["candidates"][-1]["cost"]["high_usd"] == pytest.approx(1.29 * billed_h)
+    assert found["catalogue_date"] == "2026-10-03"
+
+
+def test_a_spot_price_of_0_is_no_price_and_counts_as_on_demand(cost):
+    found = estimate(cost, "gpu_h100", "--infra", "vast", "--spot")
+    assert machines(found) == [("vast", "Texas, US, NA", "1x-H100", True, 1.87, "on demand")]
+
+
+def test_a_provider_without_spot_machines_has_no_candidate_for_them(cost):
+    done = cost("gpu_h100", "--infra", "lambda", "--spot")
+    assert done.returncode == 2
+    assert "no machine in the catalogues of lambda" in done.stderr
+
+
+def test_a_tpu_has_its_price(cost):
+    found = estimate(cost, "tpu_v5e")
+    assert machines(found) == [("gcp", "us-west1", "TPU-VM", False, 4.8, "catalogue")]
+
+
+def test_a_region_can_be_asked_for(cost):
+    found = estimate(cost, "gpu_h100", "--infra", "lambda/us-west-1")
+    assert machines(found) == [
+        ("lambda", "us-west-1", "gpu_1x_h100_pcie", False, 2.49, "catalogue")
+    ]
+
+
+def test_every_machine_of_several_is_paid_for(cost):
+    options = ("cluster_8xh100", "--infra", "lambda", "--deadline", "60m", "--num-nodes")
+    one, two = (estimate(cost, *options, nodes) for nodes in ("1", "2"))
+    assert one["candidates"][0]["hourly_price_usd"] == 23.92
+    assert two["cost"]["high_usd"] == pytest.approx(2 * one["cost"]["high_usd"])
+
+
+def test_a_cluster_of_ones_own_costs_nothing_that_is_known(cost):
+    found = estimate(cost, "cluster_8xh100", "--infra", "slurm/mine")
+    assert machines(found) == [("slurm", "mine", "own machine", False, 0.0, "own")]
+    assert found["catalogue_date"] is None
+
+
+def test_the_gate_lets_a_run_at_the_ceiling_through_and_stops_one_a_cent_above(cost):
+    options = ("gpu_a100", "--deadline", "60m")
+    high_usd = estimate(cost, *options)["cost"]["high_usd"]
+    assert cost(*options, "--max-cost", f"{high_usd + 0.000001:.6f}").returncode == 0
+    refused = cost(*options, "--max-cost", f"{high_usd - 0.01:.6f}")
+    assert refused.returncode == 3
+    assert "1x-A100 of vast" in refused.stderr
+    assert "1x-A100" in refused.stdout  # the table is shown all the same
+
+
+def test_the_gate_says_no_in_markdown_too(cost):
+    refused = cost("tpu_v5e", "--format", "github", "--max-cost", "1")
+    assert refused.returncode == 3
+    assert refused.stdout.startswith(
+        "### What the benchmark would cost: `tpu_v5e`\n\n❌ Not started"
+    )
+
+
+def test_without_a_catalogue_it_says_how_to_fetch_one(tmp_path):
+    with commands(tmp_path) as cost:
+        done = cost("gpu_a100")
+    assert done.returncode == 2
+    assert "no price catalogue in" in done.stderr
+    assert "sky gpus list" in done.stderr
+
+
+def test_a_provider_whose_catalogue_is_absent_is_named(cost):
+    done = cost("gpu_h100", "--infra", "aws")
+    assert done.returncode == 2
+    assert "AWS" in done.stderr
+
+
+def test_an_old_catalogue_is_read_as_it_is_and_left_as_it_is(tmp_path):
+    prices = make_home(tmp_path) / ".sky" / "catalogs" / "v8" / "lambda" / "vms.csv"
+    # As SkyPilot leaves a file that it fetched: unchanged since, and due to be fetched again.
+    fetched = prices.parents[1] / ".meta" / "lambda" / "vms.csv.md5"
+    fetched.parent.mkdir(parents=True)
+    fetched.write_text(md5(prices.read_bytes()).hexdigest())
+    with commands(tmp_path) as cost:
+        found = estimate(cost, "gpu_h100", "--infra", "lambda")
+    assert found["catalogue_date"] == "2026-10-03"
+    assert prices.stat().st_mtime == FETCHED.timestamp()
