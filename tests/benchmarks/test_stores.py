@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from skymark.store.bucket import open_bucket
+from skymark.store.bucket.store import open_bucket
 from tests.stores.faulty_proxy import faulty_proxy
 from tests.stores.s3_server import s3_server
 

@@ -10,20 +10,20 @@ from skymark.model.errors import UsageError
 
 OPENERS: dict[str, str] = {
     "file": "skymark.store.directory:open_directory",
-    "s3": "skymark.store.bucket:open_bucket",
-    "wandb": "skymark.store.wandb:open_run_files",
+    "s3": "skymark.store.bucket.store:open_bucket",
+    "wandb": "skymark.store.wandb.store:open_run_files",
 }
 """Opener by scheme, as ``module:function`` so that no client is imported before it is needed."""
 
 SOURCES: dict[str, str] = {
     "file": "skymark.store.directory:open_directory",
-    "s3": "skymark.store.bucket:open_bucket",
+    "s3": "skymark.store.bucket.store:open_bucket",
 }
 """Opener by scheme of stores whose runs are found as ``ADDRESS/RUN-ID``."""
 
 LISTERS: dict[str, str] = {
     "file": "skymark.store.directory:list_runs",
-    "s3": "skymark.store.bucket:list_runs",
+    "s3": "skymark.store.bucket.store:list_runs",
 }
 """By scheme: what names the runs at an address."""
 
@@ -125,7 +125,7 @@ def open_source(url: str) -> Source:
 
     scheme = url.partition(":")[0]
     if scheme == "wandb":
-        opened: Source = load_object("skymark.store.wandb:open_artifact")(url)
+        opened: Source = load_object("skymark.store.wandb.store:open_artifact")(url)
         return opened
     address, _, run_id = url.rstrip("/").rpartition("/")
     if scheme not in SOURCES or not run_id or address.endswith(":/"):

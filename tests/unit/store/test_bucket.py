@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
-from skymark.store.bucket import PROBE, BucketStore, list_runs, open_bucket
-from skymark.store.bucket_address import bucket_address
+from skymark.store.bucket.address import bucket_address
+from skymark.store.bucket.store import PROBE, BucketStore, list_runs, open_bucket
 from skymark.store.store import open_store
 from tests.stores.faulty_proxy import faulty_proxy
 from tests.stores.s3_server import KEY_ID, SECRET, s3_server
@@ -125,7 +125,7 @@ def test_a_deleted_file_is_gone(store):
 
 def test_a_file_beyond_the_limit_is_not_read(store, monkeypatch):
     store.put(LOG, b"eleven byte")
-    monkeypatch.setattr("skymark.store.bucket.LARGEST_FILE_BYTES", 10)
+    monkeypatch.setattr("skymark.store.bucket.store.LARGEST_FILE_BYTES", 10)
     assert "has 11 bytes" in refusal_of(lambda: store.get(LOG))
 
 

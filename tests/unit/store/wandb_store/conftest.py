@@ -8,8 +8,8 @@ import pytest
 
 from skymark.model.record import Cause, Status
 from skymark.store.local import RunDirectory
-from skymark.store.wandb import open_run_files
-from skymark.store.wandb_process import Limits
+from skymark.store.wandb.process import Limits
+from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import cell, ended, measured, rounds_of, write_run
 from tests.stores.wandb_server import wandb_server
 

@@ -9,7 +9,7 @@ import pytest
 
 from skymark.model.errors import UsageError
 from skymark.store.local import RunDirectory
-from skymark.store.wandb import open_artifact, open_run_files
+from skymark.store.wandb.store import open_artifact, open_run_files
 from tests.data.make_run import ENVIRONMENT
 from tests.stores.wandb_backend import KEY
 from tests.unit.store.wandb_store.conftest import make_run

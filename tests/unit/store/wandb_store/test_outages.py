@@ -175,7 +175,7 @@ def test_a_client_that_hangs_is_ended_and_started_again(server, online):
 def test_a_client_that_hangs_ends_with_a_skymark_that_was_killed(server, online):
     server.misbehave(stall=["PUT"])
     program = (
-        "from skymark.store.wandb import open_run_files\n"
+        "from skymark.store.wandb.store import open_run_files\n"
         "open_run_files('wandb', 'run-1').put('manifest.json', b'{}')\n"
     )
     skymark = subprocess.Popen([sys.executable, "-c", program])

@@ -10,9 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 from skymark.model.errors import StoreUnavailableError
-from skymark.store.wandb_content import RunContent
-from skymark.store.wandb_offline import LOG, OfflineRun, log_tail
-from skymark.store.wandb_process import Client, Limits, python_module, run_bounded, safe_name
+from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.offline import LOG, OfflineRun, log_tail
+from skymark.store.wandb.process import Client, Limits, python_module, run_bounded, safe_name
 
 NAMED = 5
 SUMMARY_PATIENCE_S = 15.0
@@ -37,7 +37,7 @@ def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limit
     limit_s = limits.sync_s + limits.per_file_s * len(content.files)
     entity, project = place
     command = python_module(
-        "skymark.store.wandb_tool", "sync", "--entity", entity, "--project", project
+        "skymark.store.wandb.tool", "sync", "--entity", entity, "--project", project
     )
     code = run_bounded(
         [*command, "--include-synced", str(offline.path)], directory, directory / LOG, limit_s

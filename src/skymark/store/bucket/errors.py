@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from skymark.model.errors import StoreError, StoreRefusedError, StoreUnavailableError
-from skymark.store.bucket_address import BucketAddress
-from skymark.store.bucket_credentials import has_boto3, wants_profile
+from skymark.store.bucket.address import BucketAddress
+from skymark.store.bucket.credentials import has_boto3, wants_profile
 
 NOT_IMPLEMENTED = 501
 REFUSED_STATUSES = {301, 307, 400, 401, 403, 404, 405, 411, 413}

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store.store import Source, Store
-from skymark.store.wandb_content import RunContent
-from skymark.store.wandb_offline import offline_run, write_offline
-from skymark.store.wandb_process import Client, Limits, safe_name
-from skymark.store.wandb_upload import IncompleteError, read_back, sync
+from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.offline import offline_run, write_offline
+from skymark.store.wandb.process import Client, Limits, safe_name
+from skymark.store.wandb.upload import IncompleteError, read_back, sync
 
 DEFAULT_PROJECT = "skymark"
 PROBE = b"skymark"

@@ -1,6 +1,6 @@
 """wandb's command line, as a process that ends with the one that started it.
 
-    python -P -m skymark.store.wandb_tool sync …
+    python -P -m skymark.store.wandb.tool sync …
 
 A client that waits for a server that is away would otherwise outlive a run that was killed.
 """

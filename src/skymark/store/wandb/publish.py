@@ -1,8 +1,8 @@
 """The process that logs a run with wandb's client, offline and within the run's directory.
 
-    python -P -m skymark.store.wandb_publish DIRECTORY PROJECT
+    python -P -m skymark.store.wandb.publish DIRECTORY PROJECT
 
-`skymark.store.wandb_offline` starts it with the variables that keep wandb there, and without a key.
+`skymark.store.wandb.offline` starts it with the variables that keep wandb there, and without a key.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.store.wandb_content import ARTIFACT_TYPE, COLUMNS, RunContent
-from skymark.store.wandb_process import safe_name
-from skymark.store.wandb_tool import end_with_parent
+from skymark.store.wandb.content import ARTIFACT_TYPE, COLUMNS, RunContent
+from skymark.store.wandb.process import safe_name
+from skymark.store.wandb.tool import end_with_parent
 
 if TYPE_CHECKING:
     import wandb

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
-from skymark.store.bucket_address import BucketAddress, bucket_address
-from skymark.store.bucket_calls import ANSWER_S, SLOWEST_BYTES_PER_S, Calls
-from skymark.store.bucket_credentials import (
+from skymark.store.bucket.address import BucketAddress, bucket_address
+from skymark.store.bucket.calls import ANSWER_S, SLOWEST_BYTES_PER_S, Calls
+from skymark.store.bucket.credentials import (
     ProfileCredentials,
     has_boto3,
     profile_region,
     require_findable,
     wants_profile,
 )
-from skymark.store.bucket_errors import ConditionUnknownError, explained
+from skymark.store.bucket.errors import ConditionUnknownError, explained
 from skymark.store.store import LARGEST_FILE_BYTES
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ PROBE = ".probe-"
 class BucketStore:
     """The files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
 
-    One request is given up after `skymark.store.bucket_calls.ANSWER_S` and the time that its bytes
+    One request is given up after `skymark.store.bucket.calls.ANSWER_S` and the time that its bytes
     may take. `get` and `delete` are one request, `put` is one (for a record up to three, and again
     for each other writer who comes in between), `sizes` one for each 1000 files, `check` four.
     """

@@ -73,7 +73,7 @@ class Client:
     def call(
         self, operation: str, data: bytes = b"", limit_s: float | None = None, **arguments: Any
     ) -> tuple[Any, bytes]:
-        """Carry out an operation of `skymark.store.wandb_client`.
+        """Carry out an operation of `skymark.store.wandb.client`.
 
         Args:
             operation: its name.
@@ -127,7 +127,7 @@ class Client:
         if self._process is None or self._process.poll() is not None:
             self._home = self._home or Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
             self._process = subprocess.Popen(
-                python_module("skymark.store.wandb_client", str(self._limits.request_s)),
+                python_module("skymark.store.wandb.client", str(self._limits.request_s)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
 """The process that holds wandb's public API, and answers one request at a time.
 
-    python -P -m skymark.store.wandb_client REQUEST-LIMIT-S
+    python -P -m skymark.store.wandb.client REQUEST-LIMIT-S
 
-reads requests from standard input and answers on standard output (`skymark.store.wandb_process`
+reads requests from standard input and answers on standard output (`skymark.store.wandb.process`
 has the form of both). It ends with its standard input.
 """
 
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from skymark.store.store import LARGEST_FILE_BYTES
-from skymark.store.wandb_process import Refusal, read_frame, write_frame
-from skymark.store.wandb_tool import end_with_parent
+from skymark.store.wandb.process import Refusal, read_frame, write_frame
+from skymark.store.wandb.tool import end_with_parent
 
 REFUSED_STATUSES = {400, 401, 403, 404}
 FOLDER = "skymark/"

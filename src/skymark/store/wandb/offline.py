@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
-from skymark.store.wandb_content import RunContent
-from skymark.store.wandb_process import Limits, python_module, run_bounded, safe_name
+from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.process import Limits, python_module, run_bounded, safe_name
 
 Place = tuple[str | None, str]
 """Entity, if it is known, and project."""
@@ -52,7 +52,7 @@ def write_offline(content: RunContent, place: Place, limits: Limits) -> OfflineR
     try:
         (directory / "wandb").mkdir(exist_ok=True)
         code = run_bounded(
-            python_module("skymark.store.wandb_publish", str(directory), project),
+            python_module("skymark.store.wandb.publish", str(directory), project),
             directory,
             directory / LOG,
             _limit_s(content, limits),
@@ -87,7 +87,7 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
         StoreUnavailableError: the reader did not end in time.
     """
     told = home / "wandb" / "entries.jsonl"
-    command = python_module("skymark.store.wandb_tool", "leet", "inspect", "--json", str(path))
+    command = python_module("skymark.store.wandb.tool", "leet", "inspect", "--json", str(path))
     try:
         code = run_bounded(command, home, told, limit_s)
         lines = told.read_text("utf-8", errors="replace").splitlines()

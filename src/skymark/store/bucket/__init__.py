@@ -1,0 +1,1 @@
+"""Runs in S3-compatible buckets."""

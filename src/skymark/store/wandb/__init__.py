@@ -1,0 +1,1 @@
+"""Runs in Weights & Biases, through its own client in processes of their own."""
