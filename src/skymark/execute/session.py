@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -87,7 +88,8 @@ def run_plan(
     ):
         for store, sizes in held.items():
             storing.expect(store, sizes or {})
-            _take_up(store, sizes, path, plan, resume=resume, observer=observer)
+            seen = partial(storing.seen, store)
+            _take_up(store, sizes, path, plan, resume=resume, observer=observer, seen=seen)
         manifest = Manifest(
             run_id=run_id_of(path),
             created_at=datetime.now(UTC),
@@ -162,6 +164,7 @@ def _take_up(
     *,
     resume: bool,
     observer: Observer,
+    seen: Callable[[str, bytes], None],
 ) -> None:
     """Bring what a store has of a run that is to be continued."""
     if sizes is None and resume and not (path / "manifest.json").exists():
@@ -187,4 +190,4 @@ def _take_up(
             f"{store.url} holds this plan already; add --resume to continue it, "
             "or choose another --output"
         )
-    fetch(store, path, keep=True, announce=observer.stage)
+    fetch(store, path, keep=True, announce=observer.stage, fetched=seen)

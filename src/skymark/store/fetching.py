@@ -38,6 +38,7 @@ def fetch(
     *,
     keep: bool = False,
     announce: Callable[[str], None] = lambda _: None,
+    fetched: Callable[[str, bytes], None] = lambda *_: None,
 ) -> list[str]:
     """Bring every file of a run into a directory, and compare them with the run's own digests.
 
@@ -48,6 +49,7 @@ def fetch(
         directory: made if absent.
         keep: leave files that are there already as they are, because they are newer.
         announce: told what is being fetched.
+        fetched: told the path and content of each file, from several threads.
 
     Returns:
         The paths whose content does not agree with the run's digests, or is not there.
@@ -66,6 +68,7 @@ def fetch(
         data = _again(lambda: source.get(path))
         with explained(directory / path):
             write_whole(directory / path, data, durable=False)
+        fetched(path, data)
 
     with ThreadPoolExecutor(source.parallel) as pool:
         brought = [pool.submit(bring, path) for path in wanted if path != "manifest.json"]

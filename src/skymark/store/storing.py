@@ -65,6 +65,11 @@ class Storing:
         if store in self._uploads:
             self._uploads[store].expect(sizes)
 
+    def seen(self, store: Store, path: str, data: bytes) -> None:
+        """Say what was just read from a store."""
+        if store in self._uploads:
+            self._uploads[store].seen(path, data)
+
     def changed(self, cell: str, paths: Sequence[str]) -> None:
         """Have changed files sent to every store. Fits `RunDirectory.changed`."""
         for upload in self._uploads.values():

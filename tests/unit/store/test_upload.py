@@ -136,6 +136,19 @@ def test_what_the_store_has_already_is_compared_and_not_sent_again(store, direct
     assert stored(store) == on_disk(directory)
 
 
+def test_what_was_just_fetched_is_not_read_again_unless_it_changes(store, directory):
+    with uploading(store, directory) as upload:
+        upload.drain(10)
+    store.puts.clear()
+    with uploading(store, directory) as again:
+        for path in store.sizes():
+            again.seen(path, store.get(path))
+        assert again.unstored() == []
+        (directory / "logs/A.1.log").write_text("one line more")
+        assert again.drain(10) == []
+    assert store.puts == ["logs/A.1.log"]
+
+
 def test_nothing_is_sent_during_a_pause(store, directory):
     with uploading(store, directory) as upload:
         assert upload.pause(1)
