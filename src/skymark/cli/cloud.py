@@ -141,6 +141,38 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     return _show_end(ended)
 
 
+def execute(
+    cluster: Cluster,
+    /,
+    options: CostOptions = DEFAULT_OPTIONS,
+    *,
+    deadline: Annotated[
+        str | None,
+        Parameter(group=LIMITS, help="Longest time of the run, such as 90m or 2h."),
+    ] = None,
+    store: Stores = (),
+    output: Output = DEFAULT_RESULTS,
+) -> int:
+    """Run something else on a live machine; the help is in `skymark.cli.main`."""
+    from skymark.cloud.known_machines import recall
+    from skymark.cloud.live import execute as carry_out
+    from skymark.cloud.order import new_run_id, seconds_of
+
+    known = recall(cluster)
+    chosen = dataclasses.replace(options, profile=known.profile)
+    chosen.plan()
+    order = known.model_copy(
+        update={
+            "run_id": new_run_id(known.profile, datetime.now(UTC)),
+            "options": _arguments(chosen, store),
+            "deadline_s": None if deadline is None else seconds_of(deadline),
+            "keep": True,
+        }
+    )
+    signal.signal(signal.SIGTERM, _interrupt)
+    return _show_end(carry_out(order, _screen(order), output, os.environ))
+
+
 def _agree() -> None:
     """Ask whether the price is right.
 

@@ -94,6 +94,45 @@ COMMANDS = (
         nothing was hired, 3 too dear, or not agreed to.
         """,
     ),
+    (
+        "cloud:execute",
+        "exec",
+        """Run other scenarios or adapters on a machine that `launch --keep` left, without set-up.
+
+        The source as it is here is sent again; results come home as with `launch`. The machine
+        stays, and its idle timer too.
+        """,
+    ),
+    (
+        "machines:status",
+        "status",
+        "List the machines that are running, and what they cost; asks their providers.",
+    ),
+    ("machines:queue", "queue", "List a machine's jobs, the newest first."),
+    (
+        "machines:logs",
+        "logs",
+        """Show a job's output from its beginning, until it ends.
+
+        Ctrl-C ends the showing, not the job.
+        """,
+    ),
+    (
+        "machines:rsync",
+        "rsync",
+        """Copy files from a machine or to one: skymark rsync CLUSTER:PATH DIRECTORY.
+
+        A path without a leading slash is below the machine's home; runs lie in skymark-results.
+        """,
+    ),
+    (
+        "machines:down",
+        "down",
+        """End machines, and return when their provider has none of them left.
+
+        Exit status 1 where one is still there; its id and price are printed.
+        """,
+    ),
     ("environments:env", "env", "List, build or remove the adapters' environments."),
     (
         "doctor:doctor",

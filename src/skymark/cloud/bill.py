@@ -17,12 +17,11 @@ class Bill(Frozen):
     price_usd: float
 
 
-def actual_bill(cluster: str, known_hourly_price_usd: float | None) -> Bill | None:
+def actual_bill(cluster: str) -> Bill | None:
     """Return what a cluster cost so far; None where SkyPilot knows nothing of it.
 
     Args:
         cluster: its name; of several that had it, the last counts.
-        known_hourly_price_usd: of all machines; else it follows from the report.
     """
     reported: list[Any] = [
         one for one in wait(sdk().cost_report()) if one["name"] == cluster and one["duration"]
@@ -31,5 +30,5 @@ def actual_bill(cluster: str, known_hourly_price_usd: float | None) -> Bill | No
         return None
     last = max(reported, key=lambda one: one["launched_at"] or 0)
     seconds, cost_usd = float(last["duration"]), float(last["total_cost"])
-    hourly_usd = known_hourly_price_usd or cost_usd / seconds * 3600
+    hourly_usd = round(cost_usd / seconds * 3600, 6)
     return Bill(hourly_price_usd=hourly_usd, seconds=seconds, price_usd=cost_usd)

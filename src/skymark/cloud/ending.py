@@ -16,7 +16,9 @@ POLL_S = 1.0
 Say = Callable[[str], None]
 
 
-def end(cluster: str, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> float:
+def end(
+    cluster: str, say: Say, record: Any | None = None, timeout_s: float = GONE_TIMEOUT_S
+) -> float:
     """End a cluster's machines, and return when the provider has none of them running.
 
     SkyPilot asks the provider for the machines after it has ended them; its record of the cluster
@@ -25,6 +27,7 @@ def end(cluster: str, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> float:
     Args:
         cluster: its name; no error if there is none.
         say: told what happens.
+        record: of `find`, where the caller has it.
         timeout_s: how long the provider may take.
 
     Returns:
@@ -34,7 +37,7 @@ def end(cluster: str, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> float:
         StillBillingError: a machine is still there; the message has its id and price.
     """
     began = time.monotonic()
-    known = describe(find(cluster, refresh=False))
+    known = describe(record or find(cluster, refresh=False))
     problem = "it did not end in time"
     for attempt in range(ATTEMPTS):
         try:

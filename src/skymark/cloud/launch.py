@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from skymark.cloud.bill import Bill, actual_bill
-from skymark.cloud.ending import end, find, hourly_price_usd
+from skymark.cloud.ending import end, find
 from skymark.cloud.errors import CloudError
 from skymark.cloud.estimate import Estimate, check_ceiling, estimate
 from skymark.cloud.history import read_history
 from skymark.cloud.job import JobEnd, background, follow
+from skymark.cloud.known_machines import remember
 from skymark.cloud.machine_kinds import make_task, set_limits
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.order import Order, limit_s
@@ -141,11 +142,11 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
                 return ended
             if ended.hiring is not None:
                 wait(sdk().api_cancel(ended.hiring))
-            _collect(order, results, screen, ended)
+            collect(order, results, screen, ended)
             raise
         except CloudError as error:
             ended.problems.append(str(error))
-        _collect(order, results, screen, ended)
+        collect(order, results, screen, ended)
     finally:
         if not ended.left_running:
             _finish(order, results, screen, ended)
@@ -177,6 +178,7 @@ def hire(offered: Offered, screen: Screen, ended: Ended) -> int:
     """
     sky, order = sdk(), offered.order
     screen.say(f"hiring {order.cluster}")
+    remember(order)
     with explained(f"{order.cluster} could not be hired"):
         request = sky.launch(
             offered.task,
@@ -198,7 +200,7 @@ def _ask(screen: Screen) -> Choice:
         return Choice.STOP
 
 
-def _collect(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
+def collect(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
     """Bring home what there is, and verify it; what is wrong becomes a problem, not an error."""
     if find(order.cluster, refresh=False) is None:
         return
@@ -237,14 +239,13 @@ def explain(brought: Brought) -> list[str]:
 
 
 def _finish(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
-    """End the machine, or say how long it stays; then say what it cost."""
+    """End the machine, unless it is to be kept; then say what it cost."""
     record = find(order.cluster, refresh=False)
-    price_usd = None if record is None else hourly_price_usd(record["handle"])
     if order.keep and ended.job is not None and record is not None:
         return
     began_s = time.monotonic()
-    end(order.cluster, screen.say)
+    end(order.cluster, screen.say, record)
     ended.gone_after_s = time.monotonic() - began_s
-    ended.bill = actual_bill(order.cluster, price_usd)
+    ended.bill = actual_bill(order.cluster)
     if ended.bill is not None and ended.brought is not None and ended.brought.records:
         add_price(results / order.run_id, ended.bill.hourly_price_usd, ended.bill.price_usd)

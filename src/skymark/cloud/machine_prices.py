@@ -203,12 +203,13 @@ def _why_none(task: Any, asked: Collection[str], problems: dict[str, str]) -> st
     wanted = "; ".join(sorted(str(resources) for resources in task.resources))
     if problems:
         return f"no price for {wanted}: {'; '.join(problems.values())}"
+    named = {str(one.cloud).casefold() for one in task.resources if one.cloud is not None}
+    fetch = f"sky gpus list --infra {min(named)}" if named else "sky gpus list"
     if asked:
         return (
             f"no machine in the catalogues of {', '.join(sorted(asked))} is {wanted}; "
-            "give another --infra or profile, or fetch newer catalogues: sky gpus list --all"
+            f"give another --infra or profile, or fetch newer prices: {fetch}"
         )
     return (
-        f"no price catalogue in {common.get_catalog_path('')} for {wanted}; "
-        "fetch it once: sky gpus list --all"
+        f"no price catalogue in {common.get_catalog_path('')} for {wanted}; fetch it once: {fetch}"
     )

@@ -1,0 +1,127 @@
+"""`skymark status`, `queue`, `logs`, `rsync` and `down`: what to do with live machines."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from skymark.cli.tables import Json, print_rows
+from skymark.model.errors import SkymarkError, UsageError
+
+Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
+
+
+def status(*, json: Json = False) -> int:
+    """Show live machines and their cost; the help is in `skymark.cli.main`."""
+    from skymark.cloud.live import live_machines
+
+    found = live_machines()
+    if json:
+        print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+        return 0
+    if not found:
+        print("no machine is running")
+        return 0
+    print_rows(
+        ("machine", "status", "what", "idle timer", "USD/h", "USD so far"),
+        [
+            (
+                one.name,
+                one.status,
+                one.machine,
+                "none" if one.idle_minutes is None else f"{one.idle_minutes} min",
+                _amount(one.hourly_price_usd, 2),
+                _amount(one.cost_usd, 4),
+            )
+            for one in found
+        ],
+    )
+    return 0
+
+
+def queue(cluster: Cluster, /, *, json: Json = False) -> int:
+    """Show a machine's jobs, the newest first."""
+    from skymark.cloud.live import jobs
+
+    found = jobs(cluster)
+    if json:
+        print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+        return 0
+    print_rows(
+        ("job", "status", "submitted (UTC)", "seconds"),
+        [
+            (
+                str(one.id),
+                one.status,
+                "" if one.submitted_at is None else f"{one.submitted_at:%Y-%m-%d %H:%M:%S}",
+                _amount(one.seconds, 0),
+            )
+            for one in found
+        ],
+    )
+    return 0
+
+
+def logs(
+    cluster: Cluster,
+    job: Annotated[int | None, Parameter(help="Its number in `queue`; the last, if none.")] = None,
+    /,
+    *,
+    no_follow: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,
+) -> int:
+    """Show a job's output; the help is in `skymark.cli.main`."""
+    from skymark.cloud.job import JobEnd
+    from skymark.cloud.live import show_log
+
+    ended = show_log(cluster, job, sys.stdout, wait_for_end=not no_follow)
+    return 0 if no_follow or ended is JobEnd.SUCCEEDED else 1
+
+
+def rsync(
+    source: Annotated[str, Parameter(help="CLUSTER:PATH, or a path here.")],
+    target: Annotated[str, Parameter(help="A path here, or CLUSTER:PATH.")],
+    /,
+) -> int:
+    """Copy files from a machine or to one; the help is in `skymark.cli.main`."""
+    from skymark.cloud.ssh import rsync as copy
+
+    there = [place.partition(":")[0] for place in (source, target) if ":" in place]
+    if len(there) != 1:
+        raise UsageError("one of the two places must be CLUSTER:PATH, and the other a path here")
+    copy(there[0], source, target)
+    return 0
+
+
+def down(
+    *clusters: Annotated[str, Parameter(help="Names that `skymark status` shows.")],
+    all: Annotated[bool, Parameter(help="Every machine that skymark hired.")] = False,
+) -> int:
+    """End machines and prove it; the help is in `skymark.cli.main`."""
+    from skymark.cloud.live import down as end
+    from skymark.cloud.live import live_machines
+
+    if all == bool(clusters):
+        raise UsageError("name machines, or give --all; `skymark status` shows what there is")
+    names = [one.name for one in live_machines(refresh=False)] if all else list(clusters)
+    if not names:
+        print("no machine is running")
+    faults = []
+    for name in names:  # one that does not end must not keep the others running
+        try:
+            took_s = end(name, _say)
+            print(f"{name} is gone ({took_s:.0f} s)")
+        except SkymarkError as error:
+            faults.append(error)
+            _say(str(error))
+    return max((fault.exit_code for fault in faults), default=0)
+
+
+def _say(text: str) -> None:
+    print(f"skymark: {text}", file=sys.stderr, flush=True)
+
+
+def _amount(value: float | None, digits: int) -> str:
+    return "unknown" if value is None else f"{value:.{digits}f}"
