@@ -1,9 +1,10 @@
-"""How long 10,000 records on disk take to be listed, resumed and reported.
+"""How long 10,000 records on disk, or in a bucket, take to be listed, resumed and reported.
 
-Run with ``nox -s microbench``; `docs/faults.md` has the figures. The directory is made without
+Run with ``nox -s microbench``; `docs/stores.md` has the figures. The directory is made without
 measuring: real records, with samples, of a real plan of that many cells.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from skymark.cli.options import PlanOptions
 from skymark.report.load import open_run
 from tests.data.make_run import measured, rounds_of, write_run
+from tests.stores.s3_server import s3_server
 
 ADAPTERS = (
     "numpy",
@@ -32,7 +34,9 @@ ADAPTERS = (
 CELLS = 10_000 if "--benchmark-disable" not in sys.argv else 200
 """Few where the tests only see to it that this works."""
 LIMIT_S = 10.0
-"""What each of the three may take."""
+"""What each of the three may take from disk."""
+BUCKET_LIMIT_S = 60.0
+"""What all of it together may take from a bucket."""
 OPTIONS = {
     "scenarios": ("PC-1",),
     "adapters": ADAPTERS,
@@ -69,10 +73,11 @@ def many(tmp_path_factory):
     return directory
 
 
-def skymark(directory, *arguments):
+def skymark(directory, *arguments, **variables):
+    lock = {"SKYMARK_LOCK": str(directory.parent / "machine.lock")}
     done = subprocess.run(
         [sys.executable, "-m", "skymark", *arguments],
-        env=os.environ | {"SKYMARK_LOCK": str(directory.parent / "machine.lock")},
+        env=os.environ | lock | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -95,3 +100,22 @@ def test_many_records_are_reported_and_resumed(benchmark, many, command):
     assert {path: path.stat().st_mtime_ns for path in (many / "records").iterdir()} == before
     assert (many / "report.html").stat().st_size > CELLS
     assert benchmark.stats is None or benchmark.stats.stats.median < LIMIT_S
+
+
+def test_many_records_are_continued_from_a_bucket_by_another_machine(benchmark, many, tmp_path):
+    """Everything at once: listed and fetched, resumed, reported, and compared with the bucket."""
+    with s3_server() as server:
+        server.make_bucket("many")
+        put = {"manifest.json": (many / "manifest.json").read_bytes()}
+        for path in (many / "records").iterdir():
+            content = json.loads(path.read_bytes()) | {"samples_sha256": None}
+            put[f"records/{path.name}"] = json.dumps(content).encode()
+        server.fill("many", {f"run/{name}": data for name, data in put.items()})
+        directory = tmp_path / "run"
+        arguments = (*ARGUMENTS, "--output", str(directory), "--store", "s3://many", "--resume")
+        ran = benchmark.pedantic(
+            skymark, args=(directory, "run", *arguments), kwargs=server.variables, rounds=1
+        )
+    assert "read back" in ran.stderr
+    assert len(list((directory / "records").iterdir())) == CELLS
+    assert benchmark.stats is None or benchmark.stats.stats.median < BUCKET_LIMIT_S

@@ -72,7 +72,7 @@ def test_put_and_read_back_in_sequence(benchmark, opened, folder):
 @pytest.mark.parametrize("threads", [1, 4, 16])
 def test_get(benchmark, opened, server, threads):
     store = opened("read")
-    server.fill("benchmark", [f"read/{path}" for path in paths(OBJECTS)], RECORD)
+    server.fill("benchmark", {f"read/{path}": RECORD for path in paths(OBJECTS)})
     with ThreadPoolExecutor(threads) as pool:
         benchmark.pedantic(lambda: list(pool.map(store.get, paths(OBJECTS))), rounds=3)
     per_second(benchmark, OBJECTS)
@@ -80,7 +80,7 @@ def test_get(benchmark, opened, server, threads):
 
 def test_list_ten_thousand(benchmark, opened, server):
     store = opened("listed")
-    server.fill("benchmark", [f"listed/{path}" for path in paths(LISTED)], RECORD)
+    server.fill("benchmark", {f"listed/{path}": RECORD for path in paths(LISTED)})
     sizes = benchmark.pedantic(store.sizes, rounds=3)
     assert len(sizes) == LISTED
     per_second(benchmark, LISTED)
@@ -88,7 +88,7 @@ def test_list_ten_thousand(benchmark, opened, server):
 
 @pytest.mark.parametrize("threads", [1, 4, 16, 32])
 def test_get_with_20_ms_for_each_answer(benchmark, opened, server, threads):
-    server.fill("benchmark", [f"far/{path}" for path in paths(OBJECTS)], RECORD)
+    server.fill("benchmark", {f"far/{path}": RECORD for path in paths(OBJECTS)})
     with faulty_proxy(server.endpoint) as proxy, ThreadPoolExecutor(threads) as pool:
         store = opened("far", AWS_ENDPOINT_URL=proxy.endpoint)
         proxy.delay(ANSWER_S)
