@@ -58,12 +58,13 @@ class Done:
 
 
 def make_home(directory: Path) -> Path:
-    """A home with a catalogue of three providers."""
+    """A home with a catalogue of three providers, and of one that is no more."""
     catalogue = directory / ".sky" / "catalogs" / "v8"
     shutil.copytree(CATALOGS, catalogue)
     for cloud, text in (("vast", VAST), ("gcp", GCP)):
         (catalogue / cloud).mkdir()
         (catalogue / cloud / "vms.csv").write_text(text)
+    shutil.copytree(catalogue / "vast", catalogue / "bankrupt")  # SkyPilot knows no such cloud
     for path in catalogue.glob("*/*.csv"):
         os.utime(path, (FETCHED.timestamp(), FETCHED.timestamp()))
     return directory

@@ -187,11 +187,16 @@ HEADERS = ("machine", "where", "", "USD/h", "low", "expected", "high USD")
 
 def _rows(estimate: Estimate) -> list[tuple[str, ...]]:
     """Return one row for each machine at one price, the cheapest first."""
+    return [_row(estimate, same) for same in _machines(estimate)[:SHOWN]]
+
+
+def _machines(estimate: Estimate) -> list[list[Candidate]]:
+    """Return the candidates, those together that differ in their region only."""
     places: dict[tuple[str, str, bool, float], list[Candidate]] = {}
     for one in estimate.candidates:
         key = (one.cloud, one.instance_type, one.spot, one.hourly_price_usd)
         places.setdefault(key, []).append(one)
-    return [_row(estimate, same) for same in list(places.values())[:SHOWN]]
+    return list(places.values())
 
 
 def _row(estimate: Estimate, same: list[Candidate]) -> tuple[str, ...]:
@@ -241,6 +246,8 @@ def _notes(estimate: Estimate) -> list[str]:
     from skymark.report.text import duration
 
     notes = []
+    if (dearer := len(_machines(estimate)) - SHOWN) > 0:
+        notes.append(f"{dearer} more machines would do; they are dearer (--json has them).")
     if estimate.deadline_s is None:
         if estimate.duration.known_cells < estimate.duration.cells:
             notes.append(

@@ -110,9 +110,12 @@ def _prices_as_they_lie() -> Iterator[None]:
 def _catalogued() -> dict[str, Path]:
     """Return the catalogue file of every cloud that has one on this disk, by the cloud's name."""
     from sky.catalog import common
+    from sky.utils import registry
 
     root = Path(common.get_catalog_path(""))
-    return {path.parent.name: path for path in sorted(root.glob("*/vms.csv"))}
+    files = {path.parent.name: path for path in sorted(root.glob("*/vms.csv"))}
+    # There may be files of clouds that this SkyPilot does not know (any more).
+    return {name: path for name, path in files.items() if name in registry.CLOUD_REGISTRY}
 
 
 def _clouds_of(

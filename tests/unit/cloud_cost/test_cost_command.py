@@ -75,6 +75,13 @@ def test_the_table_has_one_row_per_machine_and_price(estimate, capsys):
     assert "and 1 more" in lines[1]
 
 
+def test_a_long_list_is_cut_and_says_so(make_estimate, capsys):
+    print_estimate(make_estimate(*(candidate(1.0 + number) for number in range(13))))
+    said = capsys.readouterr().out
+    assert sum("gpu_1x_a100" in line for line in said.splitlines()) == 10
+    assert "3 more machines would do" in said
+
+
 def test_a_deadline_that_is_too_short_is_pointed_out(make_estimate, capsys):
     print_estimate(make_estimate(candidate(1.0), deadline_s=600))
     assert "longer than the deadline of 10 min 0 s" in capsys.readouterr().out
