@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.history import LONGEST_PAUSE_S, past_run, read_history
+from skymark.cloud.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
 from skymark.model.record import Status
 from tests.unit.cloud_cost.conftest import EFFORT, cell, manifest, plan, record
 
@@ -40,6 +40,15 @@ def test_a_pause_in_a_run_is_not_taken_for_a_long_round():
     found = run_of(record(FIRST, [0, 90_000]), record(SECOND, [2, 90_002], end_s=90_004))
     longest_s = EFFORT.cell_timeout_s + LONGEST_PAUSE_S
     assert found.start_s["numpy"] <= longest_s / 2
+
+
+def test_rounds_of_machines_that_shared_a_run_are_not_taken_for_short_ones():
+    # While the first machine measures for 4 s, the second begins.
+    shared = run_of(
+        record(FIRST, [0, 12], timed_s=4),
+        record(SECOND, [1, 13], timed_s=4, end_s=25),
+    )
+    assert shared.cells[FIRST.hash].round_s == pytest.approx(4 * SHARED_FACTOR)
 
 
 def test_a_cell_that_ended_badly_tells_nothing():
