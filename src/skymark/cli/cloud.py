@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MACHINE = Group.create_ordered("The machine")
 LIMITS = Group.create_ordered("What it may cost")
+INTERRUPTED = 130
 RESULTS = Group.create_ordered("Results")
 
 
@@ -224,6 +225,8 @@ def _show_end(ended: Ended) -> int:
         show(run, json=False)
         print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
         good = not any(record.status.is_bad for record in run.records)
+    elif ended.brought is not None and ended.brought.directory.exists():
+        print(f"what was measured is in {ended.brought.directory}", file=sys.stderr)
     for problem in ended.problems:
         _say(problem)
     if ended.bill is not None:
@@ -233,6 +236,8 @@ def _show_end(ended: Ended) -> int:
         )
     if ended.gone_after_s is None:
         _say_how_to_come_back(ended.order)
+    if ended.interrupted:
+        return INTERRUPTED
     return 0 if ended.all_well and good else 1
 
 

@@ -73,11 +73,9 @@ def logs(
     no_follow: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,
 ) -> int:
     """Show a job's output; the help is in `skymark.cli.main`."""
-    from skymark.cloud.job import JobEnd
     from skymark.cloud.live import show_log
 
-    ended = show_log(cluster, job, sys.stdout, wait_for_end=not no_follow)
-    return 0 if no_follow or ended is JobEnd.SUCCEEDED else 1
+    return 0 if show_log(cluster, job, sys.stdout, wait_for_end=not no_follow) else 1
 
 
 def rsync(

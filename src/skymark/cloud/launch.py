@@ -70,6 +70,8 @@ class Ended:
     """Seconds from the verified results to the proof that the machine is gone."""
     bill: Bill | None = None
     left_running: bool = False
+    interrupted: bool = False
+    """Stopped by the user; what was measured until then is home."""
     hiring: Any = None
     """SkyPilot's request while a machine is being hired."""
     problems: list[str] = field(default_factory=list)
@@ -129,7 +131,6 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
 
     Raises:
         StillBillingError: the machine does not end.
-        KeyboardInterrupt: the user stopped it; the results so far are home and the machine gone.
     """
     order = offered.order
     ended = Ended(order)
@@ -142,8 +143,7 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
                 return ended
             if ended.hiring is not None:
                 wait(sdk().api_cancel(ended.hiring))
-            collect(order, results, screen, ended)
-            raise
+            ended.interrupted = True
         except CloudError as error:
             ended.problems.append(str(error))
         collect(order, results, screen, ended)
@@ -241,7 +241,8 @@ def explain(brought: Brought) -> list[str]:
 def _finish(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
     """End the machine, unless it is to be kept; then say what it cost."""
     record = find(order.cluster, refresh=False)
-    if order.keep and ended.job is not None and record is not None:
+    wanted = order.keep and ended.job is not None and not ended.interrupted
+    if wanted and record is not None:
         return
     began_s = time.monotonic()
     end(order.cluster, screen.say, record)

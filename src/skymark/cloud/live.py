@@ -22,6 +22,10 @@ from skymark.model.errors import UsageError
 
 PREFIX = "skymark-"
 
+NOT_FINISHED = 101
+NO_SUCH_JOB = 102
+"""What SkyPilot's `tail_logs` returns."""
+
 
 class Live(Frozen):
     """A cluster that is there, whatever its state."""
@@ -65,7 +69,7 @@ def jobs(cluster: str) -> list[Job]:
     return [_job(one) for one in wait(sdk().queue(cluster))]
 
 
-def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> JobEnd:
+def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> bool:
     """Show a job's output from its beginning.
 
     Args:
@@ -74,6 +78,9 @@ def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) 
         log: gets the output.
         wait_for_end: go on until it ends.
 
+    Returns:
+        Whether the job has not failed, so far.
+
     Raises:
         UsageError: there is no such machine or job.
     """
@@ -81,7 +88,9 @@ def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) 
         code = background(
             lambda: sdk().tail_logs(cluster, job, follow=wait_for_end, output_stream=log)
         )
-    return JobEnd.SUCCEEDED if code == 0 else JobEnd.FAILED
+    if code == NO_SUCH_JOB:
+        raise UsageError(f"{cluster} has no job {job}; `skymark queue {cluster}` shows its jobs")
+    return code in {0, NOT_FINISHED}
 
 
 def execute(order: Order, screen: Screen, results: Path, environment: Mapping[str, str]) -> Ended:
@@ -106,8 +115,7 @@ def execute(order: Order, screen: Screen, results: Path, environment: Mapping[st
         ended.job = follow(order.cluster, int(job), screen.log, screen.say, until_s)
     except KeyboardInterrupt:
         wait(sdk().cancel(order.cluster, job_ids=[int(job)]))
-        collect(order, results, screen, ended)
-        raise
+        ended.interrupted = True
     except CloudError as error:
         ended.problems.append(str(error))
     if ended.job not in {JobEnd.SUCCEEDED, None}:
