@@ -229,7 +229,9 @@ def explain(brought: Brought) -> list[str]:
             problems.append(f"node {node}: the time was up during the {name}, and it was ended")
         elif status not in {"0", ""}:
             problems.append(f"node {node}: the {name} ended with status {status}")
-    if brought.missing:
+    if not problems and not brought.records:
+        problems.append("the run ended without a single record")
+    elif brought.missing:
         problems.append(
             f"{len(brought.missing)} planned cells have no record, such as {brought.missing[0]}"
         )

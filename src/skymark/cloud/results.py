@@ -34,7 +34,7 @@ class Brought(Frozen):
     @property
     def whole(self) -> bool:
         """Whether every planned cell's record is there and every file as it was written."""
-        return not self.missing and not self.differing
+        return bool(self.records) and not self.missing and not self.differing
 
 
 def bring_home(cluster: str, nodes: int, run_id: str, directory: Path) -> Brought | None:

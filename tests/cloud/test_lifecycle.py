@@ -1,0 +1,269 @@
+"""`skymark launch` with the real SkyPilot on the simulated cloud, and what may go wrong there."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.rehearsal.lambda_cloud import BillLine
+from skymark.model.manifest import Manifest
+from skymark.store.local import RunDirectory
+from tests.cloud.conftest import Client
+
+pytestmark = pytest.mark.cloud
+
+MACHINES = Path(__file__).with_name("machines")
+PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1", "--effort", "quick")
+CANARY = "canary0123456789canary0123456789canary01"
+TIMEOUT_S = 400.0
+
+
+@dataclass
+class Command:
+    """A skymark that has ended."""
+
+    status: int
+    output: str
+
+    @property
+    def cluster(self) -> str:
+        """The machine that it hired."""
+        return re.search(r"hiring (skymark-\S+)", self.output)[1]
+
+
+def start(client: Client, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "skymark", *arguments],
+        env={**client.world.environment(), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def skymark(client: Client, *arguments: str, **variables: str) -> Command:
+    process = start(client, *arguments, **variables)
+    output, _ = process.communicate(timeout=TIMEOUT_S)
+    return Command(process.returncode, output)
+
+
+def launch(client: Client, machine: Path, results: Path, *more: str, **variables: str) -> Command:
+    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
+    return skymark(client, *command, *PLAN, "--output", str(results), *more, **variables)
+
+
+def bill_of(client: Client, cluster: str) -> list[BillLine]:
+    return [line for line in client.world.cloud.bill() if line.name.startswith(f"{cluster}-")]
+
+
+def await_gone(client: Client, cluster: str) -> None:
+    for line in bill_of(client, cluster):
+        client.world.cloud.await_gone(line.id)
+
+
+def machine_of(directory: Path, name: str, **sections: str) -> Path:
+    """Write a machine of the simulated cloud that takes no set-up."""
+    content = {
+        "name": name,
+        "resources": {"accelerators": "A6000:1"},
+        "envs": {"SKYMARK_RUN_ID": ""},
+        "secrets": {"WANDB_API_KEY": ""},
+        **sections,
+    }
+    path = directory / f"{name}.yaml"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@dataclass
+class Launched:
+    """A launch that went well, with what was seen of its secret in process arguments."""
+
+    command: Command
+    results: Path
+    run: RunDirectory
+
+
+@pytest.fixture(scope="module")
+def launched(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Launched:
+    results = tmp_path_factory.mktemp("results")
+    secrets = {"WANDB_API_KEY": CANARY, "WANDB_MODE": "disabled"}
+    command = launch(client, MACHINES / "small.yaml", results, "--max-cost", "2", **secrets)
+    assert command.status == 0, command.output
+    await_gone(client, command.cluster)
+    (directory,) = results.iterdir()
+    return Launched(command, results, RunDirectory(directory))
+
+
+def test_a_launch_brings_whole_results_home(launched: Launched) -> None:
+    manifest = launched.run.manifest()
+    assert manifest.finished
+    assert manifest.counts == {"ok": 1}
+    assert all(launched.run.record(cell) is not None for cell in manifest.cells.values())
+    sums = dict(line.split("  ")[::-1] for line in _lines(launched.run.path / "SHA256SUMS"))
+    assert set(sums) == set(launched.run.files()) - {"SHA256SUMS"}
+    for name, digest in sums.items():
+        assert sha256((launched.run.path / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_machine_is_gone_and_the_bill_is_what_was_said(
+    client: Client, launched: Launched
+) -> None:
+    (line,) = bill_of(client, launched.command.cluster)
+    assert line.ended_s is not None
+    manifest = launched.run.manifest()
+    assert manifest.hourly_price_usd == line.hourly_price_usd
+    assert manifest.price_usd == pytest.approx(line.cost_usd, rel=0.08)
+    said = re.search(r"cost \$([0-9.]+)", launched.command.output)
+    assert float(said[1]) == pytest.approx(manifest.price_usd, abs=1e-4)
+
+
+def test_the_manifest_has_the_commit_that_was_sent(launched: Launched) -> None:
+    git = launched.run.manifest().git
+    head = _output("git", "rev-parse", "HEAD")
+    assert git is not None
+    assert git.commit == head
+
+
+def test_a_secret_is_in_no_file_of_the_client(client: Client, launched: Launched) -> None:
+    assert CANARY not in launched.command.output
+    places = [launched.results, client.world.home]
+    holding = [
+        str(path)
+        for place in places
+        for path in place.rglob("*")
+        if path.is_file() and CANARY.encode() in path.read_bytes()
+    ]
+    assert holding == []
+
+
+def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) -> None:
+    before = len(client.world.cloud.bill())
+    refused = launch(client, MACHINES / "small.yaml", tmp_path, "--max-cost", "0.01")
+    assert refused.status == 3
+    assert "--max-cost is 0.01 USD" in refused.output
+    assert len(client.world.cloud.bill()) == before
+
+
+def test_nothing_is_hired_where_nobody_can_agree(client: Client, tmp_path: Path) -> None:
+    before = len(client.world.cloud.bill())
+    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(MACHINES / "small.yaml"))
+    refused = skymark(client, *command, *PLAN, "--output", str(tmp_path))
+    assert refused.status == 2
+    assert "add --yes" in refused.output
+    assert len(client.world.cloud.bill()) == before
+
+
+def test_a_dry_run_shows_prices_and_hires_nothing(client: Client, tmp_path: Path) -> None:
+    before = len(client.world.cloud.bill())
+    shown = launch(client, MACHINES / "small.yaml", tmp_path, "--dry-run")
+    assert shown.status == 0
+    assert "gpu_1x_a6000" in shown.output
+    assert len(client.world.cloud.bill()) == before
+
+
+def test_a_failed_set_up_ends_the_machine(client: Client, tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, "unfit", setup="echo no disk; exit 3", run="true")
+    failed = launch(client, machine, tmp_path / "results")
+    assert failed.status == 1
+    assert "no disk" in failed.output
+    assert "the setup ended with status 3" in failed.output
+    await_gone(client, failed.cluster)
+
+
+def test_when_the_time_is_up_the_results_so_far_come_home(client: Client, tmp_path: Path) -> None:
+    machine = MACHINES / "small.yaml"
+    late = launch(client, machine, tmp_path, "--rounds", "400", "--deadline", "30s")
+    assert late.status == 1, late.output
+    assert "the time was up during the run" in late.output
+    await_gone(client, late.cluster)
+    (directory,) = tmp_path.iterdir()
+    run = RunDirectory(directory)
+    assert not run.manifest().finished
+    (cell,) = run.manifest().cells.values()
+    assert list(run.rounds(cell)), "the rounds until then are kept"
+
+
+def test_no_capacity_is_said_and_leaves_nothing(client: Client, tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, "short", run="true")
+    client.world.cloud.run_short("gpu_1x_a6000")
+    try:
+        refused = launch(client, machine, tmp_path / "results")
+    finally:
+        client.world.cloud.have_plenty()
+    assert refused.status == 1
+    assert "could not be hired" in refused.output
+    assert bill_of(client, refused.cluster) == []
+
+
+@pytest.fixture
+def abandoned(client: Client, tmp_path: Path) -> Iterator[str]:
+    """A machine whose client was killed as soon as it was up."""
+    machine = machine_of(tmp_path, "abandoned", run="sleep 5")
+    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
+    process = start(client, *command, *PLAN, "--output", str(tmp_path / "results"))
+    output = ""
+    for line in process.stdout:
+        output += line
+        if "is up after" in line:
+            process.kill()
+    assert process.wait() == -signal.SIGKILL, output
+    yield Command(0, output).cluster
+
+
+def test_a_machine_whose_client_was_killed_ends_itself(
+    client: Client, abandoned: str, eventually: Callable[..., None]
+) -> None:
+    (instance,) = client.world.hired(abandoned)
+    eventually(instance.gone.is_set, timeout_s=240)
+
+
+def test_an_interrupted_launch_ends_its_machine(client: Client, tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, "interrupted", run="echo measuring; sleep 600")
+    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
+    process = start(client, *command, *PLAN, "--output", str(tmp_path / "results"))
+    output = ""
+    for line in process.stdout:
+        output += line
+        if "measuring" in line:
+            process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=TIMEOUT_S) == 130, output
+    await_gone(client, Command(130, output).cluster)
+
+
+def test_a_machine_that_does_not_end_is_reported_with_its_price(
+    client: Client, tmp_path: Path
+) -> None:
+    machine = machine_of(tmp_path, "stubborn", run="true")
+    client.world.cloud.refuse_to_terminate()
+    try:
+        stubborn = launch(client, machine, tmp_path / "results")
+        (instance,) = client.world.hired(stubborn.cluster)
+    finally:
+        client.world.cloud.refuse_to_terminate(0)
+    assert stubborn.status == 1
+    assert "IS STILL THERE AND COSTS MONEY" in stubborn.output
+    assert instance.id in stubborn.output
+    assert "$0.80/h" in stubborn.output
+    ended = skymark(client, "down", stubborn.cluster)
+    assert ended.status == 0, ended.output
+    await_gone(client, stubborn.cluster)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

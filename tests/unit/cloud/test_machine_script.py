@@ -1,0 +1,57 @@
+"""What the machine runs, run here by a real bash: phases, time limit, outcome."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from skymark.cloud.machine_script import RESULTS, script
+
+
+@pytest.fixture
+def run(tmp_path):
+    def start(setup, command, limit_s=0):
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "SKYMARK_RUN_ID": "one",
+            "SKYMARK_DEADLINE_S": str(limit_s),
+        }
+        done = subprocess.run(
+            ["bash", "-c", script(setup, command)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        outcome = (tmp_path / RESULTS / "one.outcome").read_text().strip()
+        return done.returncode, done.stdout, outcome
+
+    return start
+
+
+def test_the_run_comes_after_the_set_up(run):
+    assert run("echo first", "echo second") == (0, "first\nsecond\n", "run 0")
+
+
+def test_a_failed_set_up_keeps_the_run_from_starting(run):
+    assert run("set -e\nfalse\necho never", "echo never") == (1, "", "setup 1")
+
+
+def test_a_machine_of_an_image_has_no_set_up(run):
+    assert run(None, "echo 'it''s' \"$SKYMARK_RUN_ID\"") == (0, "its one\n", "run 0")
+
+
+def test_the_status_of_a_failed_run_is_kept(run):
+    assert run(None, "exit 7") == (1, "", "run 7")
+
+
+def test_a_run_whose_time_is_up_is_told_to_end(run):
+    waits = "trap 'echo told; exit 0' TERM; sleep 60 & wait"
+    assert run(None, waits, limit_s=1) == (1, "told\n", "run 124")
+
+
+def test_the_set_up_counts_into_the_time(run):
+    assert run("sleep 60", "echo never", limit_s=1) == (1, "", "setup 124")

@@ -1,0 +1,125 @@
+"""The parts of a run that machines shared become one run, and what lacks is named."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.results import add_price, merge
+from skymark.measure.environment import capture
+from skymark.model.cell import Cell
+from skymark.model.effort import EFFORTS
+from skymark.model.manifest import Manifest
+from skymark.model.plan import Plan, PlannedCell
+from skymark.model.record import Record, Status
+from skymark.store.local import RunDirectory
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CELLS = tuple(
+    Cell(suite="loading", scenario=name, variant="small", adapter="numpy", specification={})
+    for name in ("TAB-1", "NLP-1")
+)
+PLAN = Plan(
+    profile="test",
+    effort=EFFORTS["quick"],
+    cells=tuple(PlannedCell(cell=cell) for cell in CELLS),
+)
+
+
+@pytest.fixture
+def part(tmp_path):
+    """Make a machine's part of the run, with the records of some cells."""
+    environment = capture(tmp_path)
+
+    def make(name, *cells, plan=PLAN, cores=None):
+        hardware = environment.hardware.model_copy(update={"logical_cores": cores})
+        manifest = Manifest(
+            run_id="one",
+            created_at=NOW,
+            ended_at=NOW,
+            plan=plan,
+            plan_hash=plan.hash,
+            environment=environment.model_copy(update={"hardware": hardware}),
+        )
+        run = RunDirectory.create(tmp_path / name / "one", manifest, plan, resume=False)
+        for cell in cells:
+            record = Record(
+                cell=cell, cell_hash=cell.hash, status=Status.OK, started_at=NOW, ended_at=NOW
+            )
+            run.write_record(record)
+        run.write_sums()
+        (tmp_path / name / "one.outcome").write_text("run 0\n")
+        return tmp_path / name
+
+    return make
+
+
+def test_the_parts_of_two_machines_are_one_whole_run(part, tmp_path):
+    parts = [part("a", CELLS[0]), part("b", CELLS[1])]
+    brought = merge(parts, "one", tmp_path / "home")
+    assert brought.whole
+    assert brought.records == {Status.OK: 2}
+    assert brought.phases == ("run 0", "run 0")
+    run = RunDirectory(tmp_path / "home")
+    assert run.manifest().finished
+    assert run.manifest().counts == {Status.OK: 2}
+    assert all(run.record(cell) for cell in CELLS)
+
+
+def test_machines_of_other_hardware_are_named_in_the_manifest(part, tmp_path):
+    merge([part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)], "one", tmp_path / "home")
+    manifest = RunDirectory(tmp_path / "home").manifest()
+    machines = (manifest.environment, *manifest.continued_on)
+    assert [one.hardware.logical_cores for one in machines] == [8, 16]
+
+
+def test_a_cell_without_a_record_is_named(part, tmp_path):
+    brought = merge([part("a", CELLS[0])], "one", tmp_path / "home")
+    assert not brought.whole
+    assert brought.missing == (CELLS[1].id,)
+    assert not RunDirectory(tmp_path / "home").manifest().finished
+
+
+def test_a_file_that_changed_on_its_way_is_named(part, tmp_path):
+    place = part("a", *CELLS)
+    record = place / "one" / "records" / f"{CELLS[0].id}.json"
+    record.write_text(record.read_text() + " ")
+    brought = merge([place], "one", tmp_path / "home")
+    assert brought.differing == (f"records/{CELLS[0].id}.json",)
+    assert not brought.whole
+
+
+def test_a_machine_whose_set_up_failed_has_no_run(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.outcome").write_text("setup 3\n")
+    brought = merge([tmp_path / "a"], "one", tmp_path / "home")
+    assert brought.phases == ("setup 3",)
+    assert brought.records == {}
+    assert not (tmp_path / "home").exists()
+
+
+def test_nothing_comes_of_a_machine_that_never_began(tmp_path):
+    (tmp_path / "a").mkdir()
+    assert merge([tmp_path / "a"], "one", tmp_path / "home") is None
+
+
+def test_machines_with_different_plans_are_no_run(part, tmp_path):
+    other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
+    with pytest.raises(CloudError, match="different plans"):
+        merge([part("a", CELLS[0]), part("b", CELLS[0], plan=other)], "one", tmp_path / "home")
+
+
+def test_the_cost_goes_into_the_manifest_and_its_digest(part, tmp_path):
+    merge([part("a", *CELLS)], "one", tmp_path / "home")
+    add_price(tmp_path / "home", 0.8, 0.0218)
+    manifest = RunDirectory(tmp_path / "home").manifest()
+    assert (manifest.hourly_price_usd, manifest.price_usd) == (0.8, 0.0218)
+    assert merge([_as_part(tmp_path / "home")], "one", tmp_path / "again").differing == ()
+
+
+def _as_part(home):
+    (home.parent / "part").mkdir()
+    home.rename(home.parent / "part" / "one")
+    return home.parent / "part"
