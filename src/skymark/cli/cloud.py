@@ -20,6 +20,7 @@ from skymark.model.errors import GateError, UsageError
 if TYPE_CHECKING:
     from skymark.cloud.launch import Choice, Ended, Screen
     from skymark.cloud.order import Order
+    from skymark.model.plan import Plan
 
 MACHINE = Group.create_ordered("The machine")
 LIMITS = Group.create_ordered("What it may cost")
@@ -121,6 +122,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         run_id=new_run_id(profile, datetime.now(UTC)),
         cluster=cluster_name(profile),
         options=_arguments(chosen, store),
+        adapters=_with_environments(plan),
         machine=machine,
         infra=infra,
         spot=spot,
@@ -266,6 +268,15 @@ def _profile_there(profile: str) -> str:
     if not path.is_relative_to(checkout()):
         raise UsageError(f"{profile} is outside {checkout()}, which is what the machine gets")
     return path.relative_to(checkout()).as_posix()
+
+
+def _with_environments(plan: Plan) -> tuple[str, ...]:
+    """Return the plan's adapters whose environments can be made before the run."""
+    from skymark.loading.registry import adapters
+
+    known = adapters()
+    planned = ((name, known.get(name.partition("@")[0])) for name in plan.groups())
+    return tuple(name for name, cls in planned if cls is not None and not cls.install_hint)
 
 
 def _arguments(options: CostOptions, stores: tuple[str, ...]) -> tuple[str, ...]:

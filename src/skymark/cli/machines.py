@@ -70,12 +70,12 @@ def logs(
     job: Annotated[int | None, Parameter(help="Its number in `queue`; the last, if none.")] = None,
     /,
     *,
-    no_follow: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,
+    so_far: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,
 ) -> int:
     """Show a job's output; the help is in `skymark.cli.main`."""
     from skymark.cloud.live import show_log
 
-    return 0 if show_log(cluster, job, sys.stdout, wait_for_end=not no_follow) else 1
+    return 0 if show_log(cluster, job, sys.stdout, wait_for_end=not so_far) else 1
 
 
 def rsync(

@@ -156,6 +156,7 @@ def _variables(order: Order) -> dict[str, str]:
         "SKYMARK_PROFILE": order.profile,
         "SKYMARK_RUN_ID": order.run_id,
         "SKYMARK_OPTIONS": shlex.join(order.options),
+        "SKYMARK_ADAPTERS": " ".join(order.adapters),
         "SKYMARK_COMMIT": commit(),
         LIMIT_VARIABLE: str(order.deadline_s or 0),
     }

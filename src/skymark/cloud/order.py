@@ -25,6 +25,8 @@ class Order(Frozen):
     """The machine's name with SkyPilot."""
     options: tuple[str, ...] = ()
     """Of ``skymark run``, as they go onto its command line."""
+    adapters: tuple[str, ...] = ()
+    """Whose environments the set-up makes; all, if none is named."""
     machine: Path | None = None
     """A SkyPilot YAML in place of the profile's."""
     infra: str | None = None
