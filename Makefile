@@ -4,10 +4,10 @@ VENV := .venv
 NOX := $(VENV)/bin/nox
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup bench test lint types microbench faults pins clean
+.PHONY: help setup bench test lint types microbench faults pins clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu
 
 help: ## Show the targets
-	@grep -E '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 setup: $(VENV)/.installed ## Make .venv with pinned packages
 
@@ -32,6 +32,18 @@ types: setup ## Check types
 
 microbench: setup ## Measure skymark's own cost per batch
 	$(NOX) -s microbench
+
+bench-cpu: setup ## Rent a CPU machine for the cpu profile: make bench-cpu ARGS="--infra gcp"
+	$(NOX) -s cloud_cpu -- $(ARGS)
+
+bench-gpu: setup ## Rent an A100: the price first, the results home, the machine gone
+	$(NOX) -s cloud_gpu -- $(ARGS)
+
+bench-gpu-h100: setup ## Rent an H100
+	$(NOX) -s cloud_gpu_h100 -- $(ARGS)
+
+bench-tpu: setup ## Rent a TPU v5e
+	$(NOX) -s cloud_tpu -- $(ARGS)
 
 faults: setup ## Make the fault table: every fault at twenty moments
 	$(NOX) -s faults

@@ -64,6 +64,43 @@ def cloud_tests(session: nox.Session) -> None:
     session.run(cloud_environment(session), *command, external=True)
 
 
+def in_the_cloud(session: nox.Session, command: str, profile: str) -> None:
+    """Run a command of the cloud for a profile, or for the one named first."""
+    skymark = Path(cloud_environment(session)).with_name("skymark")
+    session.run(str(skymark), command, profile, *session.posargs, external=True)
+
+
+@nox.session
+def cloud_cpu(session: nox.Session) -> None:
+    """Run the cpu profile on a rented machine: nox -s cloud_cpu -- --infra gcp."""
+    in_the_cloud(session, "launch", "cpu")
+
+
+@nox.session
+def cloud_gpu(session: nox.Session) -> None:
+    """Run the gpu_a100 profile on a rented machine: nox -s cloud_gpu -- --infra vast."""
+    in_the_cloud(session, "launch", "gpu_a100")
+
+
+@nox.session
+def cloud_gpu_h100(session: nox.Session) -> None:
+    """Run the gpu_h100 profile on a rented machine."""
+    in_the_cloud(session, "launch", "gpu_h100")
+
+
+@nox.session
+def cloud_tpu(session: nox.Session) -> None:
+    """Run the tpu_v5e profile on a rented machine."""
+    in_the_cloud(session, "launch", "tpu_v5e")
+
+
+@nox.session
+def cost(session: nox.Session) -> None:
+    """Say what a profile costs: nox -s cost -- gpu_h100 --max-cost 3."""
+    profile, *session.posargs[:] = session.posargs or ["gpu_a100"]
+    in_the_cloud(session, "cost", profile)
+
+
 def cloud_environment(session: nox.Session) -> str:
     """Make the environment of SkyPilot, which wants older packages than the tools; its Python."""
     python = ROOT / ".venv-cloud" / "bin" / "python"

@@ -141,8 +141,8 @@ def _eligible(resources: Any, order: Order, path: Path) -> list[Any]:
 
 def _ordered(resource: Any, order: Order) -> Any:
     changes: dict[str, Any] = {}
-    if order.infra is not None:
-        changes["infra"] = order.infra
+    if order.infra is not None:  # also where the YAML names the cloud already
+        changes |= {"infra": order.infra, "cloud": None, "region": None, "zone": None}
     if order.spot:
         changes["use_spot"] = True
     if order.image is not None:
