@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.runners import accelerator, full_runner
+from skymark.measure.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,23 @@ def libraries(tmp_path, monkeypatch):
         return Path(sys.executable)
 
     return install
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_only_a_simulated_machine_is_not_asked_for_its_gpu_in_a_rehearsal(
+    tmp_path, monkeypatch, capsys, simulated
+):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv(REHEARSAL_VARIABLE, "1")
+    mark = tmp_path / "run" / "systemd" / "container"
+    mark.parent.mkdir(parents=True)
+    mark.write_text(f"{REHEARSAL}\n" if simulated else "lxc\n")
+    if simulated:
+        accelerator.require_accelerator("gpu", own=False, root=tmp_path)
+        assert "this is a rehearsal" in capsys.readouterr().err
+    else:
+        with pytest.raises(UsageError, match="no GPU here"):
+            accelerator.require_accelerator("gpu", own=False, root=tmp_path)
 
 
 def test_options_of_run_are_handed_on_as_they_were_given():

@@ -29,7 +29,7 @@ def limits_of(
         cpu_quota_cores=min(quotas, default=None),
         cpu_throttled_share=max(throttled, default=None),
         memory_limit_bytes=min(memory, default=None),
-        container=_container(root),
+        container=container_of(root),
     )
 
 
@@ -78,7 +78,8 @@ def _throttled_share(group: Path) -> float | None:
     return counts["nr_throttled"] / periods if periods and "nr_throttled" in counts else None
 
 
-def _container(root: Path) -> str | None:
+def container_of(root: Path = Path("/")) -> str | None:
+    """Return what kind of container this is, by the marks that it leaves; None outside of one."""
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return "kubernetes"
     if (root / ".dockerenv").exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from skymark.measure.rehearsal import REHEARSAL
 from skymark.model.environment import Environment
 from skymark.model.record import StabilityWarning
 
@@ -19,10 +20,20 @@ NOTABLE_SWAP_BYTES = 256 << 20
 def fitness_warnings(environment: Environment) -> tuple[StabilityWarning, ...]:
     """Return what on this machine makes measurements unsafe, the worst first."""
     return (
+        *_rehearsal_warnings(environment),
         *_processor_warnings(environment),
         *_limit_warnings(environment),
         *_space_warnings(environment),
     )
+
+
+def _rehearsal_warnings(environment: Environment) -> Iterator[StabilityWarning]:
+    if environment.limits.container == REHEARSAL:
+        yield StabilityWarning(
+            kind="rehearsal",
+            message="the machine was simulated: its figures say nothing of a rented one",
+            action="`skymark launch` measures on a real one",
+        )
 
 
 def _processor_warnings(environment: Environment) -> Iterator[StabilityWarning]:

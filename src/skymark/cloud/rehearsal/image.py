@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cloud.rehearsal.runtime import MARKS, RUNTIME, Runtime
+from skymark.measure.rehearsal import REHEARSAL
 
 CERTIFICATES = "/etc/ssl/certs/machine-bundle.crt"
 """Where a machine keeps the certificates it trusts: this machine's and the simulated cloud's."""
@@ -79,6 +80,7 @@ class Image:
         files = {
             "/etc/hostname": f"{name}\n",
             "/etc/hosts": _hosts_file({**self.hosts, name: address}),
+            "/run/systemd/container": f"{REHEARSAL}\n",
             "/etc/resolv.conf": _resolvers(),
             "/etc/ssh/sshd_config": SSH_SERVER.format(environment=quoted),
             f"{home}/.ssh/authorized_keys": "".join(f"{key.strip()}\n" for key in public_keys),

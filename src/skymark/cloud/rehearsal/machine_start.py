@@ -61,6 +61,8 @@ def make_root(spec: dict[str, Any]) -> Path:
         os.setxattr(directory, "trusted.overlay.opaque", b"y")
     layers = f"lowerdir=/,upperdir={upper},workdir={work},volatile"
     run("mount", "-t", "overlay", "-o", layers, "machine", str(root))
+    # The mark of a container that this machine may itself be, and the new one is not.
+    (root / ".dockerenv").unlink(missing_ok=True)
     return root
 
 
