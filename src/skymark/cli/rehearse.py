@@ -1,0 +1,129 @@
+"""`skymark rehearse`: a whole run in a simulated cloud, for nothing, before anybody pays."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from skymark.execute.profiles import load_profile
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from skymark.cloud.rehearsal.rehearse import Rehearsal
+
+DEFAULT_RESULTS = Path("results") / "rehearsals"
+"""Apart from real runs: what took how long here says nothing of a rented machine."""
+
+REFUSED = {
+    "keep": "the machine ends with the rehearsal",
+    "image": "a simulated machine runs no containers",
+    "spot": "the simulated provider, Lambda, has no spot machines",
+}
+
+
+def rehearse(
+    profile: Annotated[
+        str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
+    ],
+    /,
+    *options: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="Options of `skymark launch`, such as --scenarios CV-1 --num-nodes 2.",
+        ),
+    ],
+    machine: Annotated[
+        Path | None, Parameter(help="A SkyPilot YAML in place of the profile's.")
+    ] = None,
+    catalogs: Annotated[
+        Path | None,
+        Parameter(
+            help="SkyPilot's prices. [default: ~/.sky/catalogs/v8, where `sky gpus list` puts them]"
+        ),
+    ] = None,
+    output: Annotated[
+        Path, Parameter(help="Directory of rehearsed runs; this one gets a directory in it.")
+    ] = DEFAULT_RESULTS,
+) -> int:
+    """Launch a profile in a simulated cloud; the help is in `skymark.cli.main`."""
+    from skymark.cloud.rehearsal.fitness import check_fitness
+    from skymark.cloud.rehearsal.rehearse import rehearse as carry_out
+
+    yaml = _check(profile, options, machine)
+    _say(
+        "a rehearsal needs Linux and root, and costs nothing: SkyPilot is real, the provider "
+        "(Lambda) and its machines are simulated here"
+    )
+    check_fitness()
+    if (platform := load_profile(profile).platform) != "cpu":
+        _say(
+            f"a simulated machine has no {platform.upper()}: the check for it is left out, and the "
+            "figures say nothing of a real one"
+        )
+    went = carry_out(
+        profile,
+        (*options, "--output", os.fspath(output)),
+        machine=yaml,
+        catalogs=catalogs,
+        say=_say,
+    )
+    print("\n".join(summary(went)))
+    return went.exit_code
+
+
+def summary(went: Rehearsal) -> list[str]:
+    """Return what a rehearsal would have cost, and what it changed and undid, in lines."""
+    total_usd = sum(line.cost_usd for line in went.bill)
+    undone = sum(change.undone is True for change in went.changes)
+    return [
+        f"it cost nothing; Lambda would have asked for ${total_usd:.4f}",
+        *(
+            f"  {line.type} in {line.region}: {line.seconds:.0f} s at "
+            f"${line.hourly_price_usd:.2f}/h, ${line.cost_usd:.4f}"
+            for line in went.bill
+        ),
+        f"changed on this machine: {len(went.changes)}, undone: {undone}",
+        *(
+            f"  {change.what}: {'undone' if change.undone else change.problem or 'not undone'}"
+            for change in went.changes
+        ),
+    ]
+
+
+def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path:
+    """Check all that `skymark launch` is going to be told; returns the machine's YAML.
+
+    Raises:
+        CycloptsError: an option is wrong; it has been printed.
+        UsageError: a name, setting or file is wrong, or cannot be rehearsed.
+    """
+    from skymark.cli.cost import CostOptions
+    from skymark.cli.main import app
+    from skymark.cloud.machine_kinds import machine_file
+    from skymark.cloud.order import Order
+
+    words = ["launch", profile, "--infra", "lambda", "--yes", *options]
+    _, bound, _ = app.parse_args(words, exit_on_error=False)
+    given: dict[str, Any] = bound.arguments
+    for name, reason in REFUSED.items():
+        if given.get(name):
+            raise UsageError(f"--{name} cannot be rehearsed: {reason}; leave it out")
+    if load_profile(profile).platform == "tpu":
+        raise UsageError(
+            f"{profile} needs a TPU, and the simulated provider, Lambda, has none; rehearse "
+            "another profile"
+        )
+    dataclasses.replace(given.get("options", CostOptions()), profile=profile).plan()
+    return machine_file(
+        Order(profile=profile, run_id="rehearsal", cluster="rehearsal", machine=machine)
+    )
+
+
+def _say(text: str) -> None:
+    print(f"skymark: {text}", file=sys.stderr, flush=True)
