@@ -1,9 +1,10 @@
-"""`skymark doctor`: is this machine fit for measuring?"""
+"""`skymark doctor`: is this machine fit for measuring, and is all ready for rented ones?"""
 
 from __future__ import annotations
 
 import json as json_module
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -13,14 +14,89 @@ from skymark.measure.environment import capture
 from skymark.measure.fitness import fitness_warnings
 from skymark.measure.self_test import null_utilisation, own_cost_ns
 
+if TYPE_CHECKING:
+    from skymark.cloud.checkup import Checkup, Provider
+    from skymark.cloud.live import Live
+
 THINK_MS = 1.0
 UNIT = 1 << 30
 
 
 def doctor(
-    *, json: Annotated[bool, Parameter(help="Print JSON of the machine's state instead.")] = False
+    *,
+    cloud: Annotated[
+        bool,
+        Parameter(
+            help="Ask about rented machines instead: providers, credentials, what is left over."
+        ),
+    ] = False,
+    json: Annotated[bool, Parameter(help="Print JSON of what was found instead.")] = False,
 ) -> int:
     """Tell what this machine is, what would disturb a measurement, and what to do about it."""
+    return _doctor_of_clouds(json=json) if cloud else _doctor_of_this_machine(json=json)
+
+
+def _doctor_of_clouds(*, json: bool) -> int:
+    from skymark.cloud.checkup import check_up
+
+    found = check_up(os.environ)
+    if json:
+        state = {**found.model_dump(mode="json"), "all_well": found.all_well}
+        print(json_module.dumps(state, indent=1))
+    else:
+        print_checkup(found)
+    return 0 if found.all_well else 1
+
+
+def print_checkup(found: Checkup) -> None:
+    """Print what was found of providers and machines, and what to do about it."""
+    console = stdout_console()
+    print_rows(("provider", "state"), [(one.name, one.state.value) for one in found.providers])
+    lines = [
+        *(line for one in found.providers for line in _needs(one)),
+        *(_left_over(one) for one in found.machines),
+        *(f"! {problem}" for problem in found.problems),
+    ]
+    if not found.machines and not found.problems:
+        lines += ["", "no machine of skymark's is left over, as its providers say"]
+    if found.all_well:
+        lines.append("machines can be hired: skymark cost PROFILE says what they cost")
+    elif not found.problems and not any(one.state == "enabled" for one in found.providers):
+        lines.append("! nothing can be hired: no provider has credentials that work")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _needs(provider: Provider) -> list[str]:
+    """Return what a provider asks for, in lines; the way there only where it is not enabled."""
+    access = provider.access
+    if access is None:
+        return []
+    lines = ["", provider.name]
+    if provider.state != "enabled":
+        places = " or ".join((*access.credentials, *access.variables))
+        lines.append(f"  credentials: {places}")
+        lines.append(f"  how: {access.setup}; then `sky check {provider.name}`, which says why not")
+    lines.append(f"  least privilege: {access.privilege}")
+    if access.quota is not None:
+        lines.append(f"  quota: {access.quota}")
+    return lines
+
+
+def _left_over(machine: Live) -> str:
+    cost = "at an unknown price"
+    if machine.hourly_price_usd is not None:
+        cost = f"${machine.hourly_price_usd:.2f}/h"
+    timer = "no idle timer"
+    if machine.idle_minutes is not None:
+        timer = f"ends itself after {machine.idle_minutes} idle min"
+    return (
+        f"! {machine.name} is there: {machine.status}, {machine.machine}, {cost}, {timer}; "
+        f"end it: skymark down {machine.name}"
+    )
+
+
+def _doctor_of_this_machine(*, json: bool) -> int:
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     environment = capture(cache)

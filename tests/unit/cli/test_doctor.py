@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
+from importlib.util import find_spec
 
 import pytest
 
 from skymark.cli import doctor as module
 from skymark.cli.main import main
+from skymark.cloud import checkup
+from skymark.cloud.access import ACCESS
+from skymark.cloud.checkup import Checkup, State, bounded, providers
+from skymark.cloud.errors import CloudError
+from skymark.cloud.live import Live
 from skymark.model.record import StabilityWarning
 
 
@@ -34,3 +41,101 @@ def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp
     assert "own cost per batch" in text
     assert ("! it is [busy]: wait" in text) == warned
     assert ("nothing was found" in text) != warned
+
+
+LEFT = Live(
+    name="skymark-cpu-1a2b",
+    status="UP",
+    machine="1x[Lambda](gpu_1x_a6000)",
+    nodes=1,
+    launched_at=None,
+    idle_minutes=30,
+    hourly_price_usd=0.8,
+    cost_usd=None,
+)
+
+
+def found_with(tmp_path, enabled, machines=(), problems=()):
+    states = providers(enabled, {"HOME": str(tmp_path)})
+    return Checkup(providers=states, machines=machines, problems=problems)
+
+
+def test_a_provider_without_credentials_is_told_where_to_put_them_and_the_least_they_need(
+    tmp_path, capsys
+):
+    found = found_with(tmp_path, frozenset({"lambda"}))
+    assert found.all_well
+    module.print_checkup(found)
+    text = capsys.readouterr().out
+    assert "credentials: ~/.config/vastai/vast_api_key" in text
+    assert "user read, machines read, instances read and write, nothing else" in text
+    assert "credentials: ~/.lambda_cloud/lambda_keys" not in text
+    assert "machines can be hired" in text
+
+
+def test_a_machine_that_is_left_over_is_no_good_state_and_its_price_and_end_are_told(
+    tmp_path, capsys
+):
+    found = found_with(tmp_path, frozenset({"lambda"}), machines=(LEFT,))
+    assert not found.all_well
+    module.print_checkup(found)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if LEFT.name in line]
+    assert "$0.80/h, ends itself after 30 idle min" in line
+    assert line.endswith("end it: skymark down skymark-cpu-1a2b")
+
+
+def test_where_nothing_is_enabled_nothing_can_be_hired(tmp_path, capsys):
+    found = found_with(tmp_path, frozenset())
+    assert not found.all_well
+    module.print_checkup(found)
+    assert "! nothing can be hired" in capsys.readouterr().out
+
+
+def test_credentials_that_are_there_but_refused_are_told_from_absent_ones(tmp_path):
+    key = tmp_path / ".lambda_cloud" / "lambda_keys"
+    key.parent.mkdir()
+    key.write_text("api_key = wrong")
+    home = {"HOME": str(tmp_path), "GOOGLE_APPLICATION_CREDENTIALS": "/key.json"}
+    states = {one.name: one.state for one in providers(frozenset({"nebius"}), home)}
+    assert states["lambda"] is states["gcp"] is State.NOT_WORKING
+    assert states["vast"] is State.ABSENT
+    assert states["nebius"] is State.ENABLED
+    unasked = {one.name: one.state for one in providers(None, home)}
+    assert (unasked["lambda"], unasked["vast"]) == (State.UNKNOWN, State.ABSENT)
+
+
+def test_an_answer_that_does_not_come_is_a_problem_in_bounded_time():
+    never = threading.Event()
+    with pytest.raises(CloudError, match=r"the list of machines got no answer in 0\.05 s"):
+        bounded("the list of machines", never.wait, timeout_s=0.05)
+    never.set()
+    assert bounded("a sum", lambda: 1 + 1, timeout_s=5.0) == 2
+
+
+def test_what_could_not_be_asked_is_said_and_is_no_good_state(monkeypatch, tmp_path, capsys):
+    def unreachable():
+        raise CloudError("no network")
+
+    monkeypatch.setattr(checkup, "sdk", lambda: None)
+    monkeypatch.setattr(checkup, "_enabled", unreachable)
+    monkeypatch.setattr(checkup, "live_machines", unreachable)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["doctor", "--cloud", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["problems"] == ["no network", "no network"]
+    assert {one["state"] for one in told["providers"]} <= {"not known", "no credentials"}
+    assert main(["doctor", "--cloud"]) == 1
+    assert "! no network" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_spec("sky") is not None, reason="SkyPilot is installed here")
+def test_without_skypilot_the_doctor_says_how_to_get_it(capsys):
+    assert main(["doctor", "--cloud"]) == 2
+    assert "skymark[cloud]" in capsys.readouterr().err
+
+
+def test_every_provider_has_a_place_for_its_credentials_and_a_least_privilege():
+    assert len({one.provider for one in ACCESS}) == len(ACCESS)
+    for one in ACCESS:
+        assert one.credentials
+        assert one.privilege

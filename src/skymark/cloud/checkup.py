@@ -1,0 +1,146 @@
+"""Is everything ready to hire a machine, and is none left over that nobody thinks of?"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from skymark.cloud.access import ACCESS, Access
+from skymark.cloud.errors import CloudError
+from skymark.cloud.live import Live, live_machines
+from skymark.cloud.skypilot import explained, sdk
+from skymark.model.base import Frozen
+from skymark.model.errors import SkymarkError
+
+T = TypeVar("T")
+
+TIMEOUT_S = 120.0
+"""How long providers may take to answer, once for credentials and once for machines."""
+
+
+class State(StrEnum):
+    """How far one is with a provider."""
+
+    ENABLED = "enabled"
+    NOT_WORKING = "credentials do not work"
+    ABSENT = "no credentials"
+    UNKNOWN = "not known"
+
+
+class Provider(Frozen):
+    """A provider, and what it asks for."""
+
+    name: str
+    state: State
+    access: Access | None
+    """None for one that no machine kind is for."""
+
+
+class Checkup(Frozen):
+    """What was found."""
+
+    providers: tuple[Provider, ...]
+    machines: tuple[Live, ...]
+    """That skymark hired and that are still there."""
+    problems: tuple[str, ...]
+    """What could not be asked, and why."""
+
+    @property
+    def all_well(self) -> bool:
+        """Whether a machine could be hired, and none is left over."""
+        enabled = any(one.state is State.ENABLED for one in self.providers)
+        return enabled and not self.machines and not self.problems
+
+
+def check_up(environment: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Checkup:
+    """Ask every provider whether the credentials work, and which machines are there.
+
+    Without a network the answer is that nothing could be asked, after at most twice `timeout_s`.
+
+    Raises:
+        UsageError: SkyPilot is not installed.
+    """
+    sdk()
+    problems: list[str] = []
+    enabled: frozenset[str] | None = None
+    machines: tuple[Live, ...] = ()
+    try:
+        enabled = bounded("the check of credentials", _enabled, timeout_s)
+    except SkymarkError as error:
+        problems.append(str(error))
+    try:
+        machines = tuple(bounded("the list of machines", live_machines, timeout_s))
+    except SkymarkError as error:
+        problems.append(str(error))
+    return Checkup(
+        providers=providers(enabled, environment), machines=machines, problems=tuple(problems)
+    )
+
+
+def providers(
+    enabled: frozenset[str] | None, environment: Mapping[str, str]
+) -> tuple[Provider, ...]:
+    """Return the state of every provider.
+
+    Args:
+        enabled: names of those that SkyPilot may use; None where it could not be asked.
+        environment: the user's.
+    """
+    known = [
+        Provider(name=one.provider, state=_state(one, enabled, environment), access=one)
+        for one in ACCESS
+    ]
+    others = (enabled or frozenset()) - {one.provider for one in ACCESS}
+    further = [Provider(name=name, state=State.ENABLED, access=None) for name in sorted(others)]
+    return (*known, *further)
+
+
+def _state(access: Access, enabled: frozenset[str] | None, environment: Mapping[str, str]) -> State:
+    if enabled is not None and access.provider in enabled:
+        return State.ENABLED
+    home = Path(environment.get("HOME") or Path.home())
+    files = any((home / name.removeprefix("~/")).is_file() for name in access.credentials)
+    if not files and not any(environment.get(name) for name in access.variables):
+        return State.ABSENT
+    return State.UNKNOWN if enabled is None else State.NOT_WORKING
+
+
+def _enabled() -> frozenset[str]:
+    from sky.client import sdk as client
+
+    with explained("the credentials could not be checked"):
+        found: Mapping[str, Mapping[str, Any]] = sdk().get(client.check(None, verbose=False))
+    return frozenset(
+        name.casefold()
+        for clouds in found.values()
+        for name, abilities in clouds.items()
+        if "compute" in abilities
+    )
+
+
+def bounded(what: str, call: Callable[[], T], timeout_s: float) -> T:
+    """Return what a call returns.
+
+    Raises:
+        CloudError: it takes longer; it goes on in a thread that ends with this process.
+    """
+    future: Future[T] = Future()
+
+    def settle() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # the thread's boundary: it is raised where it is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=settle, daemon=True).start()
+    try:
+        return future.result(timeout_s)
+    except TimeoutError as error:
+        raise CloudError(
+            f"{what} got no answer in {timeout_s:g} s; is there a network? `sky api info` says "
+            "whether SkyPilot's API server is there"
+        ) from error
