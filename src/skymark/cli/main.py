@@ -104,6 +104,19 @@ COMMANDS = (
         """,
     ),
     (
+        "rehearse:rehearse",
+        "rehearse",
+        """Do all that `launch` does on a machine simulated here, for nothing.
+
+        Needs Linux and root. SkyPilot is the real one, with SSH, set-up, run, retrieval and
+        teardown; the provider and its machines are simulated. Then it says what the run would have
+        cost, and what it changed on this machine and undid. Its figures are no measurements.
+        Takes the options of `launch`.
+
+        Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
+        """,
+    ),
+    (
         "machines:status",
         "status",
         "List the machines that are running, and what they cost; asks their providers.",
@@ -137,7 +150,12 @@ COMMANDS = (
     (
         "doctor:doctor",
         "doctor",
-        "Tell what would disturb a measurement on this machine, and what to do about it.",
+        """Tell what would disturb a measurement on this machine, and what to do about it.
+
+        With --cloud: which providers can be used, where the others' credentials go and the least
+        that they must allow, and which rented machines are left over, with their price. Exit status
+        1 if one is, or if nothing can be hired.
+        """,
     ),
 )
 """Module and function, name, help. The help stands here, so that it needs no command's module."""
