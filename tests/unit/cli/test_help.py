@@ -3,10 +3,11 @@
 import pytest
 from cyclopts import CycloptsError
 
+from skymark.cli.main import COMMANDS as COMMANDS_OF_SKYMARK
 from skymark.cli.main import app, main
 
 COMMANDS = [
-    *([name] for name in ("run", "plan", "list", "report", "compare", "export", "env", "doctor")),
+    *([name] for _, name, _ in COMMANDS_OF_SKYMARK),
     *(["env", name] for name in ("list", "build", "clean")),
 ]
 
@@ -31,7 +32,8 @@ def test_every_option_says_what_it_does(words):
     command = app[words[0]] if len(words) == 1 else app[words[0]][words[1]]
     if command.default_command is not None:
         arguments = command.assemble_argument_collection()
-        silent = [one.name for one in arguments if not one.children and not one.parameter.help]
+        shown = [one for one in arguments if one.show and not one.children]
+        silent = [one.name for one in shown if not one.parameter.help]
         assert silent == []
 
 
