@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
-from skymark.model.manifest import Manifest
 from skymark.store.local import RunDirectory
 from tests.cloud.conftest import Client
 
@@ -207,8 +206,20 @@ def test_no_capacity_is_said_and_leaves_nothing(client: Client, tmp_path: Path) 
     assert bill_of(client, refused.cluster) == []
 
 
+def test_a_machine_that_never_boots_is_given_back(client: Client, tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, "asleep", run="true")
+    client.world.cloud.delay_boots(math.inf)
+    try:
+        late = launch(client, machine, tmp_path / "results", "--boot-timeout", "15s")
+    finally:
+        client.world.cloud.delay_boots(0)
+    assert late.status == 1
+    assert "was not up after 15 s" in late.output
+    await_gone(client, late.cluster)
+
+
 @pytest.fixture
-def abandoned(client: Client, tmp_path: Path) -> Iterator[str]:
+def abandoned(client: Client, tmp_path: Path) -> str:
     """A machine whose client was killed as soon as it was up."""
     machine = machine_of(tmp_path, "abandoned", run="sleep 5")
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
@@ -219,7 +230,7 @@ def abandoned(client: Client, tmp_path: Path) -> Iterator[str]:
         if "is up after" in line:
             process.kill()
     assert process.wait() == -signal.SIGKILL, output
-    yield Command(0, output).cluster
+    return Command(0, output).cluster
 
 
 def test_a_machine_whose_client_was_killed_ends_itself(

@@ -87,6 +87,13 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             "--keep 30]",
         ),
     ] = None,
+    boot_timeout: Annotated[
+        str,
+        Parameter(
+            group=MACHINE,
+            help="Longest time until the machine is up; then it is given back, with exit status 1.",
+        ),
+    ] = "20m",
     max_cost: Annotated[
         float | None,
         Parameter(
@@ -131,6 +138,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         deadline_s=None if deadline is None else seconds_of(deadline),
         max_cost_usd=max_cost,
         keep=keep,
+        boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
         idle_minutes=idle_minutes or (30 if keep else 1),
     )
     offered = offer(order, plan, output, os.environ)

@@ -94,10 +94,15 @@ def _is_gone(cluster: str) -> bool:
         return False
 
 
-def background(call: Callable[[], Any]) -> Any:
-    """Return what a call returns that may take long, so that Ctrl-C ends the waiting at once."""
+def background(call: Callable[[], Any], timeout_s: float | None = None) -> Any:
+    """Return what a call returns that may take long, so that Ctrl-C ends the waiting at once.
+
+    Raises:
+        TimeoutError: it took longer than allowed.
+    """
     made = _Call(call)
-    made.wait(None)
+    if not made.wait(None if timeout_s is None else time.time() + timeout_s):
+        raise TimeoutError
     if made.raised is not None:
         raise made.raised
     return made.result

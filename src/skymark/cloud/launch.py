@@ -141,11 +141,11 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
             if _ask(screen) is Choice.LEAVE:
                 ended.left_running = True
                 return ended
-            if ended.hiring is not None:
-                wait(sdk().api_cancel(ended.hiring))
             ended.interrupted = True
         except CloudError as error:
             ended.problems.append(str(error))
+        if ended.hiring is not None:
+            wait(sdk().api_cancel(ended.hiring))
         collect(order, results, screen, ended)
     finally:
         if not ended.left_running:
@@ -187,7 +187,16 @@ def hire(offered: Offered, screen: Screen, ended: Ended) -> int:
             idle_minutes_to_autostop=order.idle_minutes,
         )
         ended.hiring = request
-        job, _ = background(lambda: sky.stream_and_get(request, output_stream=screen.log))
+        try:
+            job, _ = background(
+                lambda: sky.stream_and_get(request, output_stream=screen.log),
+                order.boot_timeout_s,
+            )
+        except TimeoutError as error:
+            raise CloudError(
+                f"{order.cluster} was not up after {order.boot_timeout_s} s; "
+                "give a longer --boot-timeout, or another --infra"
+            ) from error
         ended.hiring = None
     return int(job)
 

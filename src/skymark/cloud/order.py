@@ -36,6 +36,8 @@ class Order(Frozen):
     deadline_s: int | None = Field(default=None, ge=1)
     max_cost_usd: float | None = Field(default=None, gt=0)
     keep: bool = False
+    boot_timeout_s: int = Field(default=1200, ge=1)
+    """Most time until the machine is up; SkyPilot itself would wait for ever."""
     idle_minutes: int = Field(default=1, ge=1)
 
 
@@ -50,7 +52,7 @@ def new_run_id(profile: str, now: datetime) -> str:
     return f"{now:%Y%m%d-%H%M%S}-{Path(profile).stem}"
 
 
-def seconds_of(text: str) -> int:
+def seconds_of(text: str, option: str = "--deadline") -> int:
     """Read a duration such as ``90m``, ``2h``, ``1h30m`` or ``45s``.
 
     Raises:
@@ -59,7 +61,7 @@ def seconds_of(text: str) -> int:
     parts = re.findall(r"(\d+)([smhd])", text)
     total = sum(int(count) * UNITS_S[unit] for count, unit in parts)
     if "".join(count + unit for count, unit in parts) != text or total == 0:
-        raise UsageError(f"--deadline {text!r} is no duration; give one such as 90m, 2h or 1h30m")
+        raise UsageError(f"{option} {text!r} is no duration; give one such as 90m, 2h or 1h30m")
     return total
 
 
