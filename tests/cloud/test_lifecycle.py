@@ -22,7 +22,8 @@ from tests.cloud.conftest import Client
 pytestmark = pytest.mark.cloud
 
 MACHINES = Path(__file__).with_name("machines")
-PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1", "--effort", "quick")
+PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "quick")
+ROUNDS = ("--rounds", "1")
 CANARY = "canary0123456789canary0123456789canary01"
 TIMEOUT_S = 400.0
 
@@ -59,7 +60,9 @@ def skymark(client: Client, *arguments: str, **variables: str) -> Command:
 
 def launch(client: Client, machine: Path, results: Path, *more: str, **variables: str) -> Command:
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    return skymark(client, *command, *PLAN, "--output", str(results), *more, **variables)
+    rounds = () if "--rounds" in more else ROUNDS
+    options = (*PLAN, *rounds, "--output", str(results), *more)
+    return skymark(client, *command, *options, **variables)
 
 
 def bill_of(client: Client, cluster: str) -> list[BillLine]:
@@ -158,7 +161,7 @@ def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) ->
 def test_nothing_is_hired_where_nobody_can_agree(client: Client, tmp_path: Path) -> None:
     before = len(client.world.cloud.bill())
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(MACHINES / "small.yaml"))
-    refused = skymark(client, *command, *PLAN, "--output", str(tmp_path))
+    refused = skymark(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path))
     assert refused.status == 2
     assert "add --yes" in refused.output
     assert len(client.world.cloud.bill()) == before
@@ -223,7 +226,7 @@ def abandoned(client: Client, tmp_path: Path) -> str:
     """A machine whose client was killed as soon as it was up."""
     machine = machine_of(tmp_path, "abandoned", run="sleep 5")
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    process = start(client, *command, *PLAN, "--output", str(tmp_path / "results"))
+    process = start(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path / "results"))
     output = ""
     for line in process.stdout:
         output += line
@@ -243,7 +246,7 @@ def test_a_machine_whose_client_was_killed_ends_itself(
 def test_an_interrupted_launch_ends_its_machine(client: Client, tmp_path: Path) -> None:
     machine = machine_of(tmp_path, "interrupted", run="echo measuring; sleep 600")
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    process = start(client, *command, *PLAN, "--output", str(tmp_path / "results"))
+    process = start(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path / "results"))
     output = ""
     for line in process.stdout:
         output += line
@@ -278,3 +281,41 @@ def _lines(path: Path) -> list[str]:
 
 def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    both = ("--num-nodes", "2", "--keep", "--idle-minutes", "10", "--scenarios", "NLP-1")
+    kept = launch(client, MACHINES / "small.yaml", results, *both)
+    assert kept.status == 0, kept.output
+    (first,) = results.iterdir()
+    assert RunDirectory(first).manifest().counts == {"ok": 2}
+    assert len(client.world.hired(kept.cluster)) == 2
+
+    again = skymark(client, "exec", kept.cluster, *PLAN, *ROUNDS, "--output", str(results))
+    assert again.status == 0, again.output
+    (second,) = set(results.iterdir()) - {first}
+    assert RunDirectory(second).manifest().counts == {"ok": 1}
+    jobs = json.loads(_said(skymark(client, "queue", kept.cluster, "--json")))
+    assert [(job["id"], job["status"]) for job in jobs] == [(2, "SUCCEEDED"), (1, "SUCCEEDED")]
+    assert "NLP-1:small" in skymark(client, "logs", kept.cluster, "1", "--so-far").output
+    assert skymark(client, "logs", kept.cluster, "7", "--so-far").status == 2
+
+    note, back = tmp_path / "note.txt", tmp_path / "back.txt"
+    note.write_text("hello")
+    assert skymark(client, "rsync", str(note), f"{kept.cluster}:note.txt").status == 0
+    assert skymark(client, "rsync", f"{kept.cluster}:note.txt", str(back)).status == 0
+    assert back.read_text() == "hello"
+
+    (live,) = json.loads(_said(skymark(client, "status", "--json")))
+    assert (live["name"], live["nodes"], live["idle_minutes"]) == (kept.cluster, 2, 10)
+    assert live["hourly_price_usd"] == pytest.approx(1.6)
+    ended = skymark(client, "down", "--all")
+    assert ended.status == 0, ended.output
+    await_gone(client, kept.cluster)
+    assert json.loads(_said(skymark(client, "status", "--json"))) == []
+
+
+def _said(command: Command) -> str:
+    assert command.status == 0, command.output
+    return command.output

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.skypilot import sdk, wait
+from skymark.model.errors import UsageError
 
 GONE_TIMEOUT_S = 300.0
 ATTEMPTS = 3
@@ -41,7 +43,8 @@ def end(
     problem = "it did not end in time"
     for attempt in range(ATTEMPTS):
         try:
-            wait(sdk().down(cluster))
+            with suppress(UsageError):  # there is none, which the next step proves
+                wait(sdk().down(cluster))
         except CloudError as error:
             problem = str(error)
             say(f"{cluster} did not end ({problem}); attempt {attempt + 1} of {ATTEMPTS}")
