@@ -228,11 +228,12 @@ def abandoned(client: Client, tmp_path: Path) -> str:
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
     process = start(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path / "results"))
     output = ""
-    for line in process.stdout:
-        output += line
-        if "is up after" in line:
-            process.kill()
-    assert process.wait() == -signal.SIGKILL, output
+    with process:
+        for line in process.stdout:
+            output += line
+            if "is up after" in line:
+                process.kill()
+    assert process.returncode == -signal.SIGKILL, output
     return Command(0, output).cluster
 
 
@@ -248,11 +249,12 @@ def test_an_interrupted_launch_ends_its_machine(client: Client, tmp_path: Path) 
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
     process = start(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path / "results"))
     output = ""
-    for line in process.stdout:
-        output += line
-        if "measuring" in line:
-            process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=TIMEOUT_S) == 130, output
+    with process:
+        for line in process.stdout:
+            output += line
+            if "measuring" in line:
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130, output
     await_gone(client, Command(130, output).cluster)
 
 
