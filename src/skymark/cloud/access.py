@@ -44,8 +44,8 @@ ACCESS = (
         setup="pip install 'skypilot[vast]', make a key at https://cloud.vast.ai/account/ and "
         "write it into the file",
         privilege="user read, machines read, instances read and write, nothing else. SkyPilot also "
-        "searches offers, and registers ~/.sky's SSH key once: if Vast refuses one of these, it "
-        "names the category that the key lacks (misc, user write)",
+        "searches offers, and registers its SSH key with the account once: if Vast refuses one of "
+        "these, add the category misc or user write, as its permissions page has them",
     ),
     Access(
         provider="gcp",

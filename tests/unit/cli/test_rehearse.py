@@ -40,7 +40,9 @@ def test_a_profile_for_a_tpu_is_refused(capsys):
     assert "Lambda, has none" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("path", sorted(resource_directory("sky").glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(resource_directory("sky").glob("*.yaml")), ids=lambda path: path.name
+)
 def test_every_kind_of_machine_is_told_that_it_is_rehearsed(path):
     before = path.read_text().splitlines()
     after = for_rehearsal(path.read_text()).splitlines()
