@@ -186,7 +186,7 @@ def test_a_failed_set_up_ends_the_machine(client: Client, tmp_path: Path) -> Non
 
 def test_when_the_time_is_up_the_results_so_far_come_home(client: Client, tmp_path: Path) -> None:
     machine = MACHINES / "small.yaml"
-    late = launch(client, machine, tmp_path, "--rounds", "400", "--deadline", "30s")
+    late = launch(client, machine, tmp_path, "--rounds", "400", "--deadline", "100s")
     assert late.status == 1, late.output
     assert "the time was up during the run" in late.output
     await_gone(client, late.cluster)
