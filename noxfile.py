@@ -49,10 +49,8 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs)
         return
     session.run("coverage", "erase")
-    cloud = cloud_environment(session)
-    run = ("-m", "coverage", "run", "-m", "pytest")
-    session.run(cloud, *run, "tests/cloud", external=True)
-    session.run("python", *run, "--benchmark-disable")
+    session.run(cloud_environment(session), "-m", "pytest", "tests/cloud", external=True)
+    session.run("coverage", "run", "-m", "pytest", "--benchmark-disable")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
