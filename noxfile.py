@@ -49,7 +49,8 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs)
         return
     session.run("coverage", "erase")
-    session.run(cloud_environment(session), "-m", "pytest", "tests/cloud", external=True)
+    quick = ("-m", "pytest", "-m", "not cloud_faults", "tests/cloud")
+    session.run(cloud_environment(session), *quick, external=True)
     session.run("coverage", "run", "-m", "pytest", "--benchmark-disable")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
@@ -59,6 +60,13 @@ def tests(session: nox.Session) -> None:
 def cloud_tests(session: nox.Session) -> None:
     """Run the tests that need SkyPilot, or those named."""
     command = ("-m", "pytest", *(session.posargs or ["tests/cloud"]))
+    session.run(cloud_environment(session), *command, external=True)
+
+
+@nox.session
+def cloud_faults(session: nox.Session) -> None:
+    """Run the slow faults of rented machines: minutes each."""
+    command = ("-m", "pytest", "-m", "cloud_faults", "tests/cloud", *session.posargs)
     session.run(cloud_environment(session), *command, external=True)
 
 

@@ -184,6 +184,7 @@ def test_a_failed_set_up_ends_the_machine(client: Client, tmp_path: Path) -> Non
     await_gone(client, failed.cluster)
 
 
+@pytest.mark.cloud_faults
 def test_when_the_time_is_up_the_results_so_far_come_home(client: Client, tmp_path: Path) -> None:
     machine = MACHINES / "small.yaml"
     late = launch(client, machine, tmp_path, "--rounds", "400", "--deadline", "100s")
@@ -237,6 +238,7 @@ def abandoned(client: Client, tmp_path: Path) -> str:
     return Command(0, output).cluster
 
 
+@pytest.mark.cloud_faults
 def test_a_machine_whose_client_was_killed_ends_itself(
     client: Client, abandoned: str, eventually: Callable[..., None]
 ) -> None:
@@ -258,6 +260,7 @@ def test_an_interrupted_launch_ends_its_machine(client: Client, tmp_path: Path) 
     await_gone(client, Command(130, output).cluster)
 
 
+@pytest.mark.cloud_faults
 def test_a_machine_that_does_not_end_is_reported_with_its_price(
     client: Client, tmp_path: Path
 ) -> None:
@@ -285,6 +288,7 @@ def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.cloud_faults
 def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_path: Path) -> None:
     results = tmp_path / "results"
     both = ("--num-nodes", "2", "--keep", "--idle-minutes", "10", "--scenarios", "NLP-1")
