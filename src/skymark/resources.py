@@ -19,8 +19,7 @@ _ROOTS = {
 
 
 def resource_directory(kind: str) -> Path:
-    """Return the directory of one kind of file: ``profiles``, ``sky`` or
-    ``requirements``.
+    """Return the directory of one kind of file: ``profiles``, ``sky`` or ``requirements``.
 
     Raises:
         UsageError: the installation is incomplete.
