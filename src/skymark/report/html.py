@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from skymark.model.errors import SkymarkError
 from skymark.report import text
 from skymark.report.names import adapter_name
 from skymark.report.page import anchor_of, page_of
+from skymark.store.whole_files import write_whole
 
 if TYPE_CHECKING:
     from skymark.report.load import Run
@@ -24,18 +24,11 @@ def write_html(run: Run, path: Path) -> None:
     """
     content = render(run)
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(content)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, content.encode(), durable=False)
     except OSError as error:
         raise SkymarkError(
-            f"cannot write {path}: {error.strerror}; make room, then: skymark report DIRECTORY"
+            f"cannot write {path}: {error.strerror}; make room, then: "
+            f"skymark report {shlex.quote(str(path.parent))}"
         ) from error
 
 

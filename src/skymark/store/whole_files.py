@@ -22,7 +22,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     Args:
         path: the file; its directories are made.
         data: its content.
-        durable: outlive a power cut; not needed for what can be fetched again.
+        durable: outlive a power cut; not needed for what can be made or fetched again.
 
     Raises:
         OSError: the write was refused; what was there before is intact.

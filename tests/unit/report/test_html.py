@@ -160,8 +160,10 @@ def test_the_file_is_written_whole_or_not_at_all(saved: Run, tmp_path: Path) -> 
     write_html(saved, tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert (tmp_path / "report.html").read_text(encoding="utf-8").endswith("</html>\n")
-    with pytest.raises(SkymarkError, match="cannot write"):
-        write_html(saved, tmp_path / "absent" / "report.html")
+    (tmp_path / "a file").touch()
+    told = re.escape(f"skymark report '{tmp_path / 'a file'}'")
+    with pytest.raises(SkymarkError, match=f"cannot write .*; make room, then: {told}"):
+        write_html(saved, tmp_path / "a file" / "report.html")
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
