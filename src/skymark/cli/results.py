@@ -14,6 +14,7 @@ from skymark.cli.options import Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import UsageError
 from skymark.report.load import Run, open_run
+from skymark.store.store import FINISH_S
 
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
@@ -99,7 +100,7 @@ def export(
     ],
     wait: Annotated[
         float, Parameter(help="Seconds to wait for a store that is slow or away.")
-    ] = 120.0,
+    ] = FINISH_S,
 ) -> int:
     """Write a run's figures as a table, or the whole run into a store."""
     from skymark.report import export as exporting

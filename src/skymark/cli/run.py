@@ -16,6 +16,7 @@ from skymark.cli.tables import Json
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Status
+from skymark.store.store import FINISH_S
 
 DEFAULT_OPTIONS = PlanOptions()
 
@@ -59,7 +60,7 @@ def run(
             group=WHERE,
             help="Seconds that the end of the run waits for stores that are slow or away.",
         ),
-    ] = 120.0,
+    ] = FINISH_S,
     shard: Annotated[
         str | None,
         Parameter(

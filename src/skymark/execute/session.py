@@ -28,8 +28,8 @@ from skymark.model.record import Record, Status
 from skymark.store.fetching import fetch
 from skymark.store.local import SUMS, RunDirectory
 from skymark.store.sole_writer import sole_writer
-from skymark.store.store import Store
-from skymark.store.storing import FINISH_S, Stored, Storing
+from skymark.store.store import FINISH_S, Store
+from skymark.store.storing import Stored, Storing
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ from skymark.model.cell import Cell
 from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.record import SCHEMA_VERSION, Record, Status
-
-LARGEST_FILE_BYTES = 256 << 20
-"""A manifest or record beyond this is none of skymark's."""
+from skymark.store.store import LARGEST_FILE_BYTES
 
 Model = TypeVar("Model", bound=Frozen)
 

@@ -30,6 +30,9 @@ LISTERS: dict[str, str] = {
 LARGEST_FILE_BYTES = 256 << 20
 """A file beyond this is none of skymark's; it is neither read from a store nor opened."""
 
+FINISH_S = 120.0
+"""How long the end of a run waits for stores that are slow or away."""
+
 
 class Source(Protocol):
     """What a run can be fetched from: the reading side of a store."""

@@ -12,15 +12,13 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from skymark.model.errors import StoreError, StoreUnavailableError
-from skymark.store.store import Store
+from skymark.store.store import FINISH_S, Store
 from skymark.store.upload import Upload
 
 PATIENCE_S = 1.0
 """How long a round waits for uploads under way to end before it is measured all the same."""
-FINISH_S = 120.0
-"""How long the end of a run waits for stores that are slow or away."""
 FLUSH_S = 15.0
-"""The same for a run that was interrupted: a preempted machine has 30 s or more."""
+"""As `FINISH_S`, of a run that was interrupted: a preempted machine has 30 s or more."""
 
 
 @dataclass(frozen=True)

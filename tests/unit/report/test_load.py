@@ -12,7 +12,8 @@ import pytest
 from skymark.model.errors import RunDirectoryError
 from skymark.model.record import SCHEMA_VERSION, Status
 from skymark.report.html import render
-from skymark.report.load import LARGEST_FILE_BYTES, Run, open_run
+from skymark.report.load import Run, open_run
+from skymark.store.store import LARGEST_FILE_BYTES
 
 DATA = Path(__file__).parents[2] / "data"
 
