@@ -95,20 +95,21 @@ class LambdaCloud:
     Args:
         types: what can be hired, at which price.
         start: starts a machine, given its name, the public keys and its type.
-        before_end: is shown each machine that is given back, while it still runs.
         clock: seconds since the epoch; the bill is made from it.
+
+    Attributes:
+        before_end: each is shown every machine that is given back, while it still runs.
     """
 
     def __init__(
         self,
         types: Mapping[str, InstanceType],
         start: StartMachine,
-        before_end: Callable[[HiredMachine], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._types = dict(types)
         self._start = start
-        self._before_end = before_end
+        self.before_end: list[Callable[[Instance], None]] = []
         self._clock = clock
         self._lock = threading.RLock()
         self._instances: dict[str, Instance] = {}
@@ -292,9 +293,11 @@ class LambdaCloud:
         instance.booted.wait()
         try:
             if instance.machine is not None:
-                if not instance.preempted:
-                    self._before_end(instance.machine)
-                instance.machine.kill()
+                try:
+                    for look in self.before_end if not instance.preempted else ():
+                        look(instance)
+                finally:
+                    instance.machine.kill()
         finally:
             with self._lock:
                 instance.ended_s = self._clock()

@@ -41,7 +41,7 @@ from skymark.cloud.rehearsal.image import (
 )
 from skymark.cloud.rehearsal.instance_types import InstanceType, read_instance_types
 from skymark.cloud.rehearsal.lambda_api import LambdaApi
-from skymark.cloud.rehearsal.lambda_cloud import HiredMachine, Instance, LambdaCloud
+from skymark.cloud.rehearsal.lambda_cloud import Instance, LambdaCloud
 from skymark.cloud.rehearsal.leftovers import (
     note_rehearsal,
     remove_leftovers,
@@ -300,11 +300,13 @@ def _make_cloud(
         place = directory / f"{name}-{secrets.token_hex(3)}"
         return start_machine(name, public_keys, image, network, place, disk_gib)
 
-    def keep_runtime(machine: HiredMachine) -> None:
+    def keep_runtime(instance: Instance) -> None:
+        machine = instance.machine
         if isinstance(machine, Machine) and machine.alive and image.runtime is not None:
             image.runtime.keep(machine.home)
 
-    cloud = LambdaCloud(types, start, keep_runtime)
+    cloud = LambdaCloud(types, start)
+    cloud.before_end.append(keep_runtime)
     stack.callback(cloud.close)
     return cloud
 
