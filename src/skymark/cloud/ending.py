@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from skymark.cloud.errors import CloudError, StillBillingError
+from skymark.cloud.known_machines import forget
 from skymark.cloud.skypilot import sdk, wait
 from skymark.model.errors import UsageError
 
@@ -24,7 +25,7 @@ def end(
     """End a cluster's machines, and return when the provider has none of them running.
 
     SkyPilot asks the provider for the machines after it has ended them; its record of the cluster
-    goes when none is left.
+    goes when none is left, and so does what was written down here of the order.
 
     Args:
         cluster: its name; no error if there is none.
@@ -49,6 +50,7 @@ def end(
             problem = str(error)
             say(f"{cluster} did not end ({problem}); attempt {attempt + 1} of {ATTEMPTS}")
         if _gone(cluster, began + timeout_s):
+            forget(cluster)
             took_s = time.monotonic() - began
             say(f"{cluster} is gone: the provider has no machine of it left ({took_s:.0f} s)")
             return took_s

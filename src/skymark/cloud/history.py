@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from skymark.measure.rehearsal import REHEARSAL
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.manifest import Manifest
@@ -153,13 +154,16 @@ def _mean(values: list[float]) -> float:
 def read_history(directory: Path, plan: Plan) -> tuple[PastRun, ...]:
     """Return the runs in a directory that have a cell of a plan; none if there is no directory.
 
-    What cannot be read is passed over: it is only a better guess.
+    What cannot be read is passed over: it is only a better guess. So is what was rehearsed: a
+    simulated machine is no faster than the one that simulates it.
     """
     wanted = {cell.hash for cell in plan.runnable}
     found: list[PastRun] = []
     for path in sorted(directory.glob("*/manifest.json")):
         manifest = _read_manifest(path)
-        if manifest is None or wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
+        if manifest is None or manifest.environment.limits.container == REHEARSAL:
+            continue
+        if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
             continue
         past = past_run(manifest, _records(path.parent))
         if past is not None and not wanted.isdisjoint(past.cells):

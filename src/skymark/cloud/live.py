@@ -11,7 +11,6 @@ from typing import Any, TextIO
 from skymark.cloud.ending import Say, end, find, hourly_price_usd
 from skymark.cloud.errors import CloudError
 from skymark.cloud.job import JobEnd, background, follow
-from skymark.cloud.known_machines import forget
 from skymark.cloud.launch import GRACE_S, Ended, Screen, collect
 from skymark.cloud.machine_kinds import make_run_task, set_limits
 from skymark.cloud.order import Order
@@ -134,9 +133,7 @@ def down(cluster: str, say: Say) -> float:
     record = find(cluster, refresh=False)
     if record is None:
         raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
-    took_s = end(cluster, say, record)
-    forget(cluster)
-    return took_s
+    return end(cluster, say, record)
 
 
 def _live(record: Any) -> Live:
