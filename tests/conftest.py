@@ -19,6 +19,11 @@ if sys.version_info[:2] == {version}:  # coverage's compiled part fits this Pyth
 """
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    help = "page to write the table of all faults into"
+    parser.addoption("--fault-table", type=Path, help=help)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let workers, which run in environments without coverage, load it from this one."""

@@ -19,6 +19,8 @@ from skymark.cloud.rehearsal.errors import RehearsalUnfitError
 from skymark.cloud.rehearsal.fitness import check_fitness
 from skymark.cloud.rehearsal.world import World, rehearsal_world
 from tests.cloud.footprint import NOTHING, footprint, users_files
+from tests.cloud.launches import LastLook
+from tests.cloud.table import Tables
 
 collect_ignore_glob = [] if find_spec("sky") else ["test_*.py"]
 """SkyPilot has an environment of its own, where ``nox -s cloud_tests`` runs these tests."""
@@ -93,6 +95,23 @@ def client(fit: None) -> Iterator[Client]:
     assert users_files() == before
     assert all(change.undone for change in world.changes.record)
     assert not directory.exists()
+
+
+@pytest.fixture(scope="session")
+def look(client: Client, tmp_path_factory: pytest.TempPathFactory) -> LastLook:
+    """What was on the machines when they were given back."""
+    look = LastLook(tmp_path_factory.mktemp("machines"))
+    client.world.cloud.before_end.append(look)
+    return look
+
+
+@pytest.fixture(scope="session")
+def tables(pytestconfig: pytest.Config) -> Iterator[Tables]:
+    """Where the tests put what they count; written at the end of the session."""
+    collected = Tables()
+    yield collected
+    if page := pytestconfig.getoption("--fault-table"):
+        collected.write(page)
 
 
 @pytest.fixture

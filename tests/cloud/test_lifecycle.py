@@ -7,7 +7,6 @@ import math
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,77 +14,31 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.rehearsal.lambda_cloud import BillLine
+from skymark.cloud.known_machines import recall
+from skymark.model.errors import UsageError
 from skymark.store.local import RunDirectory
 from tests.cloud.conftest import Client
+from tests.cloud.launches import (
+    PLAN,
+    ROUNDS,
+    SMALL,
+    Command,
+    LastLook,
+    await_gone,
+    bill_of,
+    count,
+    launch,
+    launching,
+    machine_of,
+    skymark,
+)
+from tests.cloud.table import Tables
 
 pytestmark = pytest.mark.cloud
 
-MACHINES = Path(__file__).with_name("machines")
-PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "quick")
-ROUNDS = ("--rounds", "1")
 CANARY = "canary0123456789canary0123456789canary01"
-TIMEOUT_S = 400.0
-
-
-@dataclass
-class Command:
-    """A skymark that has ended."""
-
-    status: int
-    output: str
-
-    @property
-    def cluster(self) -> str:
-        """The machine that it hired."""
-        return re.search(r"hiring (skymark-\S+)", self.output)[1]
-
-
-def start(client: Client, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "skymark", *arguments],
-        env={**client.world.environment(), **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-    )
-
-
-def skymark(client: Client, *arguments: str, **variables: str) -> Command:
-    process = start(client, *arguments, **variables)
-    output, _ = process.communicate(timeout=TIMEOUT_S)
-    return Command(process.returncode, output)
-
-
-def launch(client: Client, machine: Path, results: Path, *more: str, **variables: str) -> Command:
-    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    rounds = () if "--rounds" in more else ROUNDS
-    options = (*PLAN, *rounds, "--output", str(results), *more)
-    return skymark(client, *command, *options, **variables)
-
-
-def bill_of(client: Client, cluster: str) -> list[BillLine]:
-    return [line for line in client.world.cloud.bill() if line.name.startswith(f"{cluster}-")]
-
-
-def await_gone(client: Client, cluster: str) -> None:
-    for line in bill_of(client, cluster):
-        client.world.cloud.await_gone(line.id)
-
-
-def machine_of(directory: Path, name: str, **sections: str) -> Path:
-    """Write a machine of the simulated cloud that takes no set-up."""
-    content = {
-        "name": name,
-        "resources": {"accelerators": "A6000:1"},
-        "envs": {"SKYMARK_RUN_ID": ""},
-        "secrets": {"WANDB_API_KEY": ""},
-        **sections,
-    }
-    path = directory / f"{name}.yaml"
-    path.write_text(json.dumps(content))
-    return path
+BUDGET_USD = 0.1956
+"""Pays for 100 s of set-up and run on an A6000, boot and end at their slowest included."""
 
 
 @dataclass
@@ -101,7 +54,7 @@ class Launched:
 def launched(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Launched:
     results = tmp_path_factory.mktemp("results")
     secrets = {"WANDB_API_KEY": CANARY, "WANDB_MODE": "disabled"}
-    command = launch(client, MACHINES / "small.yaml", results, "--max-cost", "2", **secrets)
+    command = launch(client, SMALL, results, "--max-cost", "2", **secrets)
     assert command.status == 0, command.output
     await_gone(client, command.cluster)
     (directory,) = results.iterdir()
@@ -131,6 +84,11 @@ def test_the_machine_is_gone_and_the_bill_is_what_was_said(
     assert float(said[1]) == pytest.approx(manifest.price_usd, abs=1e-4)
 
 
+def test_nothing_is_remembered_of_a_machine_that_is_gone(launched: Launched) -> None:
+    with pytest.raises(UsageError, match="was not hired from here"):
+        recall(launched.command.cluster)
+
+
 def test_the_manifest_has_the_commit_that_was_sent(launched: Launched) -> None:
     git = launched.run.manifest().git
     head = _output("git", "rev-parse", "HEAD")
@@ -152,7 +110,7 @@ def test_a_secret_is_in_no_file_of_the_client(client: Client, launched: Launched
 
 def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) -> None:
     before = len(client.world.cloud.bill())
-    refused = launch(client, MACHINES / "small.yaml", tmp_path, "--max-cost", "0.01")
+    refused = launch(client, SMALL, tmp_path, "--max-cost", "0.01")
     assert refused.status == 3
     assert "--max-cost is 0.01 USD" in refused.output
     assert len(client.world.cloud.bill()) == before
@@ -160,7 +118,7 @@ def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) ->
 
 def test_nothing_is_hired_where_nobody_can_agree(client: Client, tmp_path: Path) -> None:
     before = len(client.world.cloud.bill())
-    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(MACHINES / "small.yaml"))
+    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(SMALL))
     refused = skymark(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path))
     assert refused.status == 2
     assert "add --yes" in refused.output
@@ -169,36 +127,42 @@ def test_nothing_is_hired_where_nobody_can_agree(client: Client, tmp_path: Path)
 
 def test_a_dry_run_shows_prices_and_hires_nothing(client: Client, tmp_path: Path) -> None:
     before = len(client.world.cloud.bill())
-    shown = launch(client, MACHINES / "small.yaml", tmp_path, "--dry-run")
+    shown = launch(client, SMALL, tmp_path, "--dry-run")
     assert shown.status == 0
     assert "gpu_1x_a6000" in shown.output
     assert len(client.world.cloud.bill()) == before
 
 
-def test_a_failed_set_up_ends_the_machine(client: Client, tmp_path: Path) -> None:
+def test_a_failed_set_up_ends_the_machine(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
+) -> None:
     machine = machine_of(tmp_path, "unfit", setup="echo no disk; exit 3", run="true")
     failed = launch(client, machine, tmp_path / "results")
     assert failed.status == 1
     assert "no disk" in failed.output
     assert "the setup ended with status 3" in failed.output
-    await_gone(client, failed.cluster)
+    tables.add("the set-up fails", count(client, look, failed.cluster, None))
 
 
 @pytest.mark.cloud_faults
-def test_when_the_time_is_up_the_results_so_far_come_home(client: Client, tmp_path: Path) -> None:
-    machine = MACHINES / "small.yaml"
-    late = launch(client, machine, tmp_path, "--rounds", "400", "--deadline", "100s")
+def test_when_the_time_is_up_the_results_so_far_come_home(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
+) -> None:
+    limits = ("--deadline", "100s", "--max-cost", str(BUDGET_USD))
+    late = launch(client, SMALL, tmp_path, "--rounds", "400", *limits)
     assert late.status == 1, late.output
     assert "the time was up during the run" in late.output
-    await_gone(client, late.cluster)
     (directory,) = tmp_path.iterdir()
-    run = RunDirectory(directory)
-    assert not run.manifest().finished
-    (cell,) = run.manifest().cells.values()
-    assert list(run.rounds(cell)), "the rounds until then are kept"
+    assert not RunDirectory(directory).manifest().finished
+    row = count(client, look, late.cluster, directory, planned=400)
+    tables.add("the deadline and the budget are used up", row)
+    assert row.home > 0, "the rounds until then are kept"
+    assert row.bill_usd < BUDGET_USD
 
 
-def test_no_capacity_is_said_and_leaves_nothing(client: Client, tmp_path: Path) -> None:
+def test_no_capacity_is_said_and_leaves_nothing(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
+) -> None:
     machine = machine_of(tmp_path, "short", run="true")
     client.world.cloud.run_short("gpu_1x_a6000")
     try:
@@ -208,9 +172,12 @@ def test_no_capacity_is_said_and_leaves_nothing(client: Client, tmp_path: Path) 
     assert refused.status == 1
     assert "could not be hired" in refused.output
     assert bill_of(client, refused.cluster) == []
+    tables.add("no capacity", count(client, look, refused.cluster, None))
 
 
-def test_a_machine_that_never_boots_is_given_back(client: Client, tmp_path: Path) -> None:
+def test_a_machine_that_never_boots_is_given_back(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
+) -> None:
     machine = machine_of(tmp_path, "asleep", run="true")
     client.world.cloud.delay_boots(math.inf)
     try:
@@ -219,50 +186,35 @@ def test_a_machine_that_never_boots_is_given_back(client: Client, tmp_path: Path
         client.world.cloud.delay_boots(0)
     assert late.status == 1
     assert "was not up after 15 s" in late.output
-    await_gone(client, late.cluster)
-
-
-@pytest.fixture
-def abandoned(client: Client, tmp_path: Path) -> str:
-    """A machine whose client was killed as soon as it was up."""
-    machine = machine_of(tmp_path, "abandoned", run="sleep 5")
-    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    process = start(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path / "results"))
-    output = ""
-    with process:
-        for line in process.stdout:
-            output += line
-            if "is up after" in line:
-                process.kill()
-    assert process.returncode == -signal.SIGKILL, output
-    return Command(0, output).cluster
+    tables.add("the machine never boots", count(client, look, late.cluster, None))
 
 
 @pytest.mark.cloud_faults
 def test_a_machine_whose_client_was_killed_ends_itself(
-    client: Client, abandoned: str, eventually: Callable[..., None]
+    client: Client, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    (instance,) = client.world.hired(abandoned)
+    machine = machine_of(tmp_path, "abandoned", run="sleep 5")
+    running = launching(client, machine, tmp_path / "results")
+    running.said_at_s("is up after")
+    killed = running.kill()
+    assert killed.status == -signal.SIGKILL
+    (instance,) = client.world.hired(killed.cluster)
     eventually(instance.gone.is_set, timeout_s=240)
 
 
 def test_an_interrupted_launch_ends_its_machine(client: Client, tmp_path: Path) -> None:
     machine = machine_of(tmp_path, "interrupted", run="echo measuring; sleep 600")
-    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    process = start(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path / "results"))
-    output = ""
-    with process:
-        for line in process.stdout:
-            output += line
-            if "measuring" in line:
-                process.send_signal(signal.SIGINT)
-    assert process.returncode == 130, output
-    await_gone(client, Command(130, output).cluster)
+    running = launching(client, machine, tmp_path / "results")
+    running.said_at_s("measuring")
+    running.process.send_signal(signal.SIGINT)
+    interrupted = running.end()
+    assert interrupted.status == 130, interrupted.output
+    await_gone(client, interrupted.cluster)
 
 
 @pytest.mark.cloud_faults
 def test_a_machine_that_does_not_end_is_reported_with_its_price(
-    client: Client, tmp_path: Path
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
 ) -> None:
     machine = machine_of(tmp_path, "stubborn", run="true")
     client.world.cloud.refuse_to_terminate()
@@ -277,7 +229,8 @@ def test_a_machine_that_does_not_end_is_reported_with_its_price(
     assert "$0.80/h" in stubborn.output
     ended = skymark(client, "down", stubborn.cluster)
     assert ended.status == 0, ended.output
-    await_gone(client, stubborn.cluster)
+    row = count(client, look, stubborn.cluster, None)
+    tables.add("the provider refuses to end the machine", row)
 
 
 def _lines(path: Path) -> list[str]:
@@ -292,7 +245,7 @@ def _output(*command: str) -> str:
 def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_path: Path) -> None:
     results = tmp_path / "results"
     both = ("--num-nodes", "2", "--keep", "--idle-minutes", "10", "--scenarios", "NLP-1")
-    kept = launch(client, MACHINES / "small.yaml", results, *both)
+    kept = launch(client, SMALL, results, *both)
     assert kept.status == 0, kept.output
     (first,) = results.iterdir()
     assert RunDirectory(first).manifest().counts == {"ok": 2}

@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 import pytest
@@ -26,7 +25,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("faults")
     group.addoption("--fault-moments", type=int, help="random moments of each fault")
     group.addoption("--fault-seed", type=int, help="draw the moments of an earlier session again")
-    group.addoption("--fault-table", type=Path, help="page to write the table of all faults into")
 
 
 @pytest.fixture(autouse=True)

@@ -47,6 +47,26 @@ def started_below(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return []
 
 
+def rounds_in(directory: Path) -> dict[str, list[RoundSummary]]:
+    """Rounds of a run that can be read, by cell id: of finished and of unfinished cells."""
+    run = RunDirectory(directory)
+    if not (run.path / "manifest.json").exists():
+        return {}
+    found: dict[str, list[RoundSummary]] = {}
+    for cell in run.manifest().cells.values():
+        if (record := run.record(cell)) is not None:
+            found[cell.id] = list(record.rounds)
+            continue
+        paths = run.path.glob(f"rounds/{cell.id}/*.json")
+        contents = [json.loads(path.read_bytes()) for path in sorted(paths)]
+        found[cell.id] = [
+            summary_of(RoundResult.model_validate(content["result"]))
+            for content in contents
+            if content["cell_hash"] == cell.hash
+        ]
+    return found
+
+
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """The worker processes of a run."""
     found = []
@@ -140,22 +160,7 @@ class Case:
 
     def on_disk(self, output: Path | None = None) -> dict[str, list[RoundSummary]]:
         """Rounds that can be read, by cell id: of finished and of unfinished cells."""
-        run = RunDirectory(output or self.output)
-        if not (run.path / "manifest.json").exists():
-            return {}
-        found: dict[str, list[RoundSummary]] = {}
-        for cell in run.manifest().cells.values():
-            if (record := run.record(cell)) is not None:
-                found[cell.id] = list(record.rounds)
-                continue
-            paths = run.path.glob(f"rounds/{cell.id}/*.json")
-            contents = [json.loads(path.read_bytes()) for path in sorted(paths)]
-            found[cell.id] = [
-                summary_of(RoundResult.model_validate(content["result"]))
-                for content in contents
-                if content["cell_hash"] == cell.hash
-            ]
-        return found
+        return rounds_in(output or self.output)
 
     def records(self) -> dict[str, Record]:
         """The readable records by cell id."""

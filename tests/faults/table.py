@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-BEGIN = "<!-- fault table: begin -->"
-END = "<!-- fault table: end -->"
 
 FAULTS = (
     "worker killed (SIGKILL)",
@@ -72,13 +70,34 @@ class Table:
 
     def write(self, page: Path) -> None:
         """Renew the rows that were counted; the page's other rows stay."""
-        before, rest = page.read_text().split(BEGIN)
-        old, after = rest.split(END)
-        lines = {line.split("|")[1].strip(): line for line in old.splitlines() if "|" in line}
-        lines |= {
-            fault: "| " + " | ".join([fault, *(str(getattr(row, n)) for n in COLUMNS[1:])]) + " |"
+        rows = {
+            fault: [str(getattr(row, name)) for name in COLUMNS[1:]]
             for fault, row in self.rows.items()
         }
-        head = "| " + " | ".join(COLUMNS) + " |\n|" + "---|" + "---:|" * (len(COLUMNS) - 1)
-        body = "\n".join(lines[fault] for fault in FAULTS if fault in lines)
-        page.write_text(f"{before}{BEGIN}\n{head}\n{body}\n{END}{after}")
+        renew(page, "fault table", COLUMNS, FAULTS, rows)
+
+
+def renew(
+    page: Path,
+    name: str,
+    columns: Sequence[str],
+    order: Sequence[str],
+    rows: Mapping[str, Sequence[str]],
+) -> None:
+    """Renew rows of a table of a page; its other rows stay.
+
+    Args:
+        page: has the comments ``NAME: begin`` and ``NAME: end``.
+        name: of the table.
+        columns: their heads, the first one's being that of the rows' names.
+        order: of all rows, by name.
+        rows: the other columns of those that are new, by name.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = page.read_text().split(begin)
+    old, after = rest.split(end)
+    lines = {line.split("|")[1].strip(): line for line in old.splitlines() if "|" in line}
+    lines |= {row: "| " + " | ".join([row, *cells]) + " |" for row, cells in rows.items()}
+    head = "| " + " | ".join(columns) + " |\n|" + "---|" + "---:|" * (len(columns) - 1)
+    body = "\n".join(lines[row] for row in order if row in lines)
+    page.write_text(f"{before}{begin}\n{head}\n{body}\n{end}{after}")

@@ -75,17 +75,22 @@ class S3Server:
 
 
 @contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """Run a server for the length of a ``with`` block. It also ends when this process does."""
+def s3_server(host: str = "127.0.0.1", python: str = sys.executable) -> Iterator[S3Server]:
+    """Run a server for the length of a ``with`` block. It also ends when this process does.
+
+    Args:
+        host: the address of this machine at which it listens.
+        python: an interpreter that has moto.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", __file__],
+        [python, "-W", "ignore", __file__, host],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     try:
         started = _first_line(process)
-        yield S3Server(endpoint=f"http://127.0.0.1:{started['port']}", pid=process.pid)
+        yield S3Server(endpoint=f"http://{host}:{started['port']}", pid=process.pid)
     finally:
         process.kill()
         process.communicate()
@@ -150,7 +155,7 @@ def _fill(bucket: str, objects: dict[str, str]) -> None:
         backend.put_object(bucket, key, text.encode())
 
 
-def serve() -> None:
+def serve(host: str = "127.0.0.1") -> None:
     """Serve until standard input ends; says the port in one line of JSON first."""
     import logging
     import os
@@ -160,7 +165,7 @@ def serve() -> None:
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     moto = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, LockedWrites(moto), threaded=True)
+    server = make_server(host, 0, LockedWrites(moto), threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(json.dumps({"port": server.port}), flush=True)
     sys.stdin.buffer.read()
@@ -168,4 +173,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(*sys.argv[1:])

@@ -1,0 +1,214 @@
+"""`skymark launch` in the simulated cloud: started as a user does, watched, and counted."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
+from skymark.cloud.rehearsal.machine import Machine
+from tests.cloud.table import Row
+from tests.faults.runs import rounds_in
+
+if TYPE_CHECKING:
+    from tests.cloud.conftest import Client
+
+SMALL = Path(__file__).with_name("machines") / "small.yaml"
+PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "quick")
+ROUNDS = ("--rounds", "1")
+TIMEOUT_S = 400.0
+
+
+@dataclass
+class Command:
+    """A skymark that has ended."""
+
+    status: int
+    output: str
+
+    @property
+    def cluster(self) -> str:
+        """The machine that it hired."""
+        return cluster_in(self.output)
+
+
+class Running:
+    """A skymark that runs, and what it says, with the time at which it said it."""
+
+    def __init__(self, client: Client, *arguments: str, **variables: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "skymark", *arguments],
+            env={**client.world.environment(), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+        self.said: list[tuple[float, str]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        """What it said so far."""
+        return "".join(line for _, line in self.said)
+
+    @property
+    def cluster(self) -> str:
+        """The machine that it hires; waits until it says so."""
+        self.said_at_s("hiring skymark-")
+        return cluster_in(self.output)
+
+    def said_at_s(self, text: str, timeout_s: float = TIMEOUT_S) -> float:
+        """Wait until it says something, and return the moment of `time.time` when it did."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            running = self._reader.is_alive()
+            for at_s, line in list(self.said):
+                if text in line:
+                    return at_s
+            assert running, f"it ended without saying {text!r}:\n{self.output}"
+            assert time.monotonic() < deadline, f"{text!r} was not said:\n{self.output}"
+            time.sleep(0.01)
+
+    def kill(self) -> Command:
+        """Send it SIGKILL."""
+        self.process.kill()
+        return self.end()
+
+    def end(self, timeout_s: float = TIMEOUT_S) -> Command:
+        """Wait for its end."""
+        try:
+            self.process.wait(timeout_s)
+        finally:
+            self.process.kill()
+            self._reader.join()
+            self.process.stdout.close()
+            self.process.wait()
+        return Command(self.process.returncode, self.output)
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self.said.append((time.time(), line))
+
+
+def skymark(client: Client, *arguments: str, **variables: str) -> Command:
+    """Run a command of skymark to its end."""
+    return Running(client, *arguments, **variables).end()
+
+
+def launching(
+    client: Client, machine: Path, results: Path, *more: str, profile: str = "cpu", **variables: str
+) -> Running:
+    """Start `skymark launch` with a small plan."""
+    command = ("launch", profile, "--infra", "lambda", "--machine", str(machine), "--yes")
+    rounds = () if "--rounds" in more else ROUNDS
+    options = (*PLAN, *rounds, "--output", str(results), *more)
+    return Running(client, *command, *options, **variables)
+
+
+def launch(client: Client, machine: Path, results: Path, *more: str, **variables: str) -> Command:
+    """Run `skymark launch` with a small plan to its end."""
+    return launching(client, machine, results, *more, **variables).end()
+
+
+def cluster_in(output: str) -> str:
+    """Return the name of the machine that a launch says it hires."""
+    return re.search(r"hiring (skymark-\S+)", output)[1]
+
+
+def bill_of(client: Client, cluster: str) -> list[BillLine]:
+    """Return what the provider asks for, of a cluster's machines."""
+    return [line for line in client.world.cloud.bill() if line.name.startswith(f"{cluster}-")]
+
+
+def await_gone(client: Client, cluster: str) -> None:
+    """Wait until the provider has ended all of a cluster's machines."""
+    for line in bill_of(client, cluster):
+        client.world.cloud.await_gone(line.id)
+
+
+def machine_of(directory: Path, name: str, **sections: str) -> Path:
+    """Write a machine of the simulated cloud that takes no set-up."""
+    content = {
+        "name": name,
+        "resources": {"accelerators": "A6000:1"},
+        "envs": {"SKYMARK_RUN_ID": ""},
+        "secrets": {"WANDB_API_KEY": ""},
+        **sections,
+    }
+    path = directory / f"{name}.yaml"
+    path.write_text(json.dumps(content))
+    return path
+
+
+class LastLook:
+    """Keeps the results of every machine as they lay on its disk when it was given back."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __call__(self, instance: Instance) -> None:
+        """Copy a machine's results; times of files stay."""
+        assert isinstance(instance.machine, Machine)
+        there = instance.machine.home / RESULTS
+        if there.is_dir():
+            shutil.copytree(there, self._directory / instance.id)
+
+    def runs(self, instance: str) -> list[Path]:
+        """Return the runs that were on a machine."""
+        return sorted(path.parent for path in self._directory.glob(f"{instance}/*/manifest.json"))
+
+    def ended_s(self, instance: str) -> list[float]:
+        """Return when the jobs of a machine ended."""
+        outcomes = self._directory.glob(f"{instance}/*.outcome")
+        return [path.stat().st_mtime for path in outcomes]
+
+
+def count(
+    client: Client, look: LastLook, cluster: str, home: Path | None, *, planned: int = 1
+) -> Row:
+    """Count the rounds of a launch when its machines are gone.
+
+    Args:
+        client: whose launch it was.
+        look: has what was on the machines.
+        cluster: the launch's machines.
+        home: the run's directory where it came to; None where nothing did.
+        planned: rounds of all cells.
+    """
+    await_gone(client, cluster)
+    bill = bill_of(client, cluster)
+    kept = [] if home is None else [one for cell in rounds_in(home).values() for one in cell]
+    measured = [
+        one
+        for line in bill
+        for run in look.runs(line.id)
+        for cell in rounds_in(run).values()
+        for one in cell
+    ]
+    assert all(one in measured for one in kept), "what was on the machines is not known"
+    idle_s = [
+        line.ended_s - ended_s
+        for line in bill
+        for ended_s in look.ended_s(line.id)
+        if line.ended_s is not None
+    ]
+    return Row(
+        planned=planned,
+        measured=len(measured),
+        home=len(kept),
+        lost=sum(one not in kept for one in measured),
+        left=len(client.world.hired(cluster)),
+        bill_usd=sum(line.cost_usd for line in bill),
+        idle_s=max(idle_s, default=None),
+    )

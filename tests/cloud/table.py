@@ -1,0 +1,103 @@
+"""The tables of ``docs/cloud-faults.md``: a row per fault of a rented machine, one per profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.table import renew
+
+FAULTS = (
+    "nothing",
+    "no capacity",
+    "the machine never boots",
+    "the provider limits the rate of requests",
+    "the set-up fails",
+    "the run fails",
+    "the deadline and the budget are used up",
+    "the disk is full in the middle of the run",
+    "SSH is cut in the middle of the run, and comes back",
+    "SkyPilot's API server restarts in the middle of the run",
+    "Ctrl-C in the middle of the run",
+    "the client is killed while the machine is hired",
+    "the client is killed during the set-up",
+    "the client is killed during the run",
+    "the client is killed while the results come home",
+    "the provider refuses to end the machine",
+)
+"""Every row of the first table, in order."""
+
+FAULT_COLUMNS = ("fault", "planned", "measured", "home", "lost", "machines left", "bill", "idle")
+PROFILES = ("cpu", "gpu_a100", "gpu_h100", "cluster_8xh100")
+PROFILE_COLUMNS = (
+    "profile",
+    "machine",
+    "planned",
+    "home",
+    "launch to home",
+    "home to gone",
+    "bill",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of the rounds of one launch, and of its machines."""
+
+    planned: int
+    measured: int
+    """On the machines' disks when they were given back."""
+    home: int
+    """Where they were to come to: here, or in the bucket of `--store`."""
+    lost: int
+    left: int
+    """Machines that are still hired."""
+    bill_usd: float
+    idle_s: float | None
+    """From the end of the job to the end of the machine; None where there was no job."""
+
+    def cells(self) -> list[str]:
+        """Return it as the table shows it."""
+        counts = (self.planned, self.measured, self.home, self.lost, self.left)
+        idle = "" if self.idle_s is None else f"{self.idle_s:.0f} s"
+        return [*map(str, counts), f"${self.bill_usd:.3f}", idle]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch that went well."""
+
+    machine: str
+    planned: int
+    home: int
+    to_home_s: float
+    """From the command to the verified results."""
+    to_gone_s: float
+    """From the verified results until the provider had ended the machine."""
+    bill_usd: float
+
+    def cells(self) -> list[str]:
+        """Return it as the table shows it."""
+        times = (f"{self.to_home_s:.0f} s", f"{self.to_gone_s:.1f} s")
+        return [self.machine, str(self.planned), str(self.home), *times, f"${self.bill_usd:.3f}"]
+
+
+@dataclass
+class Tables:
+    """Collects the rows of both tables, and writes them into a page."""
+
+    faults: dict[str, Row] = field(default_factory=dict)
+    launches: dict[str, Launched] = field(default_factory=dict)
+
+    def add(self, fault: str, row: Row) -> None:
+        """Keep what became of a launch, of which nothing may be lost or left."""
+        assert fault in FAULTS
+        self.faults[fault] = row
+        assert (row.lost, row.left) == (0, 0)
+
+    def write(self, page: Path) -> None:
+        """Renew the rows that there are; the page's other rows stay."""
+        faults = {name: row.cells() for name, row in self.faults.items()}
+        renew(page, "cloud fault table", FAULT_COLUMNS, FAULTS, faults)
+        launches = {name: row.cells() for name, row in self.launches.items()}
+        renew(page, "launch table", PROFILE_COLUMNS, PROFILES, launches)

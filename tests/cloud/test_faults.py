@@ -1,0 +1,241 @@
+"""What breaks in the middle of a launch: nothing measured is lost, and no machine is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.rehearsal.machine import Machine
+from tests.cloud.conftest import Client
+from tests.cloud.launches import (
+    SMALL,
+    LastLook,
+    Running,
+    count,
+    launch,
+    launching,
+    skymark,
+)
+from tests.cloud.table import Tables
+from tests.stores.s3_server import S3Server, s3_server
+
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ROOT / ".venv" / "bin" / "python"
+"""Has what serves a bucket and reads it, which SkyPilot's environment has not."""
+
+LONG = 60
+"""Rounds of a run that is still going when something is done to it: half a minute or more."""
+
+CUT_S = 45.0
+"""Longer than SkyPilot's SSH connections wait for an answer: 3 × 5 s."""
+
+FILL = "fallocate -l $(df --output=avail -B1 /home | tail -1) /home/f; cat /dev/zero >> /home/f"
+
+
+def long_launch(client: Client, results: Path, *more: str, **variables: str) -> Running:
+    return launching(client, SMALL, results, "--rounds", str(LONG), *more, **variables)
+
+
+def machine_of(client: Client, running: Running) -> Machine:
+    """Wait until the machine is up."""
+    running.said_at_s("is up after")
+    (instance,) = client.world.hired(running.cluster)
+    return client.world.machine(instance)
+
+
+def await_rounds(machine: Machine, eventually: Callable[..., None], least: int = 3) -> None:
+    """Wait until some rounds are on a machine's disk."""
+    rounds = f"{RESULTS}/*/rounds/*/*.json"
+    eventually(lambda: len(list(machine.home.glob(rounds))) >= least, timeout_s=200)
+
+
+def run_in(results: Path) -> Path:
+    (directory,) = (one for one in results.iterdir() if not one.name.startswith("."))
+    return directory
+
+
+def test_ssh_that_is_cut_and_comes_back_costs_nothing(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(client, tmp_path)
+    machine = machine_of(client, running)
+    await_rounds(machine, eventually)
+    machine.disconnect()
+    time.sleep(CUT_S)
+    machine.connect()
+    ended = running.end()
+    assert ended.status == 0, ended.output
+    row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
+    tables.add("SSH is cut in the middle of the run, and comes back", row)
+    assert row.home == LONG
+
+
+def test_an_api_server_that_restarts_costs_nothing(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(client, tmp_path)
+    await_rounds(machine_of(client, running), eventually)
+    client.world.api_server.stop()
+    client.world.api_server.start()
+    ended = running.end()
+    assert ended.status == 0, ended.output
+    row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
+    tables.add("SkyPilot's API server restarts in the middle of the run", row)
+    assert row.home == LONG
+
+
+def test_a_full_disk_ends_the_run_and_what_it_has_comes_home(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(client, tmp_path)
+    machine = machine_of(client, running)
+    await_rounds(machine, eventually)
+    assert "No space left" in machine.run(FILL).stderr
+    ended = running.end()
+    assert ended.status == 1, ended.output
+    row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
+    tables.add("the disk is full in the middle of the run", row)
+    assert 0 < row.home < LONG
+
+
+def test_a_run_that_fails_brings_home_what_it_measured(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
+) -> None:
+    machine = tmp_path / "failing.yaml"
+    text = SMALL.read_text()
+    assert "\n  exec ~/skymark-venv" in text
+    machine.write_text(text.replace("\n  exec ~/sky", "\n  ~/sky") + "\n  exit 7\n")
+    results = tmp_path / "results"
+    failed = launch(client, machine, results)
+    assert failed.status == 1, failed.output
+    assert "the run ended with status 7" in failed.output
+    row = count(client, look, failed.cluster, run_in(results))
+    tables.add("the run fails", row)
+    assert row.home == 1
+
+
+def test_an_interrupted_run_brings_home_what_it_measured(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(client, tmp_path)
+    await_rounds(machine_of(client, running), eventually)
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.status == 130, ended.output
+    row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
+    tables.add("Ctrl-C in the middle of the run", row)
+    assert 0 < row.home < LONG
+
+
+def test_a_provider_that_limits_requests_is_asked_again(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
+) -> None:
+    before = len(client.world.api.calls)
+    client.world.api.limit_rate(2)
+    running = launching(client, SMALL, tmp_path)
+    running.said_at_s("results verified")
+    client.world.api.limit_rate(2)
+    ended = running.end()
+    assert ended.status == 0, ended.output
+    statuses = [call.status for call in client.world.api.calls[before:]]
+    assert statuses.count(429) == 4
+    row = count(client, look, ended.cluster, run_in(tmp_path))
+    tables.add("the provider limits the rate of requests", row)
+    assert row.home == 1
+
+
+@pytest.fixture(scope="module")
+def bucket(client: Client) -> Iterator[S3Server]:
+    """A bucket that the machines reach."""
+    if not TOOLS.is_file():
+        pytest.skip("the bucket is served by the tools in .venv (CONTRIBUTING.md)")
+    with s3_server(client.world.network.gateway, str(TOOLS)) as server:
+        server.make_bucket("results")
+        yield server
+
+
+def while_hiring(
+    client: Client, running: Running, _: Path, eventually: Callable[..., None]
+) -> None:
+    client.world.cloud.delay_boots(10)
+    try:
+        eventually(lambda: client.world.hired(running.cluster), timeout_s=200)
+    finally:
+        client.world.cloud.delay_boots(0)
+    (instance,) = client.world.hired(running.cluster)
+    assert not instance.booted.is_set()
+
+
+def during_set_up(
+    client: Client, running: Running, results: Path, eventually: Callable[..., None]
+) -> None:
+    machine = machine_of(client, running)
+    eventually(lambda: list(machine.home.glob("skymark-venv")), timeout_s=200)
+    assert not list(machine.home.glob(f"{RESULTS}/*/manifest.json"))
+
+
+def during_the_run(
+    client: Client, running: Running, results: Path, eventually: Callable[..., None]
+) -> None:
+    await_rounds(machine_of(client, running), eventually)
+
+
+def during_the_way_home(
+    client: Client, running: Running, results: Path, eventually: Callable[..., None]
+) -> None:
+    eventually(lambda: list(results.glob(".*.incoming")), timeout_s=300, interval_s=0.001)
+
+
+@pytest.mark.parametrize(
+    ("fault", "moment"),
+    [
+        ("the client is killed while the machine is hired", while_hiring),
+        ("the client is killed during the set-up", during_set_up),
+        ("the client is killed during the run", during_the_run),
+        ("the client is killed while the results come home", during_the_way_home),
+    ],
+)
+def test_a_killed_client_leaves_a_run_that_ends_in_the_bucket_and_a_machine_that_ends_itself(
+    client: Client,
+    bucket: S3Server,
+    look: LastLook,
+    tables: Tables,
+    tmp_path: Path,
+    eventually: Callable[..., None],
+    fault: str,
+    moment: Callable[..., None],
+) -> None:
+    results = tmp_path / "results"
+    address = f"s3://results/{moment.__name__}"
+    running = launching(
+        client, SMALL, results, "--rounds", "10", "--store", address, **bucket.variables
+    )
+    moment(client, running, results, eventually)
+    assert running.kill().status == -signal.SIGKILL, running.output
+    (instance,) = client.world.hired(running.cluster)
+    eventually(instance.gone.is_set, timeout_s=400)
+
+    (run,) = look.runs(instance.id)
+    home = tmp_path / "home"
+    fetched = subprocess.run(
+        [str(TOOLS), "-m", "skymark", "fetch", f"{address}/{run.name}", str(home)],
+        env=os.environ | bucket.variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert fetched.returncode == 0, fetched.stderr
+    row = count(client, look, running.cluster, home, planned=10)
+    tables.add(fault, row)
+    assert row.home == 10
+    assert running.cluster not in skymark(client, "status").output

@@ -1,0 +1,44 @@
+"""Each profile's own machine: launched, its results brought home, and given back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.machine_kinds import KINDS
+from skymark.cloud.rehearsal.rehearse import for_rehearsal
+from skymark.resources import resource_directory
+from tests.cloud.conftest import Client
+from tests.cloud.launches import LastLook, bill_of, count, launching
+from tests.cloud.table import PROFILES, Launched, Tables
+
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_s_machine_is_gone_soon_after_its_results_are_home(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, profile: str
+) -> None:
+    machine, results = tmp_path / f"{profile}.yaml", tmp_path / "results"
+    described = (resource_directory("sky") / f"{KINDS[profile]}.yaml").read_text()
+    machine.write_text(for_rehearsal(described))
+    began_s = time.time()
+    running = launching(client, machine, results, profile=profile)
+    home_s = running.said_at_s("results verified")
+    ended = running.end()
+    assert ended.status == 0, ended.output
+    (run,) = results.iterdir()
+    row = count(client, look, ended.cluster, run)
+    (line,) = bill_of(client, ended.cluster)
+    assert (row.home, row.lost, row.left) == (1, 0, 0)
+    assert line.ended_s is not None
+    tables.launches[profile] = Launched(
+        machine=line.type,
+        planned=row.planned,
+        home=row.home,
+        to_home_s=home_s - began_s,
+        to_gone_s=line.ended_s - home_s,
+        bill_usd=row.bill_usd,
+    )
