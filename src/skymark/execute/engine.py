@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +41,16 @@ class Observer(Protocol):
 
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:
         """A cell has its record; `rounds_left` planned rounds of it will not be run."""
+
+
+class Uploads(Protocol):
+    """Results on their way elsewhere, which must not disturb a round."""
+
+    def hold(self) -> Sequence[str]:
+        """Keep still for a round; returns the addresses of what did not in time."""
+
+    def release(self) -> None:
+        """Go on: the rounds of a worker are over."""
 
 
 @dataclass
@@ -84,7 +93,7 @@ class Engine:
         current_python: Path,
         *,
         shard: Shard | None = None,
-        quiet: Callable[[], AbstractContextManager[Sequence[str]]] = lambda: nullcontext(()),
+        uploads: Uploads | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Get ready; nothing runs yet.
@@ -98,7 +107,7 @@ class Engine:
             environments: makes the adapters' environments; None to run all in `current_python`.
             current_python: the interpreter for ``--env current``.
             shard: the part of the plan to run here; None for all of it.
-            quiet: keeps uploads still while a round is measured; yields what did not keep still.
+            uploads: what sends results elsewhere meanwhile; None if nothing does.
             now: the wall clock, UTC.
         """
         self._plan = plan
@@ -113,7 +122,7 @@ class Engine:
         self._observer = observer
         self._environments = environments
         self._current_python = current_python
-        self._quiet = quiet
+        self._uploads = uploads
         self._now = now
         self._pythons: dict[str, Path] = {}
         self._progress: dict[str, Progress] = {}
@@ -210,9 +219,9 @@ class Engine:
         number = progress.next_round
         progress.next_round += 1
         self._observer.measuring(cell, number)
+        busy = self._uploads.hold() if self._uploads else ()
         try:
-            with self._quiet() as busy:
-                message = worker.measure(cell, number, effort, self._run.log_path(cell))
+            message = worker.measure(cell, number, effort, self._run.log_path(cell))
         finally:
             self._observer.measured(cell, number)
         if busy:
@@ -267,6 +276,8 @@ class Engine:
             for cell in served:
                 if cell.id in self._progress:
                     self._end_if_enough(self._progress[cell.id])
+            if self._uploads:
+                self._uploads.release()
 
     def _start(self, reference: str, cell: Cell) -> WorkerProcess:
         return WorkerProcess(

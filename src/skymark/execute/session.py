@@ -112,7 +112,7 @@ def run_plan(
             environments,
             python,
             shard=shard,
-            quiet=storing.quiet,
+            uploads=storing,
         )
         try:
             with measuring(announce=observer.stage):

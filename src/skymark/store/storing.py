@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,10 @@ from skymark.store.upload import Upload
 
 PATIENCE_S = 1.0
 """How long a round waits for uploads under way to end before it is measured all the same."""
+HELD_S = 20.0
+"""How long uploads are held over rounds of one worker, at most: what a lost machine may lose."""
+RESPITE_S = 0.1
+"""How long a round waits after that time, to let uploads go on."""
 FLUSH_S = 15.0
 """As `FINISH_S`, of a run that was interrupted: a preempted machine has 30 s or more."""
 
@@ -57,6 +60,7 @@ class Storing:
         self._directory = directory
         live = [store for store in stores.values() if store.live]
         self._uploads = {store: Upload(store, directory) for store in live}
+        self._held_at: float | None = None
 
     def expect(self, store: Store, sizes: Mapping[str, int]) -> None:
         """Say what a store holds already."""
@@ -73,20 +77,31 @@ class Storing:
         for upload in self._uploads.values():
             upload.changed(cell, paths)
 
-    @contextmanager
-    def quiet(self) -> Iterator[list[str]]:
-        """Keep uploads still; yields the addresses of stores that were not still in time."""
+    def hold(self) -> list[str]:
+        """Keep uploads still for a round; return the addresses of those that were not in time.
+
+        They stay still over the rounds of one worker, so that a round does not wait for what the
+        one before it left. Where that lasts for `HELD_S` they go on for `RESPITE_S`.
+        """
+        uploads, now = self._uploads.values(), time.monotonic()
+        if self._held_at is not None and now - self._held_at > HELD_S:
+            self.release()
+            for upload in uploads:
+                upload.await_idle(now + RESPITE_S)
+        if self._held_at is None:
+            self._held_at = now
         patience = time.monotonic() + PATIENCE_S
-        busy = [
+        return [
             store.url
             for store, upload in self._uploads.items()
             if not upload.pause(max(0.0, patience - time.monotonic()))
         ]
-        try:
-            yield busy
-        finally:
-            for upload in self._uploads.values():
-                upload.resume()
+
+    def release(self) -> None:
+        """Let uploads go on: nothing is measured for a while."""
+        self._held_at = None
+        for upload in self._uploads.values():
+            upload.resume()
 
     def finish(
         self, wait_s: float = FINISH_S, announce: Callable[[str], None] = lambda _: None

@@ -85,6 +85,12 @@ class Upload:
             self._open = True
             self._state.notify_all()
 
+    def await_idle(self, end: float) -> None:
+        """Wait until nothing is left to send, or until the monotonic clock shows `end`, in s."""
+        with self._state:
+            left = max(0.0, end - time.monotonic())
+            self._state.wait_for(lambda: not self._pending and not self._sending, left)
+
     @property
     def stored(self) -> int:
         """How many files have been read back from the store."""
@@ -98,10 +104,10 @@ class Upload:
         """Send all that is not stored yet; return the paths that are not after that time."""
         end = time.monotonic() + wait_s
         self.resume()
-        self._await_idle(end)
+        self.await_idle(end)
         for path in [*self.unstored(), *self._replaced_rounds()]:
             self.changed(cell_of(path), [path])
-        self._await_idle(end)
+        self.await_idle(end)
         return self.unstored()
 
     def _replaced_rounds(self) -> list[str]:
@@ -112,11 +118,6 @@ class Upload:
             for path in self._there
             if path.startswith("rounds/") and (records / f"{cell_of(path)}.json").exists()
         ]
-
-    def _await_idle(self, end: float) -> None:
-        with self._state:
-            idle = max(0.0, end - time.monotonic())
-            self._state.wait_for(lambda: not self._pending and not self._sending, idle)
 
     def stop(self) -> None:
         """End the threads; a request under way ends by itself, in the store's own time."""

@@ -1,4 +1,4 @@
-"""All stores of a run: quiet while measuring, complete at the end, honest about what lacks."""
+"""All stores of a run: still while measuring, complete at the end, honest about what lacks."""
 
 from __future__ import annotations
 
@@ -52,12 +52,31 @@ def test_a_round_is_told_which_store_did_not_keep_still(store, directory):
     with closing(Storing({"a": store}, directory)) as storing:
         storing.changed("", ["manifest.json"])
         assert store.in_request.wait(10)
-        with storing.quiet() as busy:
-            assert busy == [store.url]
+        assert storing.hold() == [store.url]
         store.may_go_on.set()
         assert storing.finish(10)[0].ok
-        with storing.quiet() as busy:
-            assert busy == []
+        assert storing.hold() == []
+
+
+def test_nothing_is_sent_between_the_rounds_of_a_worker(store, directory):
+    with closing(Storing({"a": store}, directory)) as storing:
+        assert storing.hold() == []
+        storing.changed("", ["manifest.json"])
+        assert storing.hold() == []
+        assert not store.in_request.wait(0.3)
+        storing.release()
+        assert store.in_request.wait(10)
+
+
+def test_a_worker_that_measures_for_long_does_not_hold_uploads_for_ever(
+    store, directory, monkeypatch
+):
+    monkeypatch.setattr("skymark.store.storing.HELD_S", 0.0)
+    with closing(Storing({"a": store}, directory)) as storing:
+        assert storing.hold() == []
+        storing.changed("", ["manifest.json"])
+        assert storing.hold() == []
+        assert store.in_request.is_set()
 
 
 def test_what_an_interrupted_run_could_not_store_is_named(store, directory):
