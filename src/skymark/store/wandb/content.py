@@ -6,8 +6,6 @@ Taken from the run's directory alone; wandb is not needed here.
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import md5
 from pathlib import Path
@@ -15,7 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from skymark.model.record import Estimate, Record
+from skymark.model.record import Record
+from skymark.model.row import row_of
 from skymark.store.local import RunDirectory
 
 ARTIFACT_TYPE = "benchmark-results"
@@ -31,6 +30,8 @@ FIGURES = (
 )  # fmt: skip
 COLUMNS = (*IDENTITY, *FIGURES)
 """Of the table; `axes` and `versions` are JSON, missing is null."""
+NAMES = {"cell": "cell_id", "cause": "cause_message"}
+"""Columns that have another name in a record's row."""
 
 
 class RunContent:
@@ -105,20 +106,19 @@ class RunContent:
             "git": manifest.git and manifest.git.model_dump(mode="json"),
         }
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, Any]:
         """Return every figure of every cell as ``CELL/FIGURE``; what is missing is left out."""
         return {
             f"{record.cell.id}/{name}": value
             for record in self.records
-            for name, value in figures_of(record).items()
-            if value is not None
+            for name, value in row_of(record).items()
+            if name in FIGURES and value is not None
         }
 
     def rows(self) -> list[list[Any]]:
         """Return the table: a row per record, in the order of `COLUMNS`."""
         return [
-            [row[name] for name in COLUMNS]
-            for row in (identity_of(record) | figures_of(record) for record in self.records)
+            [row[NAMES.get(name, name)] for name in COLUMNS] for row in map(row_of, self.records)
         ]
 
     def bars(self) -> dict[str, list[list[Any]]]:
@@ -130,41 +130,3 @@ class RunContent:
                 speed = record.figures.samples_per_s.value
                 found.setdefault(record.cell.scenario, []).append([name, speed])
         return found
-
-
-def identity_of(record: Record) -> dict[str, Any]:
-    """Return which cell it is and what became of it."""
-    cell, verification = record.cell, record.verification
-    values: Iterable[Any] = (
-        cell.id,
-        cell.scenario,
-        cell.variant,
-        json.dumps(cell.axes),
-        cell.adapter,
-        record.status.value,
-        record.cause.message if record.cause else None,
-        len(record.rounds),
-        verification.passed if verification else None,
-        " ".join(warning.kind for warning in record.warnings) or None,
-        json.dumps(record.versions),
-    )
-    return dict(zip(IDENTITY, values, strict=True))
-
-
-def figures_of(record: Record) -> dict[str, float | None]:
-    """Return the figures of a record, null where there is none; units are in the names."""
-    told: dict[str, float | None] = dict.fromkeys(FIGURES)
-    told["price_usd"] = record.price_usd
-    if (figures := record.figures) is None:
-        return told
-    told |= _values(figures, [name for name in FIGURES if hasattr(figures, name)])
-    speed = figures.samples_per_s
-    return told | {"samples_per_s_low": speed.low, "samples_per_s_high": speed.high}
-
-
-def _values(figures: object, names: Sequence[str]) -> dict[str, float | None]:
-    values = {name: getattr(figures, name) for name in names}
-    return {
-        name: value.value if isinstance(value, Estimate) else value
-        for name, value in values.items()
-    }
