@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -129,13 +130,22 @@ def faults(session: nox.Session) -> None:
 def docker(session: nox.Session) -> None:
     """Build an image with what is installed: nox -s docker -- cpu, gpu or tpu."""
     (platform,) = session.posargs or ["cpu"]
-    builder = next((name for name in BUILDERS if shutil.which(name)), None)
+    builder = next((name for name in BUILDERS if fault_of(name) is None), None)
     if builder is None:
-        session.error(f"install one of {', '.join(BUILDERS)}")
+        faults = (f"  {name} {fault_of(name)}" for name in BUILDERS)
+        session.error("\n".join(("nothing here can build an image:", *faults)))
     commit = session.run("git", "rev-parse", "HEAD", silent=True, external=True)
     options = ("--build-arg", f"GIT_SHA={str(commit).strip()}", "--tag", f"skymark:{platform}")
     file = f"benchmarks/docker/Dockerfile.{platform}"
     session.run(builder, "build", "--file", file, *options, ".", external=True)
+
+
+def fault_of(builder: str) -> str | None:
+    """Say why a program can build no image; a client may be there without its daemon."""
+    if shutil.which(builder) is None:
+        return "is not installed"
+    asked = subprocess.run([builder, "info"], capture_output=True, text=True, check=False)
+    return None if asked.returncode == 0 else f"does not work: {asked.stderr.strip()}"
 
 
 @nox.session
