@@ -219,7 +219,7 @@ def test_a_machine_that_does_not_end_is_reported_with_its_price(
     machine = machine_of(tmp_path, "stubborn", run="true")
     client.world.cloud.refuse_to_terminate()
     try:
-        stubborn = launch(client, machine, tmp_path / "results")
+        stubborn = launch(client, machine, tmp_path / "results", "--idle-minutes", "10")
         (instance,) = client.world.hired(stubborn.cluster)
     finally:
         client.world.cloud.refuse_to_terminate(0)

@@ -13,7 +13,9 @@ from skymark.cloud.skypilot import sdk, wait
 from skymark.model.errors import UsageError
 
 GONE_TIMEOUT_S = 300.0
-ATTEMPTS = 3
+ATTEMPTS = 5
+PAUSE_S = 5.0
+"""Before what failed is tried again."""
 POLL_S = 1.0
 
 Say = Callable[[str], None]
@@ -42,14 +44,17 @@ def end(
     began = time.monotonic()
     known = describe(record or find(cluster, refresh=False))
     problem = "it did not end in time"
-    for attempt in range(ATTEMPTS):
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             with suppress(UsageError):  # there is none, which the next step proves
                 wait(sdk().down(cluster))
+            gone = _gone(cluster, began + timeout_s)
         except CloudError as error:
             problem = str(error)
-            say(f"{cluster} did not end ({problem}); attempt {attempt + 1} of {ATTEMPTS}")
-        if _gone(cluster, began + timeout_s):
+            say(f"{cluster} did not end ({problem}); attempt {attempt} of {ATTEMPTS}")
+            time.sleep(PAUSE_S)
+            continue
+        if gone:
             forget(cluster)
             took_s = time.monotonic() - began
             say(f"{cluster} is gone: the provider has no machine of it left ({took_s:.0f} s)")
@@ -93,11 +98,9 @@ def hourly_price_usd(handle: Any) -> float | None:
 def _gone(cluster: str, deadline: float) -> bool:
     """Whether the provider has none of a cluster's machines; waits for those on their way out."""
     sky = sdk()
-    while True:
-        record = find(cluster, refresh=True)
-        if record is None:
-            return True
+    while (record := find(cluster, refresh=True)) is not None:
         up = record["status"] in {sky.ClusterStatus.UP, sky.ClusterStatus.INIT}
         if up or time.monotonic() > deadline:
             return False
         time.sleep(POLL_S)
+    return True
