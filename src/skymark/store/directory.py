@@ -27,15 +27,17 @@ class DirectoryStore:
         return self.root.absolute().as_uri()
 
     def check(self) -> None:
-        """Prove that the directory can be written and read.
+        """Prove that the directory can be written; one that is not there is not made yet.
 
         Raises:
             StoreRefusedError: its parent is not there, or may not be written.
         """
         if not self.root.parent.is_dir():
             raise StoreRefusedError(f"{self.root.parent} is no directory; make or mount it first")
-        self.put(".probe", b"skymark")
-        self.delete(".probe")
+        place = self.root if self.root.is_dir() else self.root.parent
+        with _explained(place):
+            write_whole(place / ".probe", b"skymark")
+            (place / ".probe").unlink(missing_ok=True)  # another run may have removed it
 
     def put(self, path: str, data: bytes) -> None:
         """Write one file whole."""

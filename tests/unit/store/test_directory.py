@@ -37,6 +37,14 @@ def test_a_directory_that_is_not_mounted_is_refused_and_not_made(tmp_path):
     assert not (tmp_path / "mount").exists()
 
 
+def test_a_check_leaves_nothing_behind(store, tmp_path):
+    store.check()
+    assert list((tmp_path / "a b").iterdir()) == []
+    store.put("a", b"1")
+    store.check()
+    assert [path.name for path in (tmp_path / "a b").rglob("*")] == ["run", "a"]
+
+
 def test_a_full_disk_is_a_store_that_may_work_later(store, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
