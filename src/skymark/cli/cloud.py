@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from skymark.cli.cost import CostOptions, print_estimate
-from skymark.cli.options import Several
+from skymark.cli.options import HOW, Several
 from skymark.model.errors import GateError, UsageError
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         ),
     ] = None,
     spot: Annotated[bool, Parameter(group=MACHINE, help="Only a spot machine.")] = False,
+    managed: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="As SkyPilot's managed job: if the machine is taken away, another one goes on "
+            "from --store s3://…, which it needs.",
+        ),
+    ] = False,
     num_nodes: Annotated[
         int, Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once.")
     ] = 1,
@@ -120,6 +129,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     """Run a profile on a rented machine; the help is in `skymark.cli.main`."""
     from skymark.cloud.launch import launch as carry_out
     from skymark.cloud.launch import offer
+    from skymark.cloud.managed import check, check_controller, lasting_store, launch_managed
     from skymark.cloud.order import Order, cluster_name, new_run_id, seconds_of
 
     chosen = dataclasses.replace(options, profile=profile)
@@ -133,6 +143,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         machine=machine,
         infra=infra,
         spot=spot,
+        lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
         deadline_s=None if deadline is None else seconds_of(deadline),
@@ -141,15 +152,19 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
         idle_minutes=idle_minutes or (30 if keep else 1),
     )
+    if managed:
+        check(order)
     offered = offer(order, plan, output, os.environ)
+    if managed:
+        check_controller()
     print_estimate(offered.estimate)
     if dry_run:
         return 0
     if not yes:
         _agree()
     signal.signal(signal.SIGTERM, _interrupt)
-    ended = carry_out(offered, _screen(order), output)
-    return _show_end(ended)
+    carried_out = launch_managed if managed else carry_out
+    return _show_end(carried_out(offered, _screen(order), output))
 
 
 def execute(
@@ -157,31 +172,49 @@ def execute(
     /,
     options: CostOptions = DEFAULT_OPTIONS,
     *,
+    grid: Annotated[
+        tuple[str, ...],
+        Several,
+        Parameter(
+            group=HOW,
+            help="NAME=VALUE,VALUE,… of a setting that `skymark run --set` knows, such as "
+            "workers=1,4,16: a run for each value; of several grids, for each combination.",
+        ),
+    ] = (),
     deadline: Annotated[
         str | None,
-        Parameter(group=LIMITS, help="Longest time of the run, such as 90m or 2h."),
+        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
     ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
     """Run something else on a live machine; the help is in `skymark.cli.main`."""
+    from skymark.cli.grid import points
+    from skymark.cloud.another_run import execute as carry_out
     from skymark.cloud.known_machines import recall
-    from skymark.cloud.live import execute as carry_out
     from skymark.cloud.order import new_run_id, seconds_of
 
     known = recall(cluster)
     chosen = dataclasses.replace(options, profile=known.profile)
     chosen.plan()
-    order = known.model_copy(
-        update={
-            "run_id": new_run_id(known.profile, datetime.now(UTC)),
-            "options": _arguments(chosen, store),
-            "deadline_s": None if deadline is None else seconds_of(deadline),
-            "keep": True,
-        }
-    )
+    run_id = new_run_id(known.profile, datetime.now(UTC))
+    runs = {run_id: chosen}
+    if grid:
+        runs = {f"{run_id}-{point}": one for point, one in points(chosen, grid).items()}
+    orders = [
+        known.model_copy(
+            update={
+                "run_id": id,
+                "options": _arguments(one, store),
+                "deadline_s": None if deadline is None else seconds_of(deadline),
+                "keep": True,
+            }
+        )
+        for id, one in runs.items()
+    ]
     signal.signal(signal.SIGTERM, _interrupt)
-    return _show_end(carry_out(order, _screen(order), output, os.environ))
+    ended = carry_out(orders, _screen(orders[0]), output, os.environ)
+    return _show_grid(ended, run_id) if grid else _show_end(ended[0])
 
 
 def _agree() -> None:
@@ -251,8 +284,43 @@ def _show_end(ended: Ended) -> int:
     return 0 if ended.all_well and good else 1
 
 
+def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
+    """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
+    from skymark.cli.grid import print_points
+    from skymark.cli.results import write_page
+    from skymark.report.load import open_run
+
+    runs = {
+        ended.order.run_id.removeprefix(f"{run_id}-"): open_run(ended.brought.directory)
+        for ended in all_ended
+        if ended.brought is not None and ended.brought.records
+    }
+    print_points(runs)
+    for run in runs.values():
+        print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
+    for ended in all_ended:
+        for problem in ended.problems:
+            _say(f"{ended.order.run_id}: {problem}")
+    if len(runs) > 1:
+        before, after, *_ = (run.directory for run in runs.values())
+        _say(f"compare two: skymark compare {before} {after} --across cells")
+    _say_how_to_come_back(all_ended[-1].order)
+    if any(ended.interrupted for ended in all_ended):
+        return INTERRUPTED
+    good = not any(record.status.is_bad for run in runs.values() for record in run.records)
+    return 0 if good and all(ended.all_well for ended in all_ended) else 1
+
+
 def _say_how_to_come_back(order: Order) -> None:
     name = order.cluster
+    if order.lasting_store is not None:
+        _say(
+            f"{name} goes on, and ends its machine itself\n"
+            f"  watch:   sky jobs logs -n {name}\n"
+            f"  fetch:   skymark fetch {order.lasting_store}/{order.run_id} DIRECTORY\n"
+            f"  end:     skymark down {name}"
+        )
+        return
     _say(
         f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"

@@ -51,10 +51,11 @@ def queue(cluster: Cluster, /, *, json: Json = False) -> int:
         print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
         return 0
     print_rows(
-        ("job", "status", "submitted (UTC)", "seconds"),
+        ("job", "what", "status", "submitted (UTC)", "seconds"),
         [
             (
                 str(one.id),
+                one.name,
                 one.status,
                 "" if one.submitted_at is None else f"{one.submitted_at:%Y-%m-%d %H:%M:%S}",
                 _amount(one.seconds, 0),

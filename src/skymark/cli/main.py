@@ -87,7 +87,8 @@ COMMANDS = (
 
         Shows what it may cost and asks, hires the machine, shows its progress, brings the results
         home, verifies them by digest, ends the machine at once and says what it cost. Its idle
-        timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running.
+        timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running. With
+        --managed, another machine goes on where one is taken away.
         Needs SkyPilot: pip install 'skymark[cloud]'.
 
         Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
@@ -100,7 +101,8 @@ COMMANDS = (
         """Run other scenarios or adapters on a machine that `launch --keep` left, without set-up.
 
         The source as it is here is sent again; results come home as with `launch`. The machine
-        stays, and its idle timer too.
+        stays, and its idle timer too. With --grid workers=1,4,16 there is a run for each value, all
+        queued at once, with a directory each.
         """,
     ),
     (

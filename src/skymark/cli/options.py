@@ -20,6 +20,9 @@ WHERE = Group.create_ordered("Where it runs, and what is shown")
 
 Several = Parameter(consume_multiple=1)
 
+OPTIONS_OF_SETTINGS = ("workers", "prefetch", "think_time_ms", "page_cache")
+"""Settings with an option of their own, besides --set."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +133,8 @@ class PlanOptions:
         Raises:
             UsageError: a name, setting or file is wrong.
         """
-        settings: dict[str, Setting] = dict(_pair(text) for text in self.set)
-        for name in ("workers", "prefetch", "think_time_ms", "page_cache"):
+        settings: dict[str, Setting] = dict(pair(text) for text in self.set)
+        for name in OPTIONS_OF_SETTINGS:
             if (value := getattr(self, name)) is not None:
                 settings[name] = value
         axes = {
@@ -155,7 +158,12 @@ class PlanOptions:
         return plan
 
 
-def _pair(text: str) -> tuple[str, Setting]:
+def pair(text: str) -> tuple[str, Setting]:
+    """Read a setting, NAME=VALUE.
+
+    Raises:
+        UsageError: it is none.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"--set {text!r} must be NAME=VALUE")

@@ -23,12 +23,22 @@ def actual_bill(cluster: str) -> Bill | None:
     Args:
         cluster: its name; of several that had it, the last counts.
     """
-    reported: list[Any] = [
-        one for one in wait(sdk().cost_report()) if one["name"] == cluster and one["duration"]
-    ]
+    return _sum(sorted(_reported(cluster), key=lambda one: one["launched_at"] or 0)[-1:])
+
+
+def bill_of_all(cluster: str) -> Bill | None:
+    """Return what all clusters cost that had a name one after another; None if none had it."""
+    return _sum(_reported(cluster))
+
+
+def _reported(cluster: str) -> list[Any]:
+    return [one for one in wait(sdk().cost_report()) if one["name"] == cluster and one["duration"]]
+
+
+def _sum(reported: list[Any]) -> Bill | None:
     if not reported:
         return None
-    last = max(reported, key=lambda one: one["launched_at"] or 0)
-    seconds, cost_usd = float(last["duration"]), float(last["total_cost"])
+    seconds = sum(float(one["duration"]) for one in reported)
+    cost_usd = sum(float(one["total_cost"]) for one in reported)
     hourly_usd = round(cost_usd / seconds * 3600, 6)
     return Bill(hourly_price_usd=hourly_usd, seconds=seconds, price_usd=cost_usd)

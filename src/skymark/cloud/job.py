@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from skymark.cloud.ending import find
 from skymark.cloud.errors import CloudError, MachineLostError
@@ -35,12 +36,69 @@ ENDS = {0: JobEnd.SUCCEEDED, 100: JobEnd.FAILED, 103: JobEnd.CANCELLED}
 """What SkyPilot's `tail_logs` returns, where that is an end."""
 
 
-def follow(cluster: str, job: int, log: TextIO, say: Say, until_s: float | None) -> JobEnd:
+BY_STATUS = {"SUCCEEDED": JobEnd.SUCCEEDED, "CANCELLED": JobEnd.CANCELLED}
+"""By SkyPilot's status; any other that is an end is a failure."""
+
+
+class Job(Protocol):
+    """What runs somewhere, and can be looked at and stopped."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it, or the machine it runs on."""
+        ...
+
+    def show(self, log: TextIO) -> int | None:
+        """Write its output until it ends; returns what SkyPilot's `tail_logs` does."""
+        ...
+
+    def ended(self) -> JobEnd | None:
+        """Return how it ended; None while it goes on."""
+        ...
+
+    def is_lost(self) -> bool:
+        """Whether it will never end, because its machine is gone."""
+        ...
+
+    def stop(self) -> None:
+        """End it now."""
+        ...
+
+
+@dataclass(frozen=True)
+class MachineJob:
+    """A job in the queue of a machine."""
+
+    name: str
+    """The machine's."""
+    number: int
+
+    def show(self, log: TextIO) -> int | None:
+        """Write its output until it ends."""
+        code: int | None = sdk().tail_logs(self.name, self.number, follow=True, output_stream=log)
+        return code
+
+    def ended(self) -> JobEnd | None:
+        """Return how it ended; None while it goes on."""
+        status = wait(sdk().job_status(self.name, [self.number])).get(self.number)
+        if status is None or not status.is_terminal():
+            return None
+        return BY_STATUS.get(status.value, JobEnd.FAILED)
+
+    def is_lost(self) -> bool:
+        """Whether the provider has the machine no longer."""
+        return find(self.name, refresh=True) is None
+
+    def stop(self) -> None:
+        """Take it from the queue, or end it."""
+        wait(sdk().cancel(self.name, job_ids=[self.number]))
+
+
+def follow(job: Job, log: TextIO, say: Say, until_s: float | None) -> JobEnd:
     """Show a job's output until it ends.
 
     Args:
-        cluster: where it runs.
-        job: its number there.
+        job: what runs.
         log: gets the output.
         say: told when the connection breaks.
         until_s: a moment of `time.time`, after which it is ended; None for no limit.
@@ -51,24 +109,25 @@ def follow(cluster: str, job: int, log: TextIO, say: Say, until_s: float | None)
     """
     lost_s: float | None = None
     while True:
-        tail = _Call(lambda: sdk().tail_logs(cluster, job, follow=True, output_stream=log))
+        tail = _Call(lambda: job.show(log))
         if not tail.wait(until_s):
-            wait(sdk().cancel(cluster, job_ids=[job]))
+            job.stop()
             return JobEnd.TOO_LATE
         if tail.raised is None and tail.result in ENDS:
             return ENDS[tail.result]
         try:
-            ended = _status(cluster, job)
+            ended = job.ended()
             lost_s = None
         except (CloudError, UsageError) as error:
-            if _is_gone(cluster):
+            if _is_lost(job):
                 raise MachineLostError(
-                    f"{cluster} is no longer there: its provider took it away, or somebody ended it"
+                    f"{job.name} is no longer there: its provider took it away, or somebody ended "
+                    "it"
                 ) from error
             lost_s = lost_s or time.time()
             if time.time() - lost_s > UNREACHABLE_S:
                 raise
-            say(f"{cluster} does not answer ({error}); the run goes on there, trying again")
+            say(f"{job.name} does not answer ({error}); the run goes on there, trying again")
             ended = None
         if ended is not None:
             return ended
@@ -77,19 +136,9 @@ def follow(cluster: str, job: int, log: TextIO, say: Say, until_s: float | None)
         time.sleep(RETRY_S)
 
 
-def _status(cluster: str, job: int) -> JobEnd | None:
-    """Return how a job ended; None while it goes on."""
-    sky = sdk()
-    status = wait(sky.job_status(cluster, [job])).get(job)
-    if status is None or not status.is_terminal():
-        return None
-    ends = {sky.JobStatus.SUCCEEDED: JobEnd.SUCCEEDED, sky.JobStatus.CANCELLED: JobEnd.CANCELLED}
-    return ends.get(status, JobEnd.FAILED)
-
-
-def _is_gone(cluster: str) -> bool:
+def _is_lost(job: Job) -> bool:
     try:
-        return find(cluster, refresh=True) is None
+        return job.is_lost()
     except (CloudError, UsageError):
         return False
 

@@ -14,7 +14,7 @@ from skymark.cloud.ending import end, find
 from skymark.cloud.errors import CloudError
 from skymark.cloud.estimate import Estimate, check_ceiling, estimate
 from skymark.cloud.history import read_history
-from skymark.cloud.job import JobEnd, background, follow
+from skymark.cloud.job import JobEnd, MachineJob, background, follow
 from skymark.cloud.known_machines import remember
 from skymark.cloud.machine_kinds import make_task, set_limits
 from skymark.cloud.machine_script import KILL_AFTER_S
@@ -110,7 +110,8 @@ def offer(order: Order, plan: Plan, results: Path, environment: Mapping[str, str
         check_ceiling(priced, order.max_cost_usd)
         allowed_usd = priced.highest_hourly_price_usd(order.max_cost_usd)
         prices_usd = [one.hourly_price_usd for one in priced.candidates]
-        highest_usd = max(price for price in prices_usd if price <= max(allowed_usd, prices_usd[0]))
+        most_usd = max(price for price in prices_usd if price <= max(allowed_usd, prices_usd[0]))
+        highest_usd = most_usd or None  # your own cluster costs nothing; SkyPilot takes no 0
     around_s = priced.duration.provisioning.high_s + priced.duration.ending.high_s
     hourly_usd = None if highest_usd is None else highest_usd * order.num_nodes
     seconds = limit_s(order, hourly_usd, around_s)
@@ -138,7 +139,7 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
         try:
             _work(offered, screen, ended)
         except KeyboardInterrupt:
-            if _ask(screen) is Choice.LEAVE:
+            if ask(screen) is Choice.LEAVE:
                 ended.left_running = True
                 return ended
             ended.interrupted = True
@@ -165,13 +166,13 @@ def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
         f"{order.cluster} is up after {time.time() - hired_s:.0f} s; it ends itself after "
         f"{order.idle_minutes} idle min, whatever happens here"
     )
-    ended.job = follow(order.cluster, job, screen.log, screen.say, until_s)
+    ended.job = follow(job, screen.log, screen.say, until_s)
     if ended.job is not JobEnd.SUCCEEDED:
         ended.problems.append(f"the run on {order.cluster} {ended.job.value}")
 
 
-def hire(offered: Offered, screen: Screen, ended: Ended) -> int:
-    """Hire the machine with its idle timer armed and start the job; returns the job's number.
+def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:
+    """Hire the machine with its idle timer armed and start the job.
 
     Raises:
         CloudError: there is no capacity, or the machine did not come up.
@@ -198,10 +199,10 @@ def hire(offered: Offered, screen: Screen, ended: Ended) -> int:
                 "give a longer --boot-timeout, or another --infra"
             ) from error
         ended.hiring = None
-    return int(job)
+    return MachineJob(order.cluster, int(job))
 
 
-def _ask(screen: Screen) -> Choice:
+def ask(screen: Screen) -> Choice:
     """Ask once what is to become of the machine; a second Ctrl-C stops it."""
     try:
         return screen.interrupted()

@@ -1,20 +1,14 @@
-"""Live machines: what there is, what runs there, another run, and their end."""
+"""Live machines: what there is, what runs there, and their end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TextIO
 
+from skymark.cloud import managed
 from skymark.cloud.ending import Say, end, find, hourly_price_usd
-from skymark.cloud.errors import CloudError
-from skymark.cloud.job import JobEnd, background, follow
-from skymark.cloud.launch import GRACE_S, Ended, Screen, collect
-from skymark.cloud.machine_kinds import make_run_task, set_limits
-from skymark.cloud.order import Order
-from skymark.cloud.secret_variables import secrets_for
+from skymark.cloud.job import background
 from skymark.cloud.skypilot import explained, sdk, wait
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
@@ -52,11 +46,16 @@ class Job(Frozen):
 
 
 def live_machines(*, refresh: bool = True) -> list[Live]:
-    """Return every machine of skymark's that is there, asked of its provider."""
+    """Return every machine of skymark's that is there, and every managed job that goes on.
+
+    Args:
+        refresh: ask the providers, instead of telling what was known last.
+    """
     sky = sdk()
     mode = sky.StatusRefreshMode.FORCE if refresh else sky.StatusRefreshMode.NONE
     records = wait(sky.status(refresh=mode))
-    return [_live(one) for one in records if one["name"].startswith(PREFIX)]
+    jobs = [_managed(one) for one in managed.records(going_on=True)]
+    return [one for one in (*map(_live, records), *jobs) if one.name.startswith(PREFIX)]
 
 
 def jobs(cluster: str) -> list[Job]:
@@ -92,45 +91,17 @@ def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) 
     return code in {0, NOT_FINISHED}
 
 
-def execute(order: Order, screen: Screen, results: Path, environment: Mapping[str, str]) -> Ended:
-    """Run something else on a live machine, without set-up; the machine stays.
-
-    Raises:
-        UsageError: there is no such machine.
-        CloudError: it did not take the job.
-    """
-    record = find(order.cluster, refresh=True)
-    if record is None:
-        raise UsageError(f"there is no machine {order.cluster}; `skymark status` shows what is")
-    task = make_run_task(order, secrets_for(order.options, environment))
-    launched = record["handle"].launched_resources
-    task.set_resources(sdk().Resources(accelerators=launched.accelerators))
-    set_limits(task, order.deadline_s, None)
-    ended = Ended(order)
-    with explained(f"{order.cluster} did not take the job"):
-        job, _ = wait(sdk().exec(task, cluster_name=order.cluster))
-    until_s = None if order.deadline_s is None else time.time() + order.deadline_s + GRACE_S
-    try:
-        ended.job = follow(order.cluster, int(job), screen.log, screen.say, until_s)
-    except KeyboardInterrupt:
-        wait(sdk().cancel(order.cluster, job_ids=[int(job)]))
-        ended.interrupted = True
-    except CloudError as error:
-        ended.problems.append(str(error))
-    if ended.job not in {JobEnd.SUCCEEDED, None}:
-        ended.problems.append(f"the run on {order.cluster} {ended.job.value}")
-    collect(order, results, screen, ended)
-    return ended
-
-
 def down(cluster: str, say: Say) -> float:
-    """End a machine and return when it is gone, with the seconds that it took.
+    """End a machine, or a managed job, and return when it is gone, with the seconds that it took.
 
     Raises:
-        UsageError: there is no such machine.
+        UsageError: there is none.
         StillBillingError: it does not end.
     """
     record = find(cluster, refresh=False)
+    job = managed.find_job(cluster) if record is None else None
+    if job is not None:
+        return managed.end_job(job, say)
     if record is None:
         raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
     return end(cluster, say, record)
@@ -152,6 +123,20 @@ def _live(record: Any) -> Live:
         idle_minutes=minutes if minutes is not None and minutes >= 0 else None,
         hourly_price_usd=hourly_usd,
         cost_usd=cost_usd,
+    )
+
+
+def _managed(record: Any) -> Live:
+    submitted = record.submitted_at
+    return Live(
+        name=record.job_name,
+        status=f"managed, {record.status.value}",
+        machine=record.cluster_resources or "none yet",
+        nodes=1,
+        launched_at=None if submitted is None else datetime.fromtimestamp(submitted, UTC),
+        idle_minutes=None,
+        hourly_price_usd=None,
+        cost_usd=None,
     )
 
 

@@ -31,6 +31,8 @@ class Order(Frozen):
     """A SkyPilot YAML in place of the profile's."""
     infra: str | None = None
     spot: bool = False
+    lasting_store: str | None = None
+    """Of a managed job: where the next machine finds what was measured, if one is taken away."""
     num_nodes: int = Field(default=1, ge=1)
     image: str | None = None
     deadline_s: int | None = Field(default=None, ge=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,6 +64,29 @@ def bring_home(cluster: str, nodes: int, run_id: str, directory: Path) -> Brough
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return brought
+
+
+def bring_from_store(address: str, run_id: str, directory: Path) -> Brought | None:
+    """Bring a run from a store into a directory, and verify it there.
+
+    Args:
+        address: the store's, as ``skymark run --store`` has it.
+        run_id: the run's name in it.
+        directory: where it goes; made if absent.
+
+    Returns:
+        What came, or None if the store has no such run.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    with closing(open_source(f"{address}/{run_id}")) as source:
+        try:
+            differing = fetch(source, directory)
+        except FileNotFoundError:
+            return None
+    run = RunDirectory(directory)
+    return _completed(run, [run.manifest()], differing, ())
 
 
 def merge(parts: Sequence[Path], run_id: str, directory: Path) -> Brought | None:

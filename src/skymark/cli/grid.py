@@ -1,0 +1,88 @@
+"""`skymark exec --grid`: which runs a grid of settings makes, and a table that compares them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from skymark.cli.cost import CostOptions
+from skymark.cli.options import OPTIONS_OF_SETTINGS, pair
+from skymark.cli.tables import print_rows
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from skymark.model.record import Record
+    from skymark.report.load import Run
+
+
+def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:
+    """Return the options of each point of a grid, by a name that suits a directory.
+
+    Args:
+        options: what all points share.
+        grid: ``NAME=VALUE,VALUE,…`` of settings that ``skymark run --set`` takes; their product is
+            taken.
+
+    Raises:
+        UsageError: a name or value is wrong, or there twice.
+    """
+    axes = _axes(options, grid)
+    found: dict[str, CostOptions] = {}
+    for values in itertools.product(*axes.values()):
+        settings = tuple(f"{name}={value}" for name, value in zip(axes, values, strict=True))
+        point = "_".join(re.sub("[^A-Za-z0-9._]+", "-", one).strip("-.") for one in settings)
+        if point in found:
+            raise UsageError(f"--grid has two points that would both be called {point}")
+        found[point] = dataclasses.replace(options, set=(*options.set, *settings))
+        found[point].plan()
+    return found
+
+
+def _axes(options: CostOptions, grid: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of each setting, as they were typed."""
+    given = {pair(text)[0] for text in options.set}
+    given |= {name for name in OPTIONS_OF_SETTINGS if getattr(options, name) is not None}
+    axes: dict[str, list[str]] = {}
+    for text in grid:
+        typed, _, listed = text.partition("=")
+        values = [value.strip() for value in listed.split(",")]
+        if not typed.strip() or not all(values):
+            raise UsageError(f"--grid {text!r} must be NAME=VALUE,VALUE,… such as workers=1,4,16")
+        read = [pair(f"{typed}={value}") for value in values]
+        name = read[0][0]
+        if name in axes:
+            raise UsageError(f"--grid has {name} twice; give all its values at once")
+        if name in given:
+            raise UsageError(f"{name} is in --grid and given besides; leave one of them out")
+        if len(set(read)) < len(read):
+            raise UsageError(f"--grid {text!r} has a value twice")
+        axes[name] = values
+    return axes
+
+
+def print_points(runs: Mapping[str, Run]) -> None:
+    """Print what each point of a grid measured, the points of a cell below one another."""
+    print_rows(
+        ("scenario", "adapter", "point", "status", "samples/s", "interval"),
+        sorted(_rows(runs), key=itemgetter(0, 1)),
+    )
+
+
+def _rows(runs: Mapping[str, Run]) -> Iterable[tuple[str, ...]]:
+    for point, run in runs.items():
+        for record in run.records:
+            cell = record.cell
+            yield (cell.label, cell.adapter, point, record.status.value, *_figures(record))
+
+
+def _figures(record: Record) -> tuple[str, str]:
+    from skymark.report.text import MISSING, count, margin
+
+    if record.figures is None:
+        return MISSING, MISSING
+    rate = record.figures.samples_per_s
+    return count(rate.value), margin(rate)

@@ -1,0 +1,316 @@
+"""A run as SkyPilot's managed job: where its machine is taken away, another one goes on.
+
+What was measured lies in a store that outlives the machine, cell by cell and round by round. There
+the next machine finds it, and from there the results come home.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from skymark.cloud.bill import bill_of_all
+from skymark.cloud.ending import GONE_TIMEOUT_S, Say
+from skymark.cloud.errors import CloudError, StillBillingError
+from skymark.cloud.job import BY_STATUS, RETRY_S, JobEnd, background, follow
+from skymark.cloud.launch import GRACE_S, Choice, Ended, Offered, Screen, ask, explain
+from skymark.cloud.order import Order
+from skymark.cloud.results import add_price, bring_from_store
+from skymark.cloud.skypilot import explained, sdk, wait
+from skymark.model.errors import SkymarkError, UsageError
+from skymark.store.store import open_store
+
+FIELDS = (
+    "job_id",
+    "job_name",
+    "status",
+    "submitted_at",
+    "recovery_count",
+    "cluster_resources",
+    "failure_reason",
+)
+"""What is asked of SkyPilot about a job."""
+
+PLAIN_FILES = Path("~/.sky/managed_jobs")
+"""Where SkyPilot's API server writes each managed job, its secrets included."""
+
+
+@dataclass(frozen=True)
+class ManagedJob:
+    """A job that SkyPilot keeps going on one machine after another.
+
+    Implements `skymark.cloud.job.Job`.
+    """
+
+    name: str
+    number: int
+
+    @property
+    def machine(self) -> str:
+        """The name that each of its machines has with SkyPilot."""
+        names = importlib.import_module("sky.jobs.utils")
+        return str(names.generate_managed_job_cluster_name(self.name, self.number))
+
+    def record(self) -> Any:
+        """Return what SkyPilot knows of it.
+
+        Raises:
+            CloudError: it knows nothing.
+        """
+        found = [one for one in records() if one.job_id == self.number]
+        if not found:
+            raise CloudError(f"SkyPilot knows no managed job {self.number} ({self.name})")
+        return found[0]
+
+    def show(self, log: TextIO) -> int | None:
+        """Write the output of its machines until it ends."""
+        jobs = sdk().jobs
+        code: int | None = jobs.tail_logs(job_id=self.number, follow=True, output_stream=log)
+        return code
+
+    def ended(self) -> JobEnd | None:
+        """Return how it ended; None while it goes on."""
+        status = self.record().status
+        if not status.is_terminal():
+            return None
+        return BY_STATUS.get(status.value, JobEnd.FAILED)
+
+    def is_lost(self) -> bool:
+        """Never: SkyPilot hires the next machine."""
+        return False
+
+    def stop(self) -> None:
+        """End it, and its machine."""
+        wait(sdk().jobs.cancel(job_ids=[self.number]))
+
+    def machines(self) -> list[Any]:
+        """Return SkyPilot's cost reports of the machines that it has now: one, or none."""
+        reported = wait(sdk().cost_report())
+        return [one for one in reported if one["name"] == self.machine and one["status"]]
+
+
+def records(*, going_on: bool = False) -> list[Any]:
+    """Return what SkyPilot knows of every managed job, or of those that have not ended."""
+    sky = sdk()
+    request = sky.jobs.queue_v2(refresh=False, skip_finished=going_on, fields=FIELDS)
+    try:
+        found, *_ = sky.get(request)
+    except sky.exceptions.ClusterNotUpError:  # nobody ever began one
+        return []
+    return list(found)
+
+
+def find_job(name: str) -> ManagedJob | None:
+    """Return the managed job of a name, or None."""
+    numbers = [one.job_id for one in records() if one.job_name == name]
+    return ManagedJob(name, max(numbers)) if numbers else None
+
+
+def lasting_store(stores: Sequence[str]) -> str:
+    """Return the first store that outlives a machine.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for store in stores:
+        if store.startswith("s3://"):
+            return store.rstrip("/")
+    raise UsageError(
+        "--managed needs a store that outlives the machine, where the next one finds what was "
+        "measured; add --store s3://BUCKET/PREFIX"
+    )
+
+
+def check(order: Order) -> None:
+    """Check what a managed job needs beyond an ordinary launch; hires nothing.
+
+    Raises:
+        UsageError: it does not go with the other options, or SkyPilot is not set up for it.
+        StoreError: the store cannot be written from here.
+    """
+    if order.keep:
+        raise UsageError("--managed ends its machine with the job; leave out --keep")
+    if order.num_nodes > 1:
+        raise UsageError("--managed runs on one machine at a time; leave out --num-nodes")
+    assert order.lasting_store is not None
+    with closing(open_store(order.lasting_store, order.run_id)) as store:
+        store.check()
+
+
+def check_controller() -> None:
+    """Refuse where the controller of managed jobs would be a machine to pay for.
+
+    Raises:
+        UsageError: SkyPilot's API server here does not run controllers itself.
+    """
+    server = importlib.import_module("sky.server.common")
+    controllers = importlib.import_module("sky.utils.controller_utils")
+    if server.is_api_server_local() and not controllers.is_jobs_consolidation_mode():
+        raise UsageError(
+            "SkyPilot would rent another machine to watch over managed jobs; put "
+            "'jobs: {controller: {consolidation_mode: true}}' into ~/.sky/config.yaml, then run "
+            "sky api stop; sky api start"
+        )
+
+
+def launch_managed(offered: Offered, screen: Screen, results: Path) -> Ended:
+    """Run as a managed job, prove that its machine is gone, and bring the results home.
+
+    Whatever happens, the job is ended before this returns or raises, unless the user leaves it
+    going.
+
+    Args:
+        offered: of `skymark.cloud.launch.offer`, with its price agreed.
+        screen: who is told and asked.
+        results: directory of runs; this one gets a directory of its own there.
+
+    Raises:
+        StillBillingError: the machine does not end.
+    """
+    ended = Ended(offered.order)
+    try:
+        _work(offered, screen, ended)
+    except KeyboardInterrupt:
+        if ask(screen) is Choice.LEAVE:
+            ended.left_running = True
+            return ended
+        ended.interrupted = True
+    except CloudError as error:
+        ended.problems.append(str(error))
+    finally:
+        if not ended.left_running:
+            _finish(offered.order, results, screen, ended)
+    return ended
+
+
+def end_job(job: ManagedJob, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> float:
+    """End a managed job; returns when the provider has no machine of it, with the seconds it took.
+
+    SkyPilot asks the provider for the machine after it has ended it, and forgets it only then.
+
+    Raises:
+        StillBillingError: the machine is still there; the message has its id and price.
+    """
+    began = time.monotonic()
+    if job.ended() is None:
+        job.stop()
+    while True:
+        left = job.machines()
+        if not left and job.ended() is not None:
+            took_s = time.monotonic() - began
+            say(f"{job.name} is gone: the provider has no machine of it left ({took_s:.0f} s)")
+            return took_s
+        if time.monotonic() - began > timeout_s:
+            raise StillBillingError(
+                f"{job.name} IS STILL THERE AND COSTS MONEY: {_describe(left)}. Try "
+                f"`sky down {job.machine}`, or end it on the provider's own page"
+            )
+        time.sleep(RETRY_S)
+
+
+def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
+    """Start the job and follow it to its end."""
+    order = offered.order
+    asked_s = time.time()
+    job = _start(offered, screen, ended)
+    _await_machine(job, order.boot_timeout_s)
+    _remove_plain_files(job)
+    until_s = None if offered.limit_s is None else time.time() + offered.limit_s + GRACE_S
+    screen.say(
+        f"{order.cluster} is up after {time.time() - asked_s:.0f} s; if its machine is taken "
+        f"away, another one goes on from {order.lasting_store}"
+    )
+    ended.job = follow(job, screen.log, screen.say, until_s)
+    record = job.record()
+    if record.recovery_count:
+        screen.say(f"{record.recovery_count} × a machine was taken away and another one went on")
+    if ended.job is not JobEnd.SUCCEEDED:
+        why = f": {record.failure_reason}" if record.failure_reason else ""
+        ended.problems.append(f"the run on {order.cluster} {ended.job.value}{why}")
+
+
+def _start(offered: Offered, screen: Screen, ended: Ended) -> ManagedJob:
+    sky, name = sdk(), offered.order.cluster
+    screen.say(f"hiring {name}, as a managed job")
+    with explained(f"{name} could not be started"):
+        request = sky.jobs.launch(offered.task, name=name)
+        ended.hiring = request
+        numbers, _ = background(lambda: sky.stream_and_get(request, output_stream=screen.log))
+        ended.hiring = None
+    return ManagedJob(name, numbers[0])
+
+
+def _await_machine(job: ManagedJob, timeout_s: float) -> None:
+    """Return when the job runs or has ended.
+
+    Raises:
+        CloudError: it has no machine in time; SkyPilot itself would look for one for ever.
+    """
+    deadline = time.monotonic() + timeout_s
+    while (record := job.record()).status.value in {"PENDING", "SUBMITTED", "STARTING"}:
+        if time.monotonic() > deadline:
+            raise CloudError(
+                f"{job.name} was not up after {timeout_s} s ({record.status.value}); give a longer "
+                "--boot-timeout, or another --infra"
+            )
+        time.sleep(RETRY_S)
+
+
+def _remove_plain_files(job: ManagedJob) -> None:
+    """Remove the files with the job's secrets, where the API server is this machine's.
+
+    SkyPilot has them in its database too, and reads them there for the next machine.
+    """
+    if importlib.import_module("sky.server.common").is_api_server_local():
+        for path in PLAIN_FILES.expanduser().glob(f"{job.name}-*"):
+            path.unlink(missing_ok=True)
+
+
+def _finish(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
+    """End the job, bring home what the store has, and say what it cost."""
+    if ended.hiring is not None:
+        wait(sdk().api_cancel(ended.hiring))
+    job = find_job(order.cluster)
+    if job is None:
+        ended.gone_after_s = 0.0  # it was never taken on, and has no machine
+        return
+    try:
+        ended.gone_after_s = end_job(job, screen.say)
+    finally:
+        _collect(order, results / order.run_id, screen, ended)
+    ended.bill = bill_of_all(job.machine)
+    if ended.bill is not None and ended.brought is not None and ended.brought.records:
+        add_price(results / order.run_id, ended.bill.hourly_price_usd, ended.bill.price_usd)
+
+
+def _collect(order: Order, directory: Path, screen: Screen, ended: Ended) -> None:
+    """Bring home what the store has; what is wrong becomes a problem, not an error."""
+    assert order.lasting_store is not None
+    try:
+        brought = bring_from_store(order.lasting_store, order.run_id, directory)
+    except SkymarkError as error:
+        ended.problems.append(
+            f"the results could not be brought home: {error}; later: skymark fetch "
+            f"{order.lasting_store}/{order.run_id} {directory}"
+        )
+        return
+    ended.brought = brought
+    if brought is None:
+        ended.problems.append(f"{order.lasting_store} has no results: nothing was run")
+        return
+    ended.problems += explain(brought)
+    if brought.whole:
+        screen.say(f"results verified in {directory}: {sum(brought.records.values())} records")
+
+
+def _describe(machines: Sequence[Any]) -> str:
+    if not machines:
+        return "the job has not ended"
+    one = machines[0]
+    hourly_usd = float(one["resources"].get_cost(3600)) * int(one["num_nodes"])
+    return f"{one['node_names'] or one['name']}, at ${hourly_usd:.2f}/h"
