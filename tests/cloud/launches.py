@@ -45,8 +45,9 @@ class Running:
     """A skymark that runs, and what it says, with the time at which it said it."""
 
     def __init__(self, client: Client, *arguments: str, **variables: str) -> None:
+        # A shell's background job ignores Ctrl-C, and so would what the tests start from one.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "skymark", *arguments],
+            ["env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments],
             env={**client.world.environment(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
