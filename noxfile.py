@@ -50,8 +50,7 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *session.posargs)
         return
     session.run("coverage", "erase")
-    quick = ("-m", "pytest", "-m", "not cloud_faults", "tests/cloud")
-    session.run(cloud_environment(session), *quick, external=True)
+    pytest_in_the_cloud(session, "tests/cloud", "-m", "not cloud_faults")
     session.run("coverage", "run", "-m", "pytest", "--benchmark-disable")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
@@ -60,52 +59,55 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def cloud_tests(session: nox.Session) -> None:
     """Run the tests that need SkyPilot, or those named."""
-    command = ("-m", "pytest", *(session.posargs or ["tests/cloud"]))
-    session.run(cloud_environment(session), *command, external=True)
+    pytest_in_the_cloud(session, *(session.posargs or ["tests/cloud"]))
 
 
 @nox.session
 def cloud_faults(session: nox.Session) -> None:
-    """Run the slow faults of rented machines: minutes each."""
-    command = ("-m", "pytest", "-m", "cloud_faults", "tests/cloud", *session.posargs)
-    session.run(cloud_environment(session), *command, external=True)
+    """Make the tables of docs/cloud-faults.md: every fault of a rented machine (an hour)."""
+    table = ("--fault-table", "docs/cloud-faults.md")
+    pytest_in_the_cloud(session, "tests/cloud", *table, *session.posargs)
 
 
-def in_the_cloud(session: nox.Session, command: str, profile: str) -> None:
-    """Run a command of the cloud for a profile, or for the one named first."""
+def pytest_in_the_cloud(session: nox.Session, *arguments: str) -> None:
+    """Run tests in the environment of SkyPilot."""
+    session.run(cloud_environment(session), "-m", "pytest", *arguments, external=True)
+
+
+def in_the_cloud(session: nox.Session, command: str, *arguments: str) -> None:
+    """Run a command of skymark in the environment of SkyPilot."""
     skymark = Path(cloud_environment(session)).with_name("skymark")
-    session.run(str(skymark), command, profile, *session.posargs, external=True)
+    session.run(str(skymark), command, *arguments, external=True)
 
 
 @nox.session
 def cloud_cpu(session: nox.Session) -> None:
     """Run the cpu profile on a rented machine: nox -s cloud_cpu -- --infra gcp."""
-    in_the_cloud(session, "launch", "cpu")
+    in_the_cloud(session, "launch", "cpu", *session.posargs)
 
 
 @nox.session
 def cloud_gpu(session: nox.Session) -> None:
     """Run the gpu_a100 profile on a rented machine: nox -s cloud_gpu -- --infra vast."""
-    in_the_cloud(session, "launch", "gpu_a100")
+    in_the_cloud(session, "launch", "gpu_a100", *session.posargs)
 
 
 @nox.session
 def cloud_gpu_h100(session: nox.Session) -> None:
     """Run the gpu_h100 profile on a rented machine."""
-    in_the_cloud(session, "launch", "gpu_h100")
+    in_the_cloud(session, "launch", "gpu_h100", *session.posargs)
 
 
 @nox.session
 def cloud_tpu(session: nox.Session) -> None:
     """Run the tpu_v5e profile on a rented machine."""
-    in_the_cloud(session, "launch", "tpu_v5e")
+    in_the_cloud(session, "launch", "tpu_v5e", *session.posargs)
 
 
 @nox.session
 def cost(session: nox.Session) -> None:
     """Say what a profile costs: nox -s cost -- gpu_h100 --max-cost 3."""
-    profile, *session.posargs[:] = session.posargs or ["gpu_a100"]
-    in_the_cloud(session, "cost", profile)
+    in_the_cloud(session, "cost", *(session.posargs or ["gpu_a100"]))
 
 
 def cloud_environment(session: nox.Session) -> str:
