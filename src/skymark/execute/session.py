@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -121,14 +121,15 @@ def run_plan(
             for url in storing.flush():
                 observer.stage(f"{url} lacks results that are in {path}")
             raise
-        run.write_manifest(_ended(run, plan))
+        run.write_manifest(_ended(run, plan, records))
         run.write_sums()
         return Ended(tuple(records), tuple(storing.finish(store_wait_s, observer.stage)))
 
 
-def _ended(run: RunDirectory, plan: Plan) -> Manifest:
+def _ended(run: RunDirectory, plan: Plan, ours: Sequence[Record]) -> Manifest:
     """Return the manifest of a run that came to its end here; another shard may be missing."""
-    found = [run.record(planned.cell) for planned in plan.cells]
+    known = {record.cell_hash: record for record in ours}
+    found = [known.get(one.cell.hash) or run.record(one.cell) for one in plan.cells]
     return run.manifest().model_copy(
         update={
             "ended_at": datetime.now(UTC),
