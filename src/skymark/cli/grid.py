@@ -34,7 +34,7 @@ def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:
     found: dict[str, CostOptions] = {}
     for values in itertools.product(*axes.values()):
         settings = tuple(f"{name}={value}" for name, value in zip(axes, values, strict=True))
-        point = "_".join(re.sub("[^A-Za-z0-9._]+", "-", one).strip("-.") for one in settings)
+        point = "_".join(re.sub("[^A-Za-z0-9._-]+", "-", one) for one in settings)
         if point in found:
             raise UsageError(f"--grid has two points that would both be called {point}")
         found[point] = dataclasses.replace(options, set=(*options.set, *settings))

@@ -20,7 +20,7 @@ DEFAULT_RESULTS = Path("results") / "rehearsals"
 """Apart from real runs: what took how long here says nothing of a rented machine."""
 
 REFUSED = {
-    "managed": "the simulated machines reach no store, and none is taken away",
+    "managed": "it runs no controllers of managed jobs",
     "keep": "the machine ends with the rehearsal",
     "image": "a simulated machine runs no containers",
     "spot": "the simulated provider, Lambda, has no spot machines",

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from skymark.cloud.bill import bill_of_all
 from skymark.cloud.ending import GONE_TIMEOUT_S, Say
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.job import BY_STATUS, RETRY_S, JobEnd, background, follow
+from skymark.cloud.job import BY_STATUS, JobEnd, background, follow
 from skymark.cloud.launch import GRACE_S, Choice, Ended, Offered, Screen, ask, explain
 from skymark.cloud.order import Order
 from skymark.cloud.results import add_price, bring_from_store
@@ -30,11 +30,13 @@ FIELDS = (
     "job_name",
     "status",
     "submitted_at",
-    "recovery_count",
     "cluster_resources",
     "failure_reason",
 )
 """What is asked of SkyPilot about a job."""
+
+LOOK_S = 15.0
+"""Between two looks at a job: as often as SkyPilot itself looks, and each costs seconds of CPU."""
 
 PLAIN_FILES = Path("~/.sky/managed_jobs")
 """Where SkyPilot's API server writes each managed job, its secrets included."""
@@ -89,9 +91,8 @@ class ManagedJob:
         wait(sdk().jobs.cancel(job_ids=[self.number]))
 
     def machines(self) -> list[Any]:
-        """Return SkyPilot's cost reports of the machines that it has now: one, or none."""
-        reported = wait(sdk().cost_report())
-        return [one for one in reported if one["name"] == self.machine and one["status"]]
+        """Return SkyPilot's cost reports of the machines that it had; one at most has a status."""
+        return [one for one in wait(sdk().cost_report()) if one["name"] == self.machine]
 
 
 def records(*, going_on: bool = False) -> list[Any]:
@@ -200,7 +201,7 @@ def end_job(job: ManagedJob, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> flo
     if job.ended() is None:
         job.stop()
     while True:
-        left = job.machines()
+        left = [one for one in job.machines() if one["status"] is not None]
         if not left and job.ended() is not None:
             took_s = time.monotonic() - began
             say(f"{job.name} is gone: the provider has no machine of it left ({took_s:.0f} s)")
@@ -210,7 +211,7 @@ def end_job(job: ManagedJob, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> flo
                 f"{job.name} IS STILL THERE AND COSTS MONEY: {_describe(left)}. Try "
                 f"`sky down {job.machine}`, or end it on the provider's own page"
             )
-        time.sleep(RETRY_S)
+        time.sleep(LOOK_S)
 
 
 def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
@@ -226,9 +227,9 @@ def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
         f"away, another one goes on from {order.lasting_store}"
     )
     ended.job = follow(job, screen.log, screen.say, until_s)
+    if (machines := len(job.machines())) > 1:
+        screen.say(f"{machines} machines worked one after another")
     record = job.record()
-    if record.recovery_count:
-        screen.say(f"{record.recovery_count} × a machine was taken away and another one went on")
     if ended.job is not JobEnd.SUCCEEDED:
         why = f": {record.failure_reason}" if record.failure_reason else ""
         ended.problems.append(f"the run on {order.cluster} {ended.job.value}{why}")
@@ -258,7 +259,7 @@ def _await_machine(job: ManagedJob, timeout_s: float) -> None:
                 f"{job.name} was not up after {timeout_s} s ({record.status.value}); give a longer "
                 "--boot-timeout, or another --infra"
             )
-        time.sleep(RETRY_S)
+        time.sleep(LOOK_S)
 
 
 def _remove_plain_files(job: ManagedJob) -> None:

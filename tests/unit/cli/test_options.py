@@ -58,9 +58,9 @@ def test_settings_come_from_their_own_options_and_from_set():
     [("true", True), ("False", False), ("3", 3), ("3.0", 3.0), ("1e3", 1000.0), ("3a", "3a")],
 )
 def test_a_setting_is_read_as_what_it_looks_like(text, value):
-    from skymark.cli.options import _pair
+    from skymark.cli.options import pair
 
-    name, found = _pair(f"some-name={text}")
+    name, found = pair(f"some-name={text}")
     assert (name, found, type(found)) == ("some_name", value, type(value))
 
 

@@ -1,0 +1,69 @@
+"""Which runs a grid of settings makes, and what it refuses before anything is queued."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.cli.cost import CostOptions
+from skymark.cli.grid import points
+from skymark.model.errors import UsageError
+
+ONE_CELL = CostOptions(scenarios=("TAB-1",), adapters=("numpy",))
+
+
+def test_a_grid_has_a_point_for_each_value_with_a_name_that_tells_it():
+    found = points(ONE_CELL, ["workers=1,4,16"])
+    assert list(found) == ["workers-1", "workers-4", "workers-16"]
+    assert [one.plan().settings["workers"] for one in found.values()] == [1, 4, 16]
+
+
+def test_several_grids_make_their_product():
+    found = points(ONE_CELL, ["workers=0,2", "think-time-ms=0.5,1"])
+    settings = [one.plan().settings for one in found.values()]
+    assert [(one["workers"], one["think_time_ms"]) for one in settings] == [
+        (0, 0.5),
+        (0, 1),
+        (2, 0.5),
+        (2, 1),
+    ]
+    assert next(iter(found)) == "workers-0_think_time_ms-0.5"
+
+
+def test_the_points_differ_in_the_grid_only():
+    shared = CostOptions(scenarios=("TAB-1",), adapters=("numpy",), rounds=2, set=("prefetch=3",))
+    plans = [one.plan() for one in points(shared, ["workers=1,2"]).values()]
+    assert [plan.settings["prefetch"] for plan in plans] == [3, 3]
+    assert [plan.effort.max_rounds for plan in plans] == [2, 2]
+    assert [plan.cells[0].cell.id for plan in plans] == [plans[0].cells[0].cell.id] * 2
+    assert plans[0].hash != plans[1].hash
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        (["nosuch=1,2"], "unknown setting 'nosuch'"),
+        (["workrs=1,2"], "workers"),
+        (["seed=1,2"], "unknown setting 'seed'"),
+        (["workers"], "NAME=VALUE,VALUE"),
+        (["workers="], "NAME=VALUE,VALUE"),
+        (["workers=1,,4"], "NAME=VALUE,VALUE"),
+        (["=1,2"], "NAME=VALUE,VALUE"),
+        (["workers=1,4,1"], "has a value twice"),
+        (["workers=1,01"], "has a value twice"),
+        (["workers=1", "workers=2"], "has workers twice"),
+        (["workers=-2,1"], "greater than or equal to 0"),
+        (["workers=1,many"], "valid integer"),
+        (["format=a/b,a-b"], "would both be called format-a-b"),
+    ],
+)
+def test_a_wrong_grid_is_refused_with_what_is_wrong(grid: list[str], said: str):
+    with pytest.raises(UsageError, match=said):
+        points(ONE_CELL, grid)
+
+
+@pytest.mark.parametrize(
+    "given", [CostOptions(workers=2), CostOptions(set=("workers=2",))], ids=["option", "set"]
+)
+def test_a_setting_cannot_be_given_besides_its_grid(given: CostOptions):
+    with pytest.raises(UsageError, match="workers is in --grid and given besides"):
+        points(given, ["workers=1,4"])
