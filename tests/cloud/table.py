@@ -29,15 +29,7 @@ FAULTS = (
 
 FAULT_COLUMNS = ("fault", "planned", "measured", "home", "lost", "machines left", "bill", "idle")
 PROFILES = ("cpu", "gpu_a100", "gpu_h100", "cluster_8xh100")
-PROFILE_COLUMNS = (
-    "profile",
-    "machine",
-    "planned",
-    "home",
-    "launch to home",
-    "home to gone",
-    "bill",
-)
+LAUNCHED = ("machine", "planned", "home", "to home", "to asked", "to gone", "bill")
 
 
 @dataclass(frozen=True)
@@ -72,13 +64,15 @@ class Launched:
     home: int
     to_home_s: float
     """From the command to the verified results."""
+    to_asked_s: float
+    """From the verified results until SkyPilot asked the provider to end the machine."""
     to_gone_s: float
     """From the verified results until the provider had ended the machine."""
     bill_usd: float
 
     def cells(self) -> list[str]:
         """Return it as the table shows it."""
-        times = (f"{self.to_home_s:.0f} s", f"{self.to_gone_s:.1f} s")
+        times = [f"{one:.1f} s" for one in (self.to_home_s, self.to_asked_s, self.to_gone_s)]
         return [self.machine, str(self.planned), str(self.home), *times, f"${self.bill_usd:.3f}"]
 
 
@@ -100,4 +94,4 @@ class Tables:
         faults = {name: row.cells() for name, row in self.faults.items()}
         renew(page, "cloud fault table", FAULT_COLUMNS, FAULTS, faults)
         launches = {name: row.cells() for name, row in self.launches.items()}
-        renew(page, "launch table", PROFILE_COLUMNS, PROFILES, launches)
+        renew(page, "launch table", ("profile", *LAUNCHED), PROFILES, launches)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -51,13 +52,15 @@ class Launched:
 
 
 @pytest.fixture(scope="module")
-def launched(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Launched:
+def launched(
+    client: Client, look: LastLook, tables: Tables, tmp_path_factory: pytest.TempPathFactory
+) -> Launched:
     results = tmp_path_factory.mktemp("results")
     secrets = {"WANDB_API_KEY": CANARY, "WANDB_MODE": "disabled"}
     command = launch(client, SMALL, results, "--max-cost", "2", **secrets)
     assert command.status == 0, command.output
-    await_gone(client, command.cluster)
     (directory,) = results.iterdir()
+    tables.add("nothing", count(client, look, command.cluster, directory))
     return Launched(command, results, RunDirectory(directory))
 
 
@@ -70,6 +73,15 @@ def test_a_launch_brings_whole_results_home(launched: Launched) -> None:
     assert set(sums) == set(launched.run.files()) - {"SHA256SUMS"}
     for name, digest in sums.items():
         assert sha256((launched.run.path / name).read_bytes()).hexdigest() == digest
+
+
+def test_a_lost_round_would_be_counted(
+    client: Client, look: LastLook, launched: Launched, tmp_path: Path
+) -> None:
+    less = tmp_path / "less"
+    shutil.copytree(launched.run.path, less, ignore=shutil.ignore_patterns("records"))
+    row = count(client, look, launched.command.cluster, less)
+    assert (row.measured, row.home, row.lost) == (1, 0, 1)
 
 
 def test_the_machine_is_gone_and_the_bill_is_what_was_said(

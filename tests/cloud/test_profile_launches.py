@@ -33,12 +33,18 @@ def test_a_profile_s_machine_is_gone_soon_after_its_results_are_home(
     row = count(client, look, ended.cluster, run)
     (line,) = bill_of(client, ended.cluster)
     assert (row.home, row.lost, row.left) == (1, 0, 0)
+    (asked_s,) = (
+        call.at_s
+        for call in client.world.api.calls
+        if call.path.endswith("/terminate") and line.id in call.body["instance_ids"]
+    )
     assert line.ended_s is not None
     tables.launches[profile] = Launched(
         machine=line.type,
         planned=row.planned,
         home=row.home,
         to_home_s=home_s - began_s,
+        to_asked_s=asked_s - home_s,
         to_gone_s=line.ended_s - home_s,
         bill_usd=row.bill_usd,
     )
