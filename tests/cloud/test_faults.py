@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".venv" / "bin" / "python"
 """Has what serves a bucket and reads it, which SkyPilot's environment has not."""
 
-LONG = 60
-"""Rounds of a run that is still going when something is done to it: half a minute or more."""
+LONG = 40
+"""Rounds of a run that is still going when something is done to it."""
 
 CUT_S = 45.0
 """Longer than SkyPilot's SSH connections wait for an answer: 3 × 5 s."""
