@@ -106,12 +106,9 @@ def look(client: Client, tmp_path_factory: pytest.TempPathFactory) -> LastLook:
 
 
 @pytest.fixture(scope="session")
-def tables(pytestconfig: pytest.Config) -> Iterator[Tables]:
-    """Where the tests put what they count; written at the end of the session."""
-    collected = Tables()
-    yield collected
-    if page := pytestconfig.getoption("--fault-table"):
-        collected.write(page)
+def tables(pytestconfig: pytest.Config) -> Tables:
+    """Where the tests put what they count."""
+    return Tables(pytestconfig.getoption("--fault-table"))
 
 
 @pytest.fixture

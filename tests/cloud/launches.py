@@ -44,14 +44,16 @@ class Command:
 class Running:
     """A skymark that runs, and what it says, with the time at which it said it."""
 
-    def __init__(self, client: Client, *arguments: str, **variables: str) -> None:
+    def __init__(
+        self, client: Client, *arguments: str, stdin: int = subprocess.DEVNULL, **variables: str
+    ) -> None:
         # A shell's background job ignores Ctrl-C, and so would what the tests start from one.
         self.process = subprocess.Popen(
             ["env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments],
             env={**client.world.environment(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             text=True,
         )
         self.said: list[tuple[float, str]] = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.table import renew
@@ -27,7 +28,7 @@ FAULTS = (
 )
 """Every row of the first table, in order."""
 
-FAULT_COLUMNS = ("fault", "planned", "measured", "home", "lost", "machines left", "bill", "idle")
+COUNTED = ("planned", "measured", "home", "lost", "machines left", "bill", "idle")
 PROFILES = ("cpu", "gpu_a100", "gpu_h100", "cluster_8xh100")
 LAUNCHED = ("machine", "planned", "home", "to home", "to asked", "to gone", "bill")
 
@@ -76,22 +77,28 @@ class Launched:
         return [self.machine, str(self.planned), str(self.home), *times, f"${self.bill_usd:.3f}"]
 
 
-@dataclass
 class Tables:
-    """Collects the rows of both tables, and writes them into a page."""
+    """Both tables of a page, whose rows are renewed as they come.
 
-    faults: dict[str, Row] = field(default_factory=dict)
-    launches: dict[str, Launched] = field(default_factory=dict)
+    Args:
+        page: where they are; None keeps no row.
+    """
+
+    def __init__(self, page: Path | None) -> None:
+        self._page = page
 
     def add(self, fault: str, row: Row) -> None:
         """Keep what became of a launch, of which nothing may be lost or left."""
         assert fault in FAULTS
-        self.faults[fault] = row
         assert (row.lost, row.left) == (0, 0)
+        self._renew("cloud fault table", ("fault", *COUNTED), FAULTS, fault, row)
 
-    def write(self, page: Path) -> None:
-        """Renew the rows that there are; the page's other rows stay."""
-        faults = {name: row.cells() for name, row in self.faults.items()}
-        renew(page, "cloud fault table", FAULT_COLUMNS, FAULTS, faults)
-        launches = {name: row.cells() for name, row in self.launches.items()}
-        renew(page, "launch table", ("profile", *LAUNCHED), PROFILES, launches)
+    def add_launch(self, profile: str, row: Launched) -> None:
+        """Keep how long a profile's launch took."""
+        self._renew("launch table", ("profile", *LAUNCHED), PROFILES, profile, row)
+
+    def _renew(
+        self, name: str, columns: Sequence[str], order: Sequence[str], key: str, row: Row | Launched
+    ) -> None:
+        if self._page is not None:
+            renew(self._page, name, columns, order, {key: row.cells()})

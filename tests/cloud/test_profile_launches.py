@@ -39,7 +39,7 @@ def test_a_profile_s_machine_is_gone_soon_after_its_results_are_home(
         if call.path.endswith("/terminate") and line.id in call.body["instance_ids"]
     )
     assert line.ended_s is not None
-    tables.launches[profile] = Launched(
+    launched = Launched(
         machine=line.type,
         planned=row.planned,
         home=row.home,
@@ -48,3 +48,4 @@ def test_a_profile_s_machine_is_gone_soon_after_its_results_are_home(
         to_gone_s=line.ended_s - home_s,
         bill_usd=row.bill_usd,
     )
+    tables.add_launch(profile, launched)

@@ -1,0 +1,160 @@
+"""`skymark launch --managed`: a machine is taken away, and another one goes on from the bucket."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.rehearsal.lambda_cloud import BillLine
+from skymark.cloud.rehearsal.world import rehearsal_world
+from skymark.model.record import RoundResult
+from skymark.store.store import open_store, runs_at
+from tests.cloud.conftest import CATALOGS, Client
+from tests.cloud.footprint import NOTHING, footprint
+from tests.cloud.launches import SMALL, Running, bill_of, launching, machine_of, skymark
+from tests.faults.runs import rounds_in
+from tests.stores.s3_server import S3Server, s3_server
+
+pytestmark = pytest.mark.cloud
+
+TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
+"""Has what serves a bucket, which SkyPilot's environment has not."""
+
+LONG = 40
+"""Rounds of a run that is still going when its machine is taken away."""
+
+CANARY = "canary0123456789canary0123456789canary01"
+
+
+@contextmanager
+def bucket_of(client: Client) -> Iterator[S3Server]:
+    """A bucket that the machines of a world reach."""
+    if not TOOLS.is_file():
+        pytest.skip("the bucket is served by the tools in .venv (CONTRIBUTING.md)")
+    with s3_server(client.world.network.gateway, str(TOOLS)) as server:
+        server.make_bucket("results")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def watched(fit: None) -> Iterator[Client]:
+    """A cloud whose SkyPilot runs controllers of managed jobs."""
+    directory = Path(tempfile.mkdtemp(prefix="sm-"))
+    with rehearsal_world(catalogs=CATALOGS, directory=directory, managed_jobs=True) as world:
+        yield Client(world)
+    assert footprint(directory, world.network.bridge) == NOTHING
+
+
+@pytest.fixture(scope="module")
+def bucket(watched: Client) -> Iterator[S3Server]:
+    with bucket_of(watched) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def reached(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process read the bucket too."""
+    if "bucket" in request.fixturenames:
+        for name, value in request.getfixturevalue("bucket").variables.items():
+            monkeypatch.setenv(name, value)
+
+
+def managed_launch(client: Client, bucket: S3Server, name: str, results: Path, *more: str):
+    store = ("--managed", "--store", f"s3://results/{name}")
+    return launching(client, SMALL, results, *store, *more, **bucket.variables)
+
+
+def stored_rounds(name: str) -> set[str]:
+    """When the rounds began that lie in the bucket, of cells that are not finished."""
+    address = f"s3://results/{name}"
+    found = set()
+    for run in runs_at(address):
+        store = open_store(address, run)
+        for path in store.sizes():
+            if path.startswith("rounds/"):
+                found.add(began(store.get(path)))
+        store.close()
+    return found
+
+
+def began(content: bytes) -> str:
+    result = RoundResult.model_validate(json.loads(content)["result"])
+    return result.started_at.isoformat()
+
+
+def machines_of(client: Client, cluster: str) -> list[BillLine]:
+    return sorted(bill_of(client, cluster), key=lambda line: line.began_s)
+
+
+@pytest.mark.cloud_faults
+def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_stored(
+    watched: Client, bucket: S3Server, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = managed_launch(watched, bucket, "taken", tmp_path, "--rounds", str(LONG))
+    eventually(lambda: len(stored_rounds("taken")) >= 3, timeout_s=300, interval_s=1)
+    (instance,) = watched.world.hired(running.cluster)
+    stored = stored_rounds("taken")
+    watched.world.cloud.preempt(instance.id)
+    ended = running.end(timeout_s=900)
+    assert ended.status == 0, ended.output
+    assert "2 machines worked one after another" in ended.output
+
+    (run,) = tmp_path.iterdir()
+    ((cell, rounds),) = rounds_in(run).items()
+    assert cell == "TAB-1.small.numpy"
+    assert len(rounds) == LONG
+    assert stored <= {one.started_at.isoformat() for one in rounds}
+
+    first, second = machines_of(watched, ended.cluster)
+    assert (first.preempted, second.preempted) == (True, False)
+    assert watched.world.hired() == []
+    cost_usd = first.cost_usd + second.cost_usd
+    assert f"{ended.cluster} is gone" in ended.output
+    assert float(ended.output.partition(" cost $")[2].split(":")[0]) == pytest.approx(
+        cost_usd, rel=0.25
+    )
+
+
+@pytest.mark.cloud_faults
+def test_a_managed_job_can_be_left_and_ended_later(
+    watched: Client, bucket: S3Server, tmp_path: Path
+) -> None:
+    machine = machine_of(tmp_path, "left", run="echo measuring; sleep 900")
+    ours, theirs = pty.openpty()
+    store = ("--managed", "--store", "s3://results/left")
+    command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
+    plan = ("--scenarios", "TAB-1", "--adapters", "numpy", "--output", str(tmp_path / "results"))
+    secret = {"WANDB_API_KEY": CANARY, "WANDB_MODE": "disabled"}
+    running = Running(watched, *command, *plan, *store, stdin=theirs, **bucket.variables, **secret)
+    running.said_at_s("measuring")
+    plain = watched.world.home / ".sky" / "managed_jobs"
+    assert not [path for path in plain.iterdir() if CANARY in path.read_text()]
+    os.write(ours, b"leave\n")
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.status == 0, ended.output
+    assert f"skymark down {ended.cluster}" in ended.output
+    assert len(watched.world.hired(ended.cluster)) == 1
+
+    assert "managed, RUNNING" in skymark(watched, "status").output
+    down = skymark(watched, "down", ended.cluster)
+    assert down.status == 0, down.output
+    assert watched.world.hired() == []
+    assert ended.cluster not in skymark(watched, "status").output
+
+
+def test_no_controller_is_rented(client: Client, tmp_path: Path) -> None:
+    before = len(client.world.cloud.bill())
+    with bucket_of(client) as bucket:
+        refused = managed_launch(client, bucket, "none", tmp_path).end()
+    assert refused.status == 2, refused.output
+    assert "consolidation_mode: true" in refused.output
+    assert len(client.world.cloud.bill()) == before
