@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.results import add_price, merge
+from skymark.cloud.results import add_price, bring_from_store, merge
 from skymark.measure.environment import capture
 from skymark.model.cell import Cell
 from skymark.model.effort import EFFORTS
@@ -123,3 +123,17 @@ def _as_part(home):
     (home.parent / "part").mkdir()
     home.rename(home.parent / "part" / "one")
     return home.parent / "part"
+
+
+def test_a_run_comes_home_from_a_store_with_what_lacks(part, tmp_path):
+    address = part("store", CELLS[0]).as_uri()
+    brought = bring_from_store(address, "one", tmp_path / "home")
+    assert brought.records == {Status.OK: 1}
+    assert brought.missing == (CELLS[1].id,)
+    assert not brought.whole
+    assert RunDirectory(tmp_path / "home").record(CELLS[0]) is not None
+
+
+def test_a_store_without_the_run_brings_nothing(part, tmp_path):
+    assert bring_from_store(part("store").as_uri(), "two", tmp_path / "home") is None
+    assert not (tmp_path / "home").exists()
