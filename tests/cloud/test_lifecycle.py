@@ -38,8 +38,8 @@ from tests.cloud.table import Tables
 pytestmark = pytest.mark.cloud
 
 CANARY = "canary0123456789canary0123456789canary01"
-BUDGET_USD = 0.1956
-"""Pays for 100 s of set-up and run on an A6000, boot and end at their slowest included."""
+BUDGET_USD = 0.2134
+"""Pays for 180 s of set-up and run on an A6000, boot and end at their slowest included."""
 
 
 @dataclass
@@ -160,13 +160,13 @@ def test_a_failed_set_up_ends_the_machine(
 def test_when_the_time_is_up_the_results_so_far_come_home(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path
 ) -> None:
-    limits = ("--deadline", "100s", "--max-cost", str(BUDGET_USD))
-    late = launch(client, SMALL, tmp_path, "--rounds", "400", *limits)
+    limits = ("--deadline", "180s", "--max-cost", str(BUDGET_USD))
+    late = launch(client, SMALL, tmp_path, "--rounds", "800", *limits)
     assert late.status == 1, late.output
     assert "the time was up during the run" in late.output
     (directory,) = tmp_path.iterdir()
     assert not RunDirectory(directory).manifest().finished
-    row = count(client, look, late.cluster, directory, planned=400)
+    row = count(client, look, late.cluster, directory, planned=800)
     tables.add("the deadline and the budget are used up", row)
     assert row.home > 0, "the rounds until then are kept"
     assert row.bill_usd < BUDGET_USD
