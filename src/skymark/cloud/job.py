@@ -11,7 +11,7 @@ from typing import Any, Protocol, TextIO
 
 from skymark.cloud.ending import find
 from skymark.cloud.errors import CloudError, MachineLostError
-from skymark.cloud.skypilot import sdk, wait
+from skymark.cloud.skypilot import ask, sdk
 from skymark.model.errors import UsageError
 
 POLL_S = 0.1
@@ -80,7 +80,7 @@ class MachineJob:
 
     def ended(self) -> JobEnd | None:
         """Return how it ended; None while it goes on."""
-        status = wait(sdk().job_status(self.name, [self.number])).get(self.number)
+        status = ask(lambda sky: sky.job_status(self.name, [self.number])).get(self.number)
         if status is None or not status.is_terminal():
             return None
         return BY_STATUS.get(status.value, JobEnd.FAILED)
@@ -91,7 +91,7 @@ class MachineJob:
 
     def stop(self) -> None:
         """Take it from the queue, or end it."""
-        wait(sdk().cancel(self.name, job_ids=[self.number]))
+        ask(lambda sky: sky.cancel(self.name, job_ids=[self.number]))
 
 
 def follow(job: Job, log: TextIO, say: Say, until_s: float | None) -> JobEnd:

@@ -139,7 +139,7 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
         try:
             _work(offered, screen, ended)
         except KeyboardInterrupt:
-            if ask(screen) is Choice.LEAVE:
+            if stop_or_leave(screen) is Choice.LEAVE:
                 ended.left_running = True
                 return ended
             ended.interrupted = True
@@ -202,7 +202,7 @@ def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:
     return MachineJob(order.cluster, int(job))
 
 
-def ask(screen: Screen) -> Choice:
+def stop_or_leave(screen: Screen) -> Choice:
     """Ask once what is to become of the machine; a second Ctrl-C stops it."""
     try:
         return screen.interrupted()

@@ -18,10 +18,10 @@ from skymark.cloud.bill import bill_of_all
 from skymark.cloud.ending import GONE_TIMEOUT_S, Say
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.job import BY_STATUS, JobEnd, background, follow
-from skymark.cloud.launch import GRACE_S, Choice, Ended, Offered, Screen, ask, explain
+from skymark.cloud.launch import GRACE_S, Choice, Ended, Offered, Screen, explain, stop_or_leave
 from skymark.cloud.order import Order
 from skymark.cloud.results import add_price, bring_from_store
-from skymark.cloud.skypilot import explained, sdk, wait
+from skymark.cloud.skypilot import ask, explained, sdk, wait
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.store import open_store
 
@@ -34,6 +34,9 @@ FIELDS = (
     "failure_reason",
 )
 """What is asked of SkyPilot about a job."""
+
+WAITING = ("PENDING", "SUBMITTED", "STARTING")
+"""SkyPilot's words for a job that has no machine yet."""
 
 LOOK_S = 15.0
 """Between two looks at a job: as often as SkyPilot itself looks, and each costs seconds of CPU."""
@@ -88,20 +91,21 @@ class ManagedJob:
 
     def stop(self) -> None:
         """End it, and its machine."""
-        wait(sdk().jobs.cancel(job_ids=[self.number]))
+        ask(lambda sky: sky.jobs.cancel(job_ids=[self.number]))
 
     def machines(self) -> list[Any]:
         """Return SkyPilot's cost reports of the machines that it had; one at most has a status."""
-        return [one for one in wait(sdk().cost_report()) if one["name"] == self.machine]
+        reported = ask(lambda sky: sky.cost_report())
+        return [one for one in reported if one["name"] == self.machine]
 
 
 def records(*, going_on: bool = False) -> list[Any]:
     """Return what SkyPilot knows of every managed job, or of those that have not ended."""
-    sky = sdk()
-    request = sky.jobs.queue_v2(refresh=False, skip_finished=going_on, fields=FIELDS)
     try:
-        found, *_ = sky.get(request)
-    except sky.exceptions.ClusterNotUpError:  # nobody ever began one
+        found, *_ = ask(
+            lambda sky: sky.jobs.queue_v2(refresh=False, skip_finished=going_on, fields=FIELDS)
+        )
+    except UsageError:  # there is no controller: nobody ever began one
         return []
     return list(found)
 
@@ -177,7 +181,7 @@ def launch_managed(offered: Offered, screen: Screen, results: Path) -> Ended:
     try:
         _work(offered, screen, ended)
     except KeyboardInterrupt:
-        if ask(screen) is Choice.LEAVE:
+        if stop_or_leave(screen) is Choice.LEAVE:
             ended.left_running = True
             return ended
         ended.interrupted = True
@@ -195,23 +199,34 @@ def end_job(job: ManagedJob, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> flo
     SkyPilot asks the provider for the machine after it has ended it, and forgets it only then.
 
     Raises:
-        StillBillingError: the machine is still there; the message has its id and price.
+        StillBillingError: the machine is still there; the message says how to end it.
     """
     began = time.monotonic()
-    if job.ended() is None:
-        job.stop()
-    while True:
-        left = [one for one in job.machines() if one["status"] is not None]
-        if not left and job.ended() is not None:
-            took_s = time.monotonic() - began
-            say(f"{job.name} is gone: the provider has no machine of it left ({took_s:.0f} s)")
-            return took_s
-        if time.monotonic() - began > timeout_s:
-            raise StillBillingError(
-                f"{job.name} IS STILL THERE AND COSTS MONEY: {_describe(left)}. Try "
-                f"`sky down {job.machine}`, or end it on the provider's own page"
-            )
+    problem = "it did not end in time"
+    while time.monotonic() - began < timeout_s:
+        try:
+            if _is_gone(job):
+                took_s = time.monotonic() - began
+                say(f"{job.name} is gone: the provider has no machine of it left ({took_s:.0f} s)")
+                return took_s
+        except CloudError as error:
+            problem = str(error)
+            say(f"{job.name} did not end ({problem}); trying again")
         time.sleep(LOOK_S)
+    raise StillBillingError(
+        f"{job.name} IS STILL THERE AND COSTS MONEY. {problem}. Try `skymark down {job.name}` "
+        f"again, then `sky down {job.machine}`, or end it on the provider's own page"
+    )
+
+
+def _is_gone(job: ManagedJob) -> bool:
+    """Whether a job has ended and has no machine; tells it to end where nobody has."""
+    status = job.record().status
+    if status.is_terminal():
+        return all(one["status"] is None for one in job.machines())
+    if status.value != "CANCELLING":
+        job.stop()
+    return False
 
 
 def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
@@ -219,7 +234,7 @@ def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
     order = offered.order
     asked_s = time.time()
     job = _start(offered, screen, ended)
-    _await_machine(job, order.boot_timeout_s)
+    _await_machine(job, order.boot_timeout_s, screen.say)
     _remove_plain_files(job)
     until_s = None if offered.limit_s is None else time.time() + offered.limit_s + GRACE_S
     screen.say(
@@ -246,20 +261,24 @@ def _start(offered: Offered, screen: Screen, ended: Ended) -> ManagedJob:
     return ManagedJob(name, numbers[0])
 
 
-def _await_machine(job: ManagedJob, timeout_s: float) -> None:
+def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:
     """Return when the job runs or has ended.
 
     Raises:
         CloudError: it has no machine in time; SkyPilot itself would look for one for ever.
     """
     deadline = time.monotonic() + timeout_s
-    while (record := job.record()).status.value in {"PENDING", "SUBMITTED", "STARTING"}:
-        if time.monotonic() > deadline:
-            raise CloudError(
-                f"{job.name} was not up after {timeout_s} s ({record.status.value}); give a longer "
-                "--boot-timeout, or another --infra"
-            )
+    while time.monotonic() < deadline:
+        try:
+            if job.record().status.value not in WAITING:
+                return
+        except CloudError as error:
+            say(f"SkyPilot does not answer ({error}); trying again")
         time.sleep(LOOK_S)
+    raise CloudError(
+        f"{job.name} was not up after {timeout_s:g} s; give a longer --boot-timeout, or another "
+        "--infra"
+    )
 
 
 def _remove_plain_files(job: ManagedJob) -> None:
@@ -274,16 +293,15 @@ def _remove_plain_files(job: ManagedJob) -> None:
 
 def _finish(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
     """End the job, bring home what the store has, and say what it cost."""
-    if ended.hiring is not None:
-        wait(sdk().api_cancel(ended.hiring))
-    job = find_job(order.cluster)
-    if job is None:
-        ended.gone_after_s = 0.0  # it was never taken on, and has no machine
-        return
     try:
-        ended.gone_after_s = end_job(job, screen.say)
+        if ended.hiring is not None:
+            wait(sdk().api_cancel(ended.hiring))
+        job = find_job(order.cluster)
+        ended.gone_after_s = 0.0 if job is None else end_job(job, screen.say)
     finally:
         _collect(order, results / order.run_id, screen, ended)
+    if job is None:
+        return
     ended.bill = bill_of_all(job.machine)
     if ended.bill is not None and ended.brought is not None and ended.brought.records:
         add_price(results / order.run_id, ended.bill.hourly_price_usd, ended.bill.price_usd)
@@ -307,11 +325,3 @@ def _collect(order: Order, directory: Path, screen: Screen, ended: Ended) -> Non
     ended.problems += explain(brought)
     if brought.whole:
         screen.say(f"results verified in {directory}: {sum(brought.records.values())} records")
-
-
-def _describe(machines: Sequence[Any]) -> str:
-    if not machines:
-        return "the job has not ended"
-    one = machines[0]
-    hourly_usd = float(one["resources"].get_cost(3600)) * int(one["num_nodes"])
-    return f"{one['node_names'] or one['name']}, at ${hourly_usd:.2f}/h"

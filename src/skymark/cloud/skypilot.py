@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,20 @@ def sdk() -> Any:
             "SkyPilot is not installed here; pip install 'skymark[cloud]', in an environment of "
             "its own where its requirements do not fit"
         ) from error
+
+
+def ask(question: Callable[[Any], Any]) -> Any:
+    """Return what SkyPilot's API server answers to a request, which is made here.
+
+    Args:
+        question: makes the request, given SkyPilot's SDK.
+
+    Raises:
+        CloudError: it failed, or the server cannot be reached.
+    """
+    sky = sdk()
+    with explained():
+        return sky.get(question(sky))
 
 
 def wait(request: Any) -> Any:
