@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def entry_point() -> None:
     """Run as a program."""
-    # A command makes objects and ends: looking for cycles among ten thousand records is a tenth of
-    # its time and finds none.
+    # A command makes objects and ends: to look for cycles among ten thousand records takes a good
+    # part of its time and frees next to nothing.
     gc.set_threshold(200_000, 50, 50)
     sys.exit(main())

@@ -116,7 +116,7 @@ def _heading(label: str, scenario: str) -> Text:
 def _table(rows: Sequence[Row], width: int) -> Text:
     """Return a table of the columns that fit, without those that have nothing to show.
 
-    Its lines are made here: a `rich.table.Table` of one row takes 2 ms, and a run may have
+    Its lines are made here: a `rich.table.Table` is many times slower, and a run may have
     thousands of tables.
     """
     filled = [(column, [column.cell(row) for row in rows]) for column in COLUMNS]

@@ -76,7 +76,7 @@ def margin(estimate: Estimate | None) -> str:
 
 def plain(text: str) -> str:
     """Return untrusted text without control characters, so that it cannot steer a terminal."""
-    if text.isprintable():  # nearly all text, and a hundred times faster to tell
+    if text.isprintable():  # nearly all text is, and this is quickly told
         return text
     return "".join(
         character if character in "\n\t" or unicodedata.category(character)[0] != "C" else "�"
