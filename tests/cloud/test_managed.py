@@ -99,7 +99,7 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
     watched: Client, bucket: S3Server, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     running = managed_launch(watched, bucket, "taken", tmp_path, "--rounds", str(LONG))
-    eventually(lambda: len(stored_rounds("taken")) >= 3, timeout_s=300, interval_s=1)
+    eventually(lambda: len(stored_rounds("taken")) >= 3, timeout_s=900, interval_s=1)
     (instance,) = watched.world.hired(running.cluster)
     stored = stored_rounds("taken")
     watched.world.cloud.preempt(instance.id)
@@ -134,7 +134,7 @@ def test_a_managed_job_can_be_left_and_ended_later(
     plan = ("--scenarios", "TAB-1", "--adapters", "numpy", "--output", str(tmp_path / "results"))
     secret = {"WANDB_API_KEY": CANARY, "WANDB_MODE": "disabled"}
     running = Running(watched, *command, *plan, *store, stdin=theirs, **bucket.variables, **secret)
-    running.said_at_s("measuring")
+    running.said_at_s("measuring", timeout_s=900)
     plain = watched.world.home / ".sky" / "managed_jobs"
     assert not [path for path in plain.iterdir() if CANARY in path.read_text()]
     os.write(ours, b"leave\n")
