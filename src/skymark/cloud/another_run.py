@@ -15,7 +15,7 @@ from skymark.cloud.launch import GRACE_S, Ended, Screen, collect
 from skymark.cloud.machine_kinds import make_run_task, set_limits
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import secrets_for
-from skymark.cloud.skypilot import explained, sdk, wait
+from skymark.cloud.skypilot import ask, explained, sdk
 from skymark.model.errors import UsageError
 
 
@@ -71,20 +71,26 @@ def _queue(
                 task.workdir = None
             task.set_resources(sdk().Resources(accelerators=launched.accelerators))
             set_limits(task, order.deadline_s, None)
-            with explained(f"{order.cluster} did not take the job"):
-                number, _ = wait(sdk().exec(task, cluster_name=order.cluster))
-            queued.append(MachineJob(order.cluster, int(number)))
-            screen.say(f"{order.run_id} is job {number} of {order.cluster}")
+            job = _submit(task, order.cluster)
+            queued.append(job)
+            screen.say(f"{order.run_id} is job {job.number} of {order.cluster}")
     except BaseException:
         _take_back(queued)
         raise
     return queued
 
 
+def _submit(task: Any, cluster: str) -> MachineJob:
+    with explained(f"{cluster} did not take the job"):
+        number, _ = ask(lambda sky: sky.exec(task, cluster_name=cluster))
+    return MachineJob(cluster, int(number))
+
+
 def _take_back(jobs: Sequence[MachineJob]) -> None:
     """End jobs, or take them from the queue."""
     if jobs:
-        wait(sdk().cancel(jobs[0].name, job_ids=[job.number for job in jobs]))
+        numbers = [job.number for job in jobs]
+        ask(lambda sky: sky.cancel(jobs[0].name, job_ids=numbers))
 
 
 def _see_through(job: MachineJob, screen: Screen, ended: Ended) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skymark.cloud.skypilot import sdk, wait
+from skymark.cloud.skypilot import ask
 from skymark.model.base import Frozen
 
 
@@ -32,7 +32,11 @@ def bill_of_all(cluster: str) -> Bill | None:
 
 
 def _reported(cluster: str) -> list[Any]:
-    return [one for one in wait(sdk().cost_report()) if one["name"] == cluster and one["duration"]]
+    return [
+        one
+        for one in ask(lambda sky: sky.cost_report())
+        if one["name"] == cluster and one["duration"]
+    ]
 
 
 def _sum(reported: list[Any]) -> Bill | None:

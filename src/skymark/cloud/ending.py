@@ -9,7 +9,7 @@ from typing import Any
 
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import forget
-from skymark.cloud.skypilot import sdk, wait
+from skymark.cloud.skypilot import ask, sdk
 from skymark.model.errors import UsageError
 
 GONE_TIMEOUT_S = 300.0
@@ -47,7 +47,7 @@ def end(
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with suppress(UsageError):  # there is none, which the next step proves
-                wait(sdk().down(cluster))
+                ask(lambda sky: sky.down(cluster))
             gone = _gone(cluster, began + timeout_s)
         except CloudError as error:
             problem = str(error)
@@ -72,9 +72,9 @@ def find(cluster: str, *, refresh: bool) -> Any | None:
         cluster: its name.
         refresh: ask the provider, instead of telling what was known last.
     """
-    sky = sdk()
-    mode = sky.StatusRefreshMode.FORCE if refresh else sky.StatusRefreshMode.NONE
-    found = wait(sky.status([cluster], refresh=mode))
+    modes = sdk().StatusRefreshMode
+    mode = modes.FORCE if refresh else modes.NONE
+    found = ask(lambda sky: sky.status([cluster], refresh=mode))
     return found[0] if found else None
 
 

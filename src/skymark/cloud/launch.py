@@ -22,7 +22,7 @@ from skymark.cloud.order import Order, limit_s
 from skymark.cloud.providers import enabled_clouds
 from skymark.cloud.results import Brought, add_price, bring_home
 from skymark.cloud.secret_variables import secrets_for
-from skymark.cloud.skypilot import explained, sdk, wait
+from skymark.cloud.skypilot import ask, explained, sdk
 from skymark.model.errors import SkymarkError
 from skymark.model.plan import Plan
 
@@ -146,7 +146,7 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
         except CloudError as error:
             ended.problems.append(str(error))
         if ended.hiring is not None:
-            wait(sdk().api_cancel(ended.hiring))
+            ask(lambda sky: sky.api_cancel(ended.hiring))
         collect(order, results, screen, ended)
     finally:
         if not ended.left_running:

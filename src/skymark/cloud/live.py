@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from skymark.cloud import managed
 from skymark.cloud.ending import Say, end, find, hourly_price_usd
 from skymark.cloud.job import background
-from skymark.cloud.skypilot import explained, sdk, wait
+from skymark.cloud.skypilot import ask, explained, sdk
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -51,9 +51,9 @@ def live_machines(*, refresh: bool = True) -> list[Live]:
     Args:
         refresh: ask the providers, instead of telling what was known last.
     """
-    sky = sdk()
-    mode = sky.StatusRefreshMode.FORCE if refresh else sky.StatusRefreshMode.NONE
-    records = wait(sky.status(refresh=mode))
+    modes = sdk().StatusRefreshMode
+    mode = modes.FORCE if refresh else modes.NONE
+    records = ask(lambda sky: sky.status(refresh=mode))
     jobs = [_managed(one) for one in managed.records(going_on=True)]
     return [one for one in (*map(_live, records), *jobs) if one.name.startswith(PREFIX)]
 
@@ -64,7 +64,7 @@ def jobs(cluster: str) -> list[Job]:
     Raises:
         UsageError: there is no such machine.
     """
-    return [_job(one) for one in wait(sdk().queue(cluster))]
+    return [_job(one) for one in ask(lambda sky: sky.queue(cluster))]
 
 
 def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> bool:

@@ -21,7 +21,7 @@ from skymark.cloud.job import BY_STATUS, JobEnd, background, follow
 from skymark.cloud.launch import GRACE_S, Choice, Ended, Offered, Screen, explain, stop_or_leave
 from skymark.cloud.order import Order
 from skymark.cloud.results import add_price, bring_from_store
-from skymark.cloud.skypilot import ask, explained, sdk, wait
+from skymark.cloud.skypilot import ask, explained, sdk
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.store import open_store
 
@@ -295,7 +295,7 @@ def _finish(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
     """End the job, bring home what the store has, and say what it cost."""
     try:
         if ended.hiring is not None:
-            wait(sdk().api_cancel(ended.hiring))
+            ask(lambda sky: sky.api_cancel(ended.hiring))
         job = find_job(order.cluster)
         ended.gone_after_s = 0.0 if job is None else end_job(job, screen.say)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,10 @@ from skymark.model.errors import UsageError
 
 QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
 """No report of what a user launches goes to SkyPilot's authors, unless the user set it so."""
+
+AWAY_S = 60.0
+"""How long SkyPilot's API server may be away, as it is while it restarts."""
+RETRY_S = 2.0
 
 
 def sdk() -> Any:
@@ -41,21 +46,21 @@ def ask(question: Callable[[Any], Any]) -> Any:
         question: makes the request, given SkyPilot's SDK.
 
     Raises:
-        CloudError: it failed, or the server cannot be reached.
+        CloudError: it failed, or the server was away for long.
     """
     sky = sdk()
+    until_s = time.monotonic() + AWAY_S
     with explained():
-        return sky.get(question(sky))
-
-
-def wait(request: Any) -> Any:
-    """Return what a request to SkyPilot's API server came to, without its messages.
-
-    Raises:
-        CloudError: it failed.
-    """
-    with explained():
-        return sdk().get(request)
+        while True:
+            try:
+                request = question(sky)
+                break
+            except RuntimeError as error:  # also plain, where SkyPilot may start no server itself
+                away = type(error) in {RuntimeError, sky.exceptions.ApiServerConnectionError}
+                if not away or time.monotonic() > until_s:
+                    raise
+            time.sleep(RETRY_S)
+        return sky.get(request)
 
 
 @contextmanager
