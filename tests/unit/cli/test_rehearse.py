@@ -20,6 +20,7 @@ LINE = '  SKYMARK_REHEARSAL: "1"'
 @pytest.mark.parametrize(
     ("option", "reason"),
     [
+        ("--managed", "runs no controllers of managed jobs"),
         ("--keep", "the machine ends with the rehearsal"),
         ("--image=x/y", "runs no containers"),
         ("--spot", "has no spot machines"),
