@@ -23,7 +23,7 @@ from tests.cloud.launches import SMALL, Running, bill_of, launching, machine_of,
 from tests.faults.runs import rounds_in
 from tests.stores.s3_server import S3Server, s3_server
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1800)]
 
 TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
 """Has what serves a bucket, which SkyPilot's environment has not."""
