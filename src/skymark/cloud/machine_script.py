@@ -14,11 +14,17 @@ RESULTS = "skymark-results"
 KILL_AFTER_S = 60
 """What `skymark run` has to end its workers and to write down what it has, once told to stop."""
 
+ROOM_BYTES = 64 * 2**20
+"""Kept free for the end of a job that fills the disk. Without room SkyPilot cannot write down that
+it ended, takes it for running, and the idle timer never begins."""
+
 PREAMBLE = f"""\
 mkdir -p ~/{RESULTS}
 outcome=~/{RESULTS}/"$SKYMARK_RUN_ID".outcome
+room=~/{RESULTS}/"$SKYMARK_RUN_ID".room
 rm -f "$outcome"
 limited() {{
+  head -c {ROOM_BYTES} /dev/zero > "$room"
   left=0  # no limit
   if [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ]; then
     left=$((SKYMARK_DEADLINE_S - SECONDS))
@@ -26,6 +32,7 @@ limited() {{
   fi
   timeout --signal=TERM --kill-after={KILL_AFTER_S} "$left" bash -c "$2"
   status=$?
+  rm -f "$room"
   echo "$1 $status" > "$outcome"
   return "$status"
 }}
