@@ -24,7 +24,7 @@ outcome=~/{RESULTS}/"$SKYMARK_RUN_ID".outcome
 room=~/{RESULTS}/"$SKYMARK_RUN_ID".room
 rm -f "$outcome"
 limited() {{
-  head -c {ROOM_BYTES} /dev/zero > "$room"
+  fallocate --length {ROOM_BYTES} "$room" || head -c {ROOM_BYTES} /dev/zero > "$room"
   left=0  # no limit
   if [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ]; then
     left=$((SKYMARK_DEADLINE_S - SECONDS))

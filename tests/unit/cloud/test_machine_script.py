@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from skymark.cloud.machine_script import RESULTS, script
+from skymark.cloud.machine_script import RESULTS, ROOM_BYTES, script
 
 
 @pytest.fixture
@@ -50,8 +50,14 @@ def test_the_status_of_a_failed_run_is_kept(run):
 
 def test_a_run_whose_time_is_up_is_told_to_end(run):
     waits = "trap 'echo told; exit 0' TERM; sleep 60 & wait"
-    assert run(None, waits, limit_s=1) == (1, "told\n", "run 124")
+    assert run(None, waits, limit_s=3) == (1, "told\n", "run 124")
 
 
 def test_the_set_up_counts_into_the_time(run):
     assert run("sleep 60", "echo never", limit_s=1) == (1, "", "setup 124")
+
+
+def test_room_is_kept_on_the_disk_until_the_run_has_ended(run, tmp_path):
+    shows = f"du --bytes ~/{RESULTS}/one.room | cut -f 1"
+    assert run(None, shows) == (0, f"{ROOM_BYTES}\n", "run 0")
+    assert [path.name for path in (tmp_path / RESULTS).iterdir()] == ["one.outcome"]
