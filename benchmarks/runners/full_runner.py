@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from cyclopts import CycloptsError
 
-from skymark.cli.main import INTERRUPTED, USAGE_ERROR, app, main
+from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say
+from skymark.cli.main import app, main
 from skymark.cli.options import PlanOptions
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import SkymarkError, UsageError
@@ -27,6 +26,7 @@ from skymark.model.plan import Plan
 
 from .accelerator import PLATFORMS, require_accelerator
 
+PROGRAM = "full_runner"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # no temporary file: its size is asked for
 ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
 """Eight workers, four batches ahead each, of 64 images of 224 × 224: 0.3 GB of bytes."""
@@ -47,7 +47,7 @@ class Request:
 def read(arguments: Sequence[str] | None = None) -> Request:
     """Return what is asked for; exits with status 2 where an option of the runner's is wrong."""
     parser = argparse.ArgumentParser(
-        prog="full_runner",
+        prog=PROGRAM,
         description="Run a profile on this machine, or go on with it. Takes the options of "
         "`skymark run` too: skymark run --help.",
         allow_abbrev=False,
@@ -112,10 +112,10 @@ def warn_of_little_shared_memory(directory: Path = SHARED_MEMORY) -> None:
     status = os.statvfs(directory)
     size_bytes = status.f_frsize * status.f_blocks
     if size_bytes < ENOUGH_SHARED_MEMORY_BYTES:
-        print(
-            f"full_runner: {directory} has {size_bytes / 1e6:.0f} MB, and worker processes pass "
+        say(
+            f"{directory} has {size_bytes / 1e6:.0f} MB, and worker processes pass "
             "batches through it; start the container with --shm-size=8g (or --ipc=host)",
-            file=sys.stderr,
+            PROGRAM,
         )
 
 
@@ -149,21 +149,16 @@ def run(request: Request) -> int:
 def entry_point(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; returns the exit status, as ``skymark run`` has them."""
     # As process 1 of a container, without a handler, a request to terminate would be lost.
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_when_told()
     try:
         return run(read(arguments))
     except CycloptsError:
         return USAGE_ERROR
     except SkymarkError as error:
-        print(f"full_runner: {error}", file=sys.stderr)
+        say(str(error), PROGRAM)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-
-
-def _interrupt(signal_number: int, frame: FrameType | None) -> None:
-    del signal_number, frame
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
+from skymark.cli.caller import INTERRUPTED, end_when_told, say
 from skymark.cli.cost import CostOptions, print_estimate
 from skymark.cli.options import HOW, Several
 from skymark.model.errors import GateError, UsageError
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 MACHINE = Group.create_ordered("The machine")
 LIMITS = Group.create_ordered("What it may cost")
-INTERRUPTED = 130
 RESULTS = Group.create_ordered("Results")
 
 
@@ -162,7 +160,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         return 0
     if not yes:
         _agree()
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_when_told()
     carried_out = launch_managed if managed else carry_out
     return _show_end(carried_out(offered, _screen(order), output))
 
@@ -212,7 +210,7 @@ def execute(
         )
         for id, one in runs.items()
     ]
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_when_told()
     ended = carry_out(orders, _screen(orders[0]), output, os.environ)
     return _show_grid(ended, run_id) if grid else _show_end(ended[0])
 
@@ -235,11 +233,7 @@ def _agree() -> None:
 def _screen(order: Order) -> Screen:
     from skymark.cloud.launch import Screen
 
-    return Screen(say=_say, log=sys.stderr, interrupted=lambda: _stop_or_leave(order))
-
-
-def _say(text: str) -> None:
-    print(f"skymark: {text}", file=sys.stderr, flush=True)
+    return Screen(say=say, log=sys.stderr, interrupted=lambda: _stop_or_leave(order))
 
 
 def _stop_or_leave(order: Order) -> Choice:
@@ -271,9 +265,9 @@ def _show_end(ended: Ended) -> int:
     elif ended.brought is not None and ended.brought.directory.exists():
         print(f"what was measured is in {ended.brought.directory}", file=sys.stderr)
     for problem in ended.problems:
-        _say(problem)
+        say(problem)
     if ended.bill is not None:
-        _say(
+        say(
             f"{ended.order.cluster} cost ${ended.bill.price_usd:.4f}: {ended.bill.seconds:.0f} s "
             f"at ${ended.bill.hourly_price_usd:.2f}/h"
         )
@@ -300,10 +294,10 @@ def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
         print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
     for ended in all_ended:
         for problem in ended.problems:
-            _say(f"{ended.order.run_id}: {problem}")
+            say(f"{ended.order.run_id}: {problem}")
     if len(runs) > 1:
         before, after, *_ = (run.directory for run in runs.values())
-        _say(f"compare two: skymark compare {before} {after} --across cells")
+        say(f"compare two: skymark compare {before} {after} --across cells")
     _say_how_to_come_back(all_ended[-1].order)
     if any(ended.interrupted for ended in all_ended):
         return INTERRUPTED
@@ -314,14 +308,14 @@ def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
 def _say_how_to_come_back(order: Order) -> None:
     name = order.cluster
     if order.lasting_store is not None:
-        _say(
+        say(
             f"{name} goes on, and ends its machine itself\n"
             f"  watch:   sky jobs logs -n {name}\n"
             f"  fetch:   skymark fetch {order.lasting_store}/{order.run_id} DIRECTORY\n"
             f"  end:     skymark down {name}"
         )
         return
-    _say(
+    say(
         f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"
         f"  fetch:   skymark rsync {name}:skymark-results/{order.run_id} results\n"
@@ -372,9 +366,3 @@ def _arguments(options: CostOptions, stores: tuple[str, ...]) -> tuple[str, ...]
         flag = f"--{field.name.replace('_', '-')}"
         found += [f"{flag}={one}" for one in (value if isinstance(value, tuple) else (value,))]
     return (*found, *(f"--store={one}" for one in stores))
-
-
-def _interrupt(signal_number: int, frame: FrameType | None) -> None:
-    """Treat a request to terminate like Ctrl-C, without the question."""
-    del signal_number, frame
-    raise KeyboardInterrupt

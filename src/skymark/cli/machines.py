@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import say
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
 
@@ -110,16 +111,12 @@ def down(
     faults = []
     for name in names:  # one that does not end must not keep the others running
         try:
-            took_s = end(name, _say)
+            took_s = end(name, say)
             print(f"{name} is gone ({took_s:.0f} s)")
         except SkymarkError as error:
             faults.append(error)
-            _say(str(error))
+            say(str(error))
     return max((fault.exit_code for fault in faults), default=0)
-
-
-def _say(text: str) -> None:
-    print(f"skymark: {text}", file=sys.stderr, flush=True)
 
 
 def _amount(value: float | None, digits: int) -> str:

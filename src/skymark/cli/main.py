@@ -10,11 +10,8 @@ from inspect import cleandoc
 from cyclopts import App, CycloptsError, Parameter
 
 from skymark import __version__
+from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say
 from skymark.model.errors import SkymarkError
-
-USAGE_ERROR = 2
-INTERRUPTED = 130
-BROKEN_PIPE = 141
 
 COMMANDS = (
     (
@@ -191,7 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
     except CycloptsError:
         return USAGE_ERROR
     except SkymarkError as error:
-        print(f"skymark: {error}", file=sys.stderr)
+        say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

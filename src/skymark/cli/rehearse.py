@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import say
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
 
@@ -57,13 +57,13 @@ def rehearse(
     from skymark.cloud.rehearsal.rehearse import rehearse as carry_out
 
     yaml = _check(profile, options, machine)
-    _say(
+    say(
         "a rehearsal needs Linux and root, and costs nothing: SkyPilot is real, the provider "
         "(Lambda) and its machines are simulated here"
     )
     check_fitness()
     if (platform := load_profile(profile).platform) != "cpu":
-        _say(
+        say(
             f"a simulated machine has no {platform.upper()}: the check for it is left out, and the "
             "figures say nothing of a real one"
         )
@@ -72,7 +72,7 @@ def rehearse(
         (*options, "--output", os.fspath(output)),
         machine=yaml,
         catalogs=catalogs,
-        say=_say,
+        say=say,
     )
     print("\n".join(summary(went)))
     return went.exit_code
@@ -124,7 +124,3 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
     return machine_file(
         Order(profile=profile, run_id="rehearsal", cluster="rehearsal", machine=machine)
     )
-
-
-def _say(text: str) -> None:
-    print(f"skymark: {text}", file=sys.stderr, flush=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import end_when_told, say
 from skymark.cli.options import WHERE, PlanOptions, Several
 from skymark.cli.tables import Json
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
@@ -94,7 +93,7 @@ def run(
         raise UsageError("--retry needs --resume, and the --output of the run to continue")
     path = output or Path("results") / _run_id(plan)
     stores = open_stores(store, run_id_of(path))
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_when_told()
     progress_console = Console(stderr=True)
     try:
         with ProgressObserver(progress_console) as observer:
@@ -110,10 +109,9 @@ def run(
                 store_wait_s=store_wait,
             )
     except KeyboardInterrupt:
-        print(
-            f"skymark: interrupted; what was measured is in {path}. "
-            f"Continue with the same command and --output {path} --resume",
-            file=sys.stderr,
+        say(
+            f"interrupted; what was measured is in {path}. "
+            f"Continue with the same command and --output {path} --resume"
         )
         raise
     page_written = _show(path, json=json)
@@ -163,9 +161,3 @@ def _statuses(names: tuple[str, ...]) -> set[Status]:
         if name not in set(Status):
             raise UnknownNameError("status", name, [status.value for status in Status])
     return {Status(name) for name in plain}
-
-
-def _interrupt(signal_number: int, frame: FrameType | None) -> None:
-    """Treat a request to terminate like Ctrl-C: end the worker, keep the results."""
-    del signal_number, frame
-    raise KeyboardInterrupt

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import say
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,11 +46,10 @@ def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
         named = ", ".join(one.missing[:NAMED_FILES])
         more = len(one.missing) - NAMED_FILES
         lacking = f" ({named}{f' and {more} more' if more > 0 else ''})" if named else ""
-        print(
-            f"skymark: NOT stored in {one.url}{lacking}: {one.problem}\n"
+        say(
+            f"NOT stored in {one.url}{lacking}: {one.problem}\n"
             f"  everything is in {path}; finish with: "
-            f"skymark export {shlex.quote(str(path))} --to {shlex.quote(one.address)}",
-            file=sys.stderr,
+            f"skymark export {shlex.quote(str(path))} --to {shlex.quote(one.address)}"
         )
 
 
@@ -85,7 +85,7 @@ def fetch(
     left = f", {len(run.missing)} planned cells without a record" if run.missing else ""
     print(f"{directory}: {len(run.records)} records{left}")
     for problem in run.problems:
-        print(f"skymark: {problem}", file=sys.stderr)
+        say(problem)
     for path in differing:
-        print(f"skymark: {path} is not what SHA256SUMS says; fetch again", file=sys.stderr)
+        say(f"{path} is not what SHA256SUMS says; fetch again")
     return 1 if differing or run.problems else 0
