@@ -28,8 +28,9 @@ pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1800)]
 TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
 """Has what serves a bucket, which SkyPilot's environment has not."""
 
-LONG = 40
-"""Rounds of a run that is still going when its machine is taken away."""
+LONG = 120
+"""Rounds of a run that is still going when its machine is taken away: a minute or more. What one
+worker measures goes to a store after `skymark.store.storing.HELD_S` at the latest."""
 
 CANARY = "canary0123456789canary0123456789canary01"
 
@@ -96,9 +97,14 @@ def machines_of(client: Client, cluster: str) -> list[BillLine]:
 
 @pytest.mark.cloud_faults
 def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_stored(
-    watched: Client, bucket: S3Server, tmp_path: Path, eventually: Callable[..., None]
+    watched: Client,
+    bucket: S3Server,
+    tmp_path: Path,
+    eventually: Callable[..., None],
+    request: pytest.FixtureRequest,
 ) -> None:
     running = managed_launch(watched, bucket, "taken", tmp_path, "--rounds", str(LONG))
+    request.addfinalizer(running.kill)
     eventually(lambda: len(stored_rounds("taken")) >= 3, timeout_s=900, interval_s=1)
     (instance,) = watched.world.hired(running.cluster)
     stored = stored_rounds("taken")
