@@ -74,6 +74,8 @@ class Ended:
     """Stopped by the user; what was measured until then is home."""
     hiring: Any = None
     """SkyPilot's request while a machine is being hired."""
+    started: MachineJob | None = None
+    """What runs on the machine."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -143,6 +145,7 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
                 ended.left_running = True
                 return ended
             ended.interrupted = True
+            _stop(ended)
         except CloudError as error:
             ended.problems.append(str(error))
         if ended.hiring is not None:
@@ -166,9 +169,20 @@ def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
         f"{order.cluster} is up after {time.time() - hired_s:.0f} s; it ends itself after "
         f"{order.idle_minutes} idle min, whatever happens here"
     )
+    ended.started = job
     ended.job = follow(job, screen.log, screen.say, until_s)
     if ended.job is not JobEnd.SUCCEEDED:
         ended.problems.append(f"the run on {order.cluster} {ended.job.value}")
+
+
+def _stop(ended: Ended) -> None:
+    """End the run, so that it measures nothing more once the results are on their way home."""
+    if ended.started is None:
+        return
+    try:
+        ended.started.stop()
+    except SkymarkError as error:
+        ended.problems.append(f"the run could not be stopped: {error}")
 
 
 def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:

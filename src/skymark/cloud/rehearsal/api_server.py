@@ -19,7 +19,7 @@ from skymark.cloud.rehearsal.errors import RehearsalError
 from skymark.cloud.rehearsal.namespaces import Namespaced
 
 PROGRAM = Path(__file__).with_name("namespace_keeper.py")
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 
 
 class ApiServer:
