@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SMALL = Path(__file__).with_name("machines") / "small.yaml"
 PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "quick")
 ROUNDS = ("--rounds", "1")
-TIMEOUT_S = 400.0
+TIMEOUT_S = 600.0
 
 
 @dataclass

@@ -55,7 +55,7 @@ def machine_of(client: Client, running: Running) -> Machine:
 def await_rounds(machine: Machine, eventually: Callable[..., None], least: int = 3) -> None:
     """Wait until some rounds are on a machine's disk."""
     rounds = f"{RESULTS}/*/rounds/*/*.json"
-    eventually(lambda: len(list(machine.home.glob(rounds))) >= least, timeout_s=200)
+    eventually(lambda: len(list(machine.home.glob(rounds))) >= least, timeout_s=400)
 
 
 def run_in(results: Path) -> Path:
@@ -179,7 +179,7 @@ def during_set_up(
     client: Client, running: Running, results: Path, eventually: Callable[..., None]
 ) -> None:
     machine = machine_of(client, running)
-    eventually(lambda: list(machine.home.glob("skymark-venv")), timeout_s=200)
+    eventually(lambda: list(machine.home.glob("skymark-venv")), timeout_s=400)
     assert not list(machine.home.glob(f"{RESULTS}/*/manifest.json"))
 
 
@@ -222,7 +222,7 @@ def test_a_killed_client_leaves_a_run_that_ends_in_the_bucket_and_a_machine_that
     moment(client, running, results, eventually)
     assert running.kill().status == -signal.SIGKILL, running.output
     (instance,) = client.world.hired(running.cluster)
-    eventually(instance.gone.is_set, timeout_s=400)
+    eventually(instance.gone.is_set, timeout_s=600)
 
     (run,) = look.runs(instance.id)
     home = tmp_path / "home"

@@ -211,7 +211,7 @@ def test_a_machine_whose_client_was_killed_ends_itself(
     killed = running.kill()
     assert killed.status == -signal.SIGKILL
     (instance,) = client.world.hired(killed.cluster)
-    eventually(instance.gone.is_set, timeout_s=240)
+    eventually(instance.gone.is_set, timeout_s=400)
 
 
 def test_an_interrupted_launch_ends_its_machine(client: Client, tmp_path: Path) -> None:
