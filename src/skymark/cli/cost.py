@@ -60,7 +60,7 @@ class MachineOptions:
     deadline: Annotated[
         str | None,
         Parameter(
-            group=WHERE, help="Most time for set-up and run together, such as 90m; limits the cost."
+            group=WHERE, help="Longest time of set-up and run, such as 90m or 2h; limits the cost."
         ),
     ] = None
     max_cost: Annotated[
@@ -92,7 +92,9 @@ DEFAULT_MACHINE = MachineOptions()
 
 
 def cost(
-    profile: Annotated[str, Parameter(help="A profile, or a .toml file.")],
+    profile: Annotated[
+        str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
+    ],
     /,
     options: CostOptions = DEFAULT_OPTIONS,
     where: MachineOptions = DEFAULT_MACHINE,

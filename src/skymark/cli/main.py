@@ -7,7 +7,7 @@ import os
 import sys
 from inspect import cleandoc
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from skymark import __version__
 from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say
@@ -23,7 +23,8 @@ COMMANDS = (
         did the same work. Results are written cell by cell: Ctrl-C keeps them, and the same command
         with --output DIRECTORY --resume goes on. What is not given comes from the profile.
 
-        Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, 2 nothing was started.
+        Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, or something could not
+        be stored, 2 nothing was started, 130 interrupted.
         """,
     ),
     (
@@ -31,7 +32,8 @@ COMMANDS = (
         "plan",
         """Show what `run` would measure, and about how long it would take.
 
-        Takes the options of `run`; says why an adapter cannot do a scenario.
+        Says why an adapter cannot do a scenario. Takes the options of `run` that say what to
+        measure, and how.
         """,
     ),
     ("listing:listing", "list", "List scenarios, adapters or profiles."),
@@ -44,6 +46,8 @@ COMMANDS = (
         Faster or slower needs both a statistical and a practical difference, across rounds; too
         little data is inconclusive. Runs of other hardware, versions or cells are refused, unless
         --across allows them.
+
+        Exit status: 0 they were compared, 2 they cannot be, 3 --gate said no.
         """,
     ),
     (
@@ -52,7 +56,10 @@ COMMANDS = (
         """Write a run's figures as CSV or Parquet, or the whole run into a store.
 
         What the store has already is compared and not sent again, so this also finishes what a run
-        could not store. Exit status 0 means that all was read back and compared.
+        could not store.
+
+        Exit status: 0 all is written, and what went into a store was read back and compared; 1 a
+        store lacks something; 2 nothing was done.
         """,
     ),
     (
@@ -62,6 +69,9 @@ COMMANDS = (
 
         Every file is compared with the digests that the run made of it. What a store holds is only
         data: nothing in it is executed, and no path leads out of the directory.
+
+        Exit status: 0 all files are what they should be, 1 some are not, or the store
+        is away, 2 there is no such run.
         """,
     ),
     (
@@ -159,10 +169,21 @@ COMMANDS = (
 )
 """Module and function, name, help. The help stands here, so that it needs no command's module."""
 
+GROUPS = {
+    "Measure on this machine": ("run", "plan", "list", "env", "doctor"),
+    "Use results": ("report", "compare", "export", "fetch"),
+    "Measure on rented machines": (
+        "cost", "launch", "exec", "status", "queue", "logs", "rsync", "down", "rehearse",
+    ),
+}  # fmt: skip
+"""What help shows together, in this order."""
+
 
 def shown_default(value: object) -> str | None:
     """Return a default as help shows it; None, nothing and no go without saying."""
-    return None if value in (None, False, ()) else str(value)
+    if value in (None, False, ()):
+        return None
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 app = App(
@@ -171,10 +192,16 @@ app = App(
     version=__version__,
     default_parameter=Parameter(negative=(), show_default=shown_default),
 )
+commands = {name: (module, text) for module, name, text in COMMANDS}
+for title, names in GROUPS.items():
+    group = Group.create_ordered(title)
+    for place, name in enumerate(names):
+        module, text = commands[name]
+        where = f"skymark.cli.{module}"
+        app.command(where, name=name, help=cleandoc(text), group=group, sort_key=place)
 app["--help"].help = "Show this message, or a command's: skymark run --help."
 app["--version"].help = "Show skymark's version."
-for module, name, text in COMMANDS:
-    app.command(f"skymark.cli.{module}", name=name, help=cleandoc(text))
+app["--help"].group = app["--version"].group = Group.create_ordered("Help")
 
 
 def main(arguments: list[str] | None = None) -> int:

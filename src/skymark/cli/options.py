@@ -41,7 +41,9 @@ class PlanOptions:
         tuple[str, ...],
         Several,
         Parameter(
-            group=WHAT, help="Such as CV-1, CV-1:medium, tier-1 or all; without a size, small."
+            group=WHAT,
+            help="Names that `skymark list scenarios` shows, such as CV-1, with a size "
+            "(CV-1:medium; else small), or many at once: tier-1, all.",
         ),
     ] = ()
     adapters: Annotated[
@@ -49,8 +51,8 @@ class PlanOptions:
         Several,
         Parameter(
             group=WHAT,
-            help="Short or full names, one version (grain@0.2.17), or a class of your own "
-            "(./my_loader.py:MyLoader).",
+            help="Names that `skymark list adapters` shows, one version of a library "
+            "(grain@0.2.17), or a class of your own (./my_loader.py:MyLoader).",
         ),
     ] = ()
     axis: Annotated[
@@ -91,7 +93,8 @@ class PlanOptions:
         int | None,
         Parameter(
             group=HOW,
-            help="Worker processes or threads of each library; 0 works in the calling thread.",
+            help="Worker processes or threads of each library; 0: none, it loads in the thread "
+            "that asks for batches.",
         ),
     ] = None
     prefetch: Annotated[

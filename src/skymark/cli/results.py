@@ -54,14 +54,14 @@ def write_page(run: Run) -> str:
 
 
 def compare(
-    before: Annotated[Path, Parameter(help="The run to compare with.")],
-    after: Annotated[Path, Parameter(help="The run in question.")],
+    before: Annotated[Path, Parameter(help="Directory of the run to compare with.")],
+    after: Annotated[Path, Parameter(help="Directory of the run in question.")],
     /,
     *,
     across: Annotated[
         tuple[Literal["hardware", "versions", "cells"], ...],
         Several,
-        Parameter(help="What may differ between the runs, because it is the question."),
+        Parameter(help="What may differ between the runs, because you compare just that."),
     ] = (),
     practical: Annotated[
         float, Parameter(help="Smallest relative difference that counts; 0.05 is 5 %.")

@@ -61,7 +61,7 @@ def fetch(
             "wandb://ENTITY/PROJECT/runs/RUN-ID, or file:///DIRECTORY/RUN-ID."
         ),
     ],
-    directory: Annotated[Path, Parameter(help="Where to; made if absent.")],
+    directory: Annotated[Path, Parameter(help="Where to: a new or empty directory.")],
     /,
 ) -> int:
     """Bring a run from a store; the help is in `skymark.cli.main`."""
