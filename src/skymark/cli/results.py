@@ -111,7 +111,12 @@ def export(
     kind = Path(to).suffix.removeprefix(".")
     if kind not in WRITERS:
         raise UsageError(f"--to {to} must end in .csv or .parquet, or name a store: s3://…, wandb")
-    getattr(exporting, WRITERS[kind])(run, Path(to))
+    try:
+        getattr(exporting, WRITERS[kind])(run, Path(to))
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {to}: {error.strerror}; name a file in a directory that can be written"
+        ) from error
     print(to)
     return 0
 

@@ -41,7 +41,8 @@ def write_parquet(run: Run, path: Path) -> None:
         datetime: pa.timestamp("us", tz="UTC"),
     }
     schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
-    pq.write_table(pa.Table.from_pylist(list(rows(run)), schema), path)
+    with path.open("wb") as file:
+        pq.write_table(pa.Table.from_pylist(list(rows(run)), schema), file)
 
 
 def rows(run: Run) -> Iterator[dict[str, Value]]:

@@ -68,3 +68,10 @@ def test_figures_are_exported_as_a_table_of_the_kind_that_the_name_says(run, tmp
         assert len(list(csv.DictReader(file))) == len(ids(run))
     assert main(["export", str(run), "--to", str(tmp_path / "figures.xlsx")]) == 2
     assert "must end in .csv or .parquet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_that_cannot_be_written_is_an_error_that_says_so(run, tmp_path, capsys, kind):
+    there = tmp_path / "absent" / f"run.{kind}"
+    assert main(["export", str(run), "--to", str(there)]) == 2
+    assert f"cannot write {there}: No such file or directory; name" in capsys.readouterr().err
