@@ -252,7 +252,7 @@ def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
 
 def _start(offered: Offered, screen: Screen, ended: Ended) -> ManagedJob:
     sky, name = sdk(), offered.order.cluster
-    screen.say(f"hiring {name}, as a managed job")
+    screen.say(f"hiring {name} as a managed job")
     with explained(f"{name} could not be started"):
         request = sky.jobs.launch(offered.task, name=name)
         ended.hiring = request
