@@ -64,19 +64,20 @@ def finish_as_told(case: Case, stderr: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def assert_same(back: Path, directory: Path) -> None:
-    """Compare every file of what was fetched with what is on disk."""
-    assert digests(back) == digests(directory)
-
-
-def row_in_the_bucket(case: Case):
-    """Fetch what is stored into a new directory, compare every file, and count there."""
+def fetched(case: Case) -> Path:
+    """Fetch what is stored into a new directory, and compare every file with what is on disk."""
     back = case.directory / "back"
     done = skymark(
         case.directory, "fetch", f"{address_of(case.directory)}/out", str(back), **case.variables
     )
     assert done.returncode == 0, done.stderr
-    assert_same(back, case.output)
+    assert digests(back) == digests(case.output)
+    return back
+
+
+def row_in_the_bucket(case: Case):
+    """Count in what is stored."""
+    back = fetched(case)
     case.kept = case.on_disk()
     case.output = back
     return case.row()
@@ -133,11 +134,7 @@ def test_the_command_that_finishes_removes_rounds_that_records_have_replaced(cas
     assert status == 1, stderr
     proxy.heal()
     finish_as_told(case, stderr)
-    back = case.directory / "back"
-    address = f"{address_of(case.directory)}/out"
-    done = skymark(case.directory, "fetch", address, str(back), **case.variables)
-    assert done.returncode == 0, done.stderr
-    assert digests(back) == digests(case.output)
+    fetched(case)
 
 
 def test_a_bucket_that_refuses_from_the_start_is_said_before_anything_is_measured(
