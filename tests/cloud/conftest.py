@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import pytest
 
@@ -27,6 +28,7 @@ collect_ignore_glob = [] if find_spec("sky") else ["test_*.py"]
 
 CATALOGS = Path(__file__).with_name("catalogs")
 COMMAND_TIMEOUT_S = 400.0
+LOG_TAIL_CHARACTERS = 5000
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +40,11 @@ def fit() -> None:
         pytest.skip(str(reason))
 
 
+def _read(output: IO[str]) -> str:
+    output.seek(0)
+    return output.read()
+
+
 @dataclass
 class Client:
     """A user of SkyPilot in the simulated cloud."""
@@ -46,20 +53,30 @@ class Client:
 
     def sky(self, *arguments: str, check: bool = True) -> str:
         """Run SkyPilot's command and return what it says."""
-        command = Path(sys.executable).with_name("sky")
-        done = subprocess.run(
-            [str(command), *arguments],
-            env=self.world.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
+        command = [str(Path(sys.executable).with_name("sky")), *arguments]
+        with TemporaryFile("w+") as output:
+            try:
+                status = subprocess.run(
+                    command,
+                    env=self.world.environment(),
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    stdin=subprocess.DEVNULL,
+                    timeout=COMMAND_TIMEOUT_S,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired as late:
+                pytest.fail(f"{late}: {_read(output)}\n{self._provisioning()}")
+            said = _read(output)
         if check:
-            assert done.returncode == 0, done.stdout
-        return done.stdout
+            assert status == 0, said
+        return said
+
+    def _provisioning(self) -> str:
+        """Return the end of SkyPilot's newest log of making a machine ready."""
+        logs = self.world.home.glob("sky_logs/*/provision.log")
+        newest = max(logs, key=lambda path: path.stat().st_mtime, default=None)
+        return newest.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:] if newest else ""
 
     def ask(self, question: str) -> Any:
         """Evaluate an expression with SkyPilot's SDK as ``sky``, in a process of its own."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
 from skymark.cloud.rehearsal.machine import Machine
@@ -92,6 +94,8 @@ class Running:
         """Wait for its end."""
         try:
             self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it did not end within {timeout_s:g} s; it said:\n{self.output}")
         finally:
             self.process.kill()
             self._reader.join()

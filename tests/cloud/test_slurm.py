@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.fitness import PROGRAMS, SLURM_PROGRAMS, missing_packages
 from skymark.cloud.rehearsal.image import Image, host_certificates
 from skymark.cloud.rehearsal.network import make_network
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
+from skymark.store.local import RunDirectory
 from tests.cloud.conftest import Client
+from tests.cloud.launches import PLAN, ROUNDS, SMALL, skymark
 
 pytestmark = pytest.mark.cloud
 
@@ -50,13 +53,27 @@ def test_more_gpus_than_there_are_is_refused(slurm: SlurmCluster) -> None:
     assert "Requested node configuration is not available" in refused.stderr
 
 
-def test_skypilot_runs_a_job_on_it_and_gives_it_back(slurm: SlurmCluster, client: Client) -> None:
+def test_a_launch_on_it_brings_results_home_and_gives_the_job_back(
+    fit: None, client: Client, tmp_path: Path
+) -> None:
     cluster = client.world.start_slurm()
-    job = "echo gpu=$CUDA_VISIBLE_DEVICES rank=$SKYPILOT_NODE_RANK"
-    said = client.sky("launch", "-y", "-c", "s", "--infra", "slurm/slurm", "--gpus", "H100:1", job)
-    assert "gpu=0 rank=0" in said
-    assert "Job finished (status: SUCCEEDED)" in said
-    assert cluster.run("squeue --noheader --states R").stdout.strip()
-    client.sky("down", "-y", "s")
+    machine, results = tmp_path / "machine.yaml", tmp_path / "results"
+    task = yaml.safe_load(SMALL.read_text())
+    seen = 'echo "gpu $CUDA_VISIBLE_DEVICES of rank $SKYPILOT_NODE_RANK"'
+    given = {"resources": {"accelerators": "H100:1"}, "run": f"{seen}\n{task['run']}"}
+    machine.write_text(yaml.safe_dump({**task, **given}))
+    there = ("--infra", "slurm/slurm", "--machine", str(machine), "--output", str(results))
+    launched = skymark(client, "launch", "cpu", *there, "--yes", *PLAN, *ROUNDS)
+    assert launched.status == 0, launched.output
+    assert "gpu 0 of rank 0" in launched.output
+    (run,) = results.iterdir()
+    manifest = RunDirectory(run).manifest()
+    assert (manifest.finished, manifest.counts, manifest.price_usd) == (True, {"ok": 1}, 0.0)
     assert not cluster.run("squeue --noheader --states R").stdout.strip()
     client.world.stop_slurm()
+
+
+def test_several_nodes_of_it_are_refused(client: Client) -> None:
+    refused = skymark(client, "launch", "cpu", "--infra", "slurm/slurm", "--num-nodes", "2")
+    assert refused.status == 2
+    assert "share one home" in refused.output

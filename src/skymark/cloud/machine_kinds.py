@@ -72,6 +72,11 @@ def make_task(order: Order, secrets: Mapping[str, str]) -> Any:
     Raises:
         UsageError: the YAML is wrong, or its machine is not to be had as ordered.
     """
+    if order.infra is not None and cloud_of(order.infra) == "slurm" and order.num_nodes > 1:
+        raise UsageError(
+            "the nodes of a Slurm cluster share one home, where each would write the same run; "
+            "leave out --num-nodes"
+        )
     path = machine_file(order)
     task = _read(path)
     task.name = order.cluster

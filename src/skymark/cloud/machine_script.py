@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 RESULTS = "skymark-results"
-"""Directory of runs below the machine's home."""
+"""Directory of runs below the home that SSH logs in to."""
 
 KILL_AFTER_S = 60
 """What `skymark run` has to end its workers and to write down what it has, once told to stop."""
@@ -19,6 +19,11 @@ ROOM_BYTES = 64 * 2**20
 it ended, takes it for running, and the idle timer never begins."""
 
 PREAMBLE = f"""\
+if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the job
+  login=$(getent passwd "$(id -u)" | cut -d: -f6)
+  mkdir -p "$login/{RESULTS}"
+  ln -sfn "$login/{RESULTS}" ~/{RESULTS}
+fi
 mkdir -p ~/{RESULTS}
 outcome=~/{RESULTS}/"$SKYMARK_RUN_ID".outcome
 room=~/{RESULTS}/"$SKYMARK_RUN_ID".room

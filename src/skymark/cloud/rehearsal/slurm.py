@@ -61,7 +61,10 @@ chmod 0400 /etc/munge/munge.key
 setpriv --reuid munge --regid munge --clear-groups munged
 slurmctld
 slurmd
+packages=/home/{user}/.cache/uv
+if [ -d $packages ]; then ln -s $packages /tmp/uv_cache_$(id -u {user}); fi
 """
+"""SkyPilot keeps what it installs on Slurm in a cache below ``/tmp``; here it is the machine's."""
 
 
 @dataclass
@@ -135,7 +138,8 @@ def start_slurm(
         }
         for file, text in files.items():
             _checked(machine, f"mkdir -p /etc/slurm && cat > /etc/slurm/{file} <<'END'\n{text}END")
-        _checked(machine, f"({START.format(last=gpus - 1)}) > /var/log/start.log 2>&1")
+        start = START.format(last=gpus - 1, user=LOGIN_USER)
+        _checked(machine, f"({start}) > /var/log/start.log 2>&1")
         _await_idle(machine)
         _note_login_node(home, name, machine, key)
     except BaseException:
