@@ -175,6 +175,7 @@ class Upload:
         except FileNotFoundError:
             with self._request():
                 self.store.delete(path)
+            self._stored.pop(path, None)  # it was on its way when it went from the disk
             return
         digest = sha256(data).hexdigest()
         if self._there.get(path) == len(data) and self._read(path) == data:

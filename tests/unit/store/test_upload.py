@@ -65,6 +65,18 @@ def test_a_file_that_is_gone_is_removed_from_the_store(store, directory):
     assert "rounds/A.1/0.json" not in store.sizes()
 
 
+def test_a_file_that_goes_while_it_is_sent_does_not_count_as_stored(store, directory):
+    store.may_go_on.clear()
+    with uploading(store, directory) as upload:
+        upload.changed("A.1", ["logs/A.1.log"])
+        assert store.in_request.wait(10)
+        (directory / "logs/A.1.log").unlink()
+        upload.changed("A.1", ["logs/A.1.log"])
+        store.may_go_on.set()
+        assert upload.drain(10) == []
+        assert upload.stored == len(on_disk(directory))
+
+
 def test_rounds_that_a_record_has_replaced_leave_the_store_and_others_stay(store, directory):
     store.root.mkdir()
     for cell in ("A.1", "C.1"):
