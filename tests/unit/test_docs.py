@@ -1,10 +1,12 @@
 """The documentation says what the code does: sizes, abilities, verdicts, warnings, links."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from skymark.cli.main import app
 from skymark.loading.adapter import ABILITIES
 from skymark.loading.registry import adapters, scenarios
 
@@ -101,3 +103,19 @@ def test_every_other_cause_and_every_warning_is_explained():
 def test_every_link_to_a_file_leads_somewhere(path):
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def commands():
+    """Yield every command line of skymark's in the documentation."""
+    for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
+        for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith("skymark "):
+                    yield pytest.param(line, id=f"{path.name}: {line.partition('  #')[0][8:]}")
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_a_documented_command_is_understood(line):
+    first, *_ = re.split(r"[;|&<>]", line)
+    words = shlex.split(first, comments=True)[1:]
+    app.parse_args(words, exit_on_error=False, print_error=False)
