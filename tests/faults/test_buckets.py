@@ -64,12 +64,10 @@ def finish_as_told(case: Case, stderr: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def fetched(case: Case) -> Path:
+def fetched(case: Case, address: str) -> Path:
     """Fetch what is stored into a new directory, and compare every file with what is on disk."""
     back = case.directory / "back"
-    done = skymark(
-        case.directory, "fetch", f"{address_of(case.directory)}/out", str(back), **case.variables
-    )
+    done = skymark(case.directory, "fetch", address, str(back), **case.variables)
     assert done.returncode == 0, done.stderr
     assert digests(back) == digests(case.output)
     return back
@@ -77,7 +75,7 @@ def fetched(case: Case) -> Path:
 
 def row_in_the_bucket(case: Case):
     """Count in what is stored."""
-    back = fetched(case)
+    back = fetched(case, f"{address_of(case.directory)}/out")
     case.kept = case.on_disk()
     case.output = back
     return case.row()
@@ -134,7 +132,7 @@ def test_the_command_that_finishes_removes_rounds_that_records_have_replaced(cas
     assert status == 1, stderr
     proxy.heal()
     finish_as_told(case, stderr)
-    fetched(case)
+    fetched(case, f"{address_of(case.directory)}/out")
 
 
 def test_a_bucket_that_refuses_from_the_start_is_said_before_anything_is_measured(

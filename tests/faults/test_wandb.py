@@ -9,8 +9,8 @@ import pytest
 
 from skymark.report.load import open_run
 from skymark.store.local import RunDirectory
-from tests.faults.runs import Case, skymark, until
-from tests.faults.test_buckets import assert_same, finish_as_told
+from tests.faults.runs import Case, until
+from tests.faults.test_buckets import fetched, finish_as_told
 from tests.stores.wandb_server import wandb_server
 
 BOUND_S = 180.0
@@ -70,10 +70,7 @@ def test_a_run_ends_without_wandb_and_a_command_stores_it_later(
     assert len(open_run(case.output).records) == 4
     server.start()
     finish_as_told(case, stderr)
-    back = tmp_path / "back"
-    done = skymark(tmp_path, "fetch", "wandb://lab/skymark/runs/out", str(back), **server.variables)
-    assert done.returncode == 0, done.stderr
-    assert_same(back, case.output)
+    back = fetched(case, "wandb://lab/skymark/runs/out")
     results = [a for a in server.artifacts.values() if "benchmark-results" in str(a["collection"])]
     assert [one["state"] for one in results] == ["COMMITTED"]
     case.kept = case.on_disk()
