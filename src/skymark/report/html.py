@@ -42,10 +42,18 @@ def render(run: Run) -> str:
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup, escape
     except ModuleNotFoundError as error:
         raise SkymarkError(
             "the HTML report needs jinja2; run: pip install 'skymark[report]'"
         ) from error
+
+    def number(value: float | None, shown: Any, kind: str = "") -> Markup:
+        """Return a table's entry that is sorted by its number; there may be 100,000 of them."""
+        key, text = "" if value is None else value, escape(_visible(shown))
+        kinds = f' class="{kind}"' if kind else ""
+        return Markup(f'<td data-value="{key}"{kinds}>{text}</td>')  # noqa: S704 value is a number
+
     environment = Environment(
         loader=PackageLoader("skymark.report"),
         autoescape=True,
@@ -65,6 +73,7 @@ def render(run: Run) -> str:
         "significant": text.significant,
         "adapter_name": adapter_name,
         "anchor": anchor_of,
+        "number": number,
     }
     page = page_of(run)
     return environment.get_template("report.html.j2").render(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -114,12 +115,11 @@ class RunDirectory:
 
     def files(self) -> list[str]:
         """Return the paths of the run's files, the manifest first."""
-        found = [
-            path.relative_to(self.path).as_posix()
-            for name in KEPT
-            for path in (self.path / name).rglob("*")
-            if path.is_file() and not path.name.startswith(".")
-        ]
+        found = []
+        for kept in KEPT:
+            for folder, _, names in os.walk(self.path / kept):
+                place = Path(folder).relative_to(self.path).as_posix()
+                found += [f"{place}/{name}" for name in names if not name.startswith(".")]
         whole = [name for name in ("manifest.json", SUMS) if (self.path / name).exists()]
         return [*whole, *sorted(found)]
 
