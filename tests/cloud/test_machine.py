@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from skymark.cloud.rehearsal import namespace_keeper
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.image import Image, find_python, host_certificates
 from skymark.cloud.rehearsal.machine import Machine, start_machine
+from skymark.cloud.rehearsal.namespaces import Namespaced
 from skymark.cloud.rehearsal.network import Network, make_network
 from tests.cloud.footprint import footprint
 
@@ -165,3 +168,18 @@ def test_a_namespace_ends_with_whoever_started_it_even_if_that_is_killed(
         assert time.monotonic() < deadline, "it outlived the process that started it"
         time.sleep(0.01)
     assert not [name for name in footprint(tmp_path, "none").processes if "4321" in name]
+
+
+def test_a_program_in_a_namespace_may_say_as_much_as_it_likes(fit: None, tmp_path: Path) -> None:
+    end, spec, log = tmp_path / "end", tmp_path / "spec.json", tmp_path / "log"
+    talks = ["bash", "-c", f"head -c 1000000 /dev/zero; touch {end}"]
+    spec.write_text(json.dumps({"binds": {}, "command": talks, "environment": {}}))
+    one = Namespaced((), Path(namespace_keeper.__file__), spec, log)
+    try:
+        deadline = time.monotonic() + 30
+        while not end.exists():
+            assert time.monotonic() < deadline, "it stands still"
+            time.sleep(0.01)
+    finally:
+        one.kill()
+    assert log.stat().st_size == 1_000_000

@@ -31,7 +31,10 @@ def keep(command: list[str], environment: dict[str, str]) -> int:
     os.set_blocking(child_ended, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+    # Our own standard output is a pipe that nobody reads: who fills it stands still.
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environment
+    )
     while True:
         readable, _, _ = select.select([sys.stdin.fileno(), child_ended], [], [])
         if sys.stdin.fileno() in readable and not os.read(sys.stdin.fileno(), 4096):
