@@ -18,7 +18,6 @@ import pytest
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
 from skymark.cloud.rehearsal.machine import Machine
-from skymark.model.record import RoundSummary
 from tests.cloud.table import Row
 from tests.faults.runs import rounds_in
 
@@ -183,13 +182,7 @@ class LastLook:
 
 
 def count(
-    client: Client,
-    look: LastLook,
-    cluster: str,
-    home: Path | None,
-    *,
-    planned: int = 1,
-    promised: Path | None = None,
+    client: Client, look: LastLook, cluster: str, home: Path | None, *, planned: int = 1
 ) -> Row:
     """Count the rounds of a launch when its machines are gone.
 
@@ -199,15 +192,18 @@ def count(
         cluster: the launch's machines.
         home: the run's directory where it came to; None where nothing did.
         planned: rounds of all cells.
-        promised: the run's directory as it was on the machine when the user ended it; what was
-            measured later need not come home.
     """
     await_gone(client, cluster)
     bill = bill_of(client, cluster)
-    kept = [] if home is None else _rounds(home)
-    there = [one for line in bill for run in look.runs(line.id) for one in _rounds(run)]
-    assert all(one in there for one in kept), "what was on the machines is not known"
-    measured = there if promised is None else _rounds(promised)
+    kept = [] if home is None else [one for cell in rounds_in(home).values() for one in cell]
+    measured = [
+        one
+        for line in bill
+        for run in look.runs(line.id)
+        for cell in rounds_in(run).values()
+        for one in cell
+    ]
+    assert all(one in measured for one in kept), "what was on the machines is not known"
     idle_s = [
         line.ended_s - ended_s
         for line in bill
@@ -223,7 +219,3 @@ def count(
         bill_usd=sum(line.cost_usd for line in bill),
         idle_s=max(idle_s, default=None),
     )
-
-
-def _rounds(run: Path) -> list[RoundSummary]:
-    return [one for cell in rounds_in(run).values() for one in cell]

@@ -20,11 +20,14 @@ from skymark.cloud.machine_kinds import make_task, set_limits
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.order import Order, limit_s
 from skymark.cloud.providers import enabled_clouds
-from skymark.cloud.results import Brought, add_price, bring_home
+from skymark.cloud.results import Brought, add_price, await_outcome, bring_home
 from skymark.cloud.secret_variables import secrets_for
 from skymark.cloud.skypilot import ask, explained, sdk
 from skymark.model.errors import SkymarkError
 from skymark.model.plan import Plan
+
+STOPPED = {"130", "143"}
+"""Exit statuses of what was told to end: skymark's own, and 128 + SIGTERM."""
 
 GRACE_S = KILL_AFTER_S + 60
 """How much later than the machine the client ends a run whose time is up."""
@@ -145,7 +148,7 @@ def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
                 ended.left_running = True
                 return ended
             ended.interrupted = True
-            _stop(ended)
+            _stop(order, ended)
         except CloudError as error:
             ended.problems.append(str(error))
         if ended.hiring is not None:
@@ -175,12 +178,13 @@ def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
         ended.problems.append(f"the run on {order.cluster} {ended.job.value}")
 
 
-def _stop(ended: Ended) -> None:
+def _stop(order: Order, ended: Ended) -> None:
     """End the run, so that it measures nothing more once the results are on their way home."""
     if ended.started is None:
         return
     try:
         ended.started.stop()
+        await_outcome(order.cluster, order.num_nodes, order.run_id)
     except SkymarkError as error:
         ended.problems.append(f"the run could not be stopped: {error}")
 
@@ -251,6 +255,8 @@ def explain(brought: Brought) -> list[str]:
         name, _, status = phase.partition(" ")
         if status in {"124", "137"}:
             problems.append(f"node {node}: the time was up during the {name}, and it was ended")
+        elif status in STOPPED:
+            problems.append(f"node {node}: the {name} was stopped")
         elif status not in {"0", ""}:
             problems.append(f"node {node}: the {name} ended with status {status}")
     if not problems and not brought.records:

@@ -19,6 +19,7 @@ ROOM_BYTES = 64 * 2**20
 it ended, takes it for running, and the idle timer never begins."""
 
 PREAMBLE = f"""\
+trap : TERM  # SkyPilot's cancel tells every process; this one writes down how the run ended
 if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the job
   login=$(getent passwd "$(id -u)" | cut -d: -f6)
   mkdir -p "$login/{RESULTS}"

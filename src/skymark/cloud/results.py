@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.machine_script import RESULTS
-from skymark.cloud.ssh import host, rsync
+from skymark.cloud.ssh import PAUSE_S, host, rsync
 from skymark.model.base import Frozen
 from skymark.model.manifest import Manifest
 from skymark.model.record import Status
 from skymark.store.fetching import fetch
 from skymark.store.local import RunDirectory
 from skymark.store.store import open_source
+
+CANCELLED_S = 30.0
+"""What SkyPilot gives the processes of a cancelled job to end."""
 
 
 class Brought(Frozen):
@@ -36,6 +41,19 @@ class Brought(Frozen):
     def whole(self) -> bool:
         """Whether every planned cell's record is there and every file as it was written."""
         return bool(self.records) and not self.missing and not self.differing
+
+
+def await_outcome(cluster: str, nodes: int, run_id: str) -> None:
+    """Wait until every node of a cluster has written how its part of a run ended.
+
+    Raises:
+        CloudError: one has not after the time that SkyPilot gives a cancelled job, or cannot be
+            reached.
+    """
+    with TemporaryDirectory() as place:
+        for node in range(nodes):
+            there = f"{host(cluster, node)}:{RESULTS}/{run_id}.outcome"
+            rsync(cluster, there, place, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S))
 
 
 def bring_home(cluster: str, nodes: int, run_id: str, directory: Path) -> Brought | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
+import psutil
 import pytest
 
 from skymark.cloud.machine_script import RESULTS, ROOM_BYTES, script
@@ -52,6 +53,21 @@ def test_a_run_whose_time_is_up_is_told_to_end(run):
     # timeout sends the signal twice: to the process and to its group.
     waits = """trap 'trap "" TERM; echo told; exit 0' TERM; sleep 60 & wait"""
     assert run(None, waits, limit_s=3) == (1, "told\n", "run 124")
+
+
+def test_a_cancelled_job_writes_down_how_it_ended(tmp_path):
+    told = """trap 'exit 130' TERM; echo begun; sleep 60 & wait"""
+    with subprocess.Popen(
+        ["bash", "-c", script("true", told)],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SKYMARK_RUN_ID": "one"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout.readline() == "begun\n"
+        for process in [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]:
+            process.terminate()
+    assert job.returncode == 1
+    assert (tmp_path / RESULTS / "one.outcome").read_text() == "run 130\n"
 
 
 def test_the_set_up_counts_into_the_time(run):
