@@ -28,8 +28,8 @@ fi
 mkdir -p ~/{RESULTS}
 outcome=~/{RESULTS}/"$SKYMARK_RUN_ID".outcome
 room=~/{RESULTS}/"$SKYMARK_RUN_ID".room
-rm -f "$outcome"
 limited() {{
+  rm -f "$outcome"
   fallocate --length {ROOM_BYTES} "$room" || head -c {ROOM_BYTES} /dev/zero > "$room"
   left=0  # no limit
   if [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ]; then
@@ -49,8 +49,8 @@ def script(setup: str | None, run: str) -> str:
     """Return the job's script for bash.
 
     It leaves ``~/skymark-results/RUN-ID.outcome`` with the last phase and its exit status, such as
-    ``setup 1`` or ``run 0``. SKYMARK_DEADLINE_S is its time limit in seconds, 0 for none:
-    ``timeout`` of coreutils sends TERM, and KILL a minute later.
+    ``setup 1`` or ``run 0``; it is not there while one goes on. SKYMARK_DEADLINE_S is the job's
+    time limit in seconds, 0 for none: ``timeout`` of coreutils sends TERM, and KILL a minute later.
     """
     steps = []
     if setup is not None:
