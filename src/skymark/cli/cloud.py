@@ -34,8 +34,8 @@ Stores = Annotated[
     Several,
     Parameter(
         group=RESULTS,
-        help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb. "
-        "Keys are taken from this environment.",
+        help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb "
+        "(a directory would go with the machine). Keys are taken from this environment.",
     ),
 ]
 Output = Annotated[
@@ -56,7 +56,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         str | None,
         Parameter(
             group=MACHINE,
-            help="Where to: lambda, gcp, vast, gcp/us-central1 … [default: the cheapest]",
+            help="Only there: vast, lambda, gcp/us-west1, slurm/NAME, k8s … [default: cheapest]",
         ),
     ] = None,
     spot: Annotated[bool, Parameter(group=MACHINE, help="Only a spot machine.")] = False,

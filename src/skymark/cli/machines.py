@@ -69,7 +69,7 @@ def queue(cluster: Cluster, /, *, json: Json = False) -> int:
 
 def logs(
     cluster: Cluster,
-    job: Annotated[int | None, Parameter(help="Its number in `queue`; the last, if none.")] = None,
+    job: Annotated[int | None, Parameter(help="Its number in `queue`. [default: the last]")] = None,
     /,
     *,
     so_far: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,

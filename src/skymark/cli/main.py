@@ -99,7 +99,7 @@ COMMANDS = (
         Needs SkyPilot: pip install 'skymark[cloud]'.
 
         Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
-        nothing was hired, 3 too dear, or not agreed to.
+        nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
         """,
     ),
     (
@@ -110,6 +110,9 @@ COMMANDS = (
         The source as it is here is sent again; results come home as with `launch`. The machine
         stays, and its idle timer too. With --grid workers=1,4,16 there is a run for each value, all
         queued at once, with a directory each.
+
+        Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage
+        or no such machine, nothing was queued, 130 interrupted.
         """,
     ),
     (
@@ -152,7 +155,7 @@ COMMANDS = (
         "down",
         """End machines, and return when their provider has none of them left.
 
-        Exit status 1 where one is still there; its id and price are printed.
+        Exit status: 0 none is left, 1 one is still there; its id and price are printed.
         """,
     ),
     ("environments:env", "env", "List, build or remove the adapters' environments."),
