@@ -66,10 +66,6 @@ class _Round:
     """Until the next round began."""
     last_of_process: bool
 
-    @property
-    def own_s(self) -> float:
-        return _own_s(self.summary)
-
 
 def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
     """Return what a run took; None if nothing was measured.
@@ -81,12 +77,12 @@ def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
     if not rounds:
         return None
     inside = [one for one in rounds if not one.last_of_process]
-    own_s = sum(one.own_s for one in inside)
+    own_s = sum(one.summary.own_s for one in inside)
     ratio = sum(one.took_s for one in inside) / own_s if own_s else 1.0
     took_s: dict[str, list[float]] = defaultdict(list)
     starts_s: dict[str, list[float]] = defaultdict(list)
     for one in rounds:
-        took = min(one.took_s, one.own_s * ratio) if one.last_of_process else one.took_s
+        took = min(one.took_s, one.summary.own_s * ratio) if one.last_of_process else one.took_s
         took_s[one.record.cell_hash].append(took)
         if one.last_of_process:
             starts_s[one.record.cell.adapter].append(one.took_s - took)
@@ -117,7 +113,7 @@ def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_Round]:
     end = max((record.ended_at for record in records if record.rounds), default=None)
     longest_s = manifest.effort.cell_timeout_s + LONGEST_PAUSE_S
     shared = any(
-        begin + timedelta(seconds=_own_s(summary)) > follower[0]
+        begin + timedelta(seconds=summary.own_s) > follower[0]
         for (begin, _, summary), follower in pairwise(in_order)
     )
     served: set[str] = set()
@@ -131,16 +127,12 @@ def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_Round]:
         )
         if last:
             served.clear()
-        least_s = _own_s(summary)
+        least_s = summary.own_s
         if shared or then is None:
             took_s = least_s * SHARED_FACTOR
         else:
             took_s = (then - begin).total_seconds()
         yield _Round(record, summary, max(least_s, min(took_s, longest_s)), last)
-
-
-def _own_s(summary: RoundSummary) -> float:
-    return summary.setup_s + summary.timed_ns / 1e9
 
 
 def _ok(record: Record) -> bool:

@@ -134,10 +134,17 @@ def merge(parts: Sequence[Path], run_id: str, directory: Path) -> Brought | None
 
 
 def add_price(directory: Path, hourly_price_usd: float, price_usd: float) -> None:
-    """Write what a run cost into its manifest."""
+    """Write what a run cost into its manifest, and each cell's share into its record."""
     run = RunDirectory(directory)
+    manifest = run.manifest()
+    found = [run.record(cell) for cell in manifest.cells.values()]
+    measured = [record for record in found if record is not None and record.measured_s]
+    whole_s = sum(record.measured_s for record in measured)
+    for record in measured:
+        share_usd = price_usd * record.measured_s / whole_s
+        run.rewrite_record(record.model_copy(update={"price_usd": share_usd}))
     priced = {"hourly_price_usd": hourly_price_usd, "price_usd": price_usd}
-    run.write_manifest(run.manifest().model_copy(update=priced))
+    run.write_manifest(manifest.model_copy(update=priced))
     run.write_sums()
 
 

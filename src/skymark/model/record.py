@@ -131,6 +131,11 @@ class RoundSummary(Frozen):
     resources: Resources
     extra: dict[str, float] = Field(default_factory=dict)
 
+    @property
+    def own_s(self) -> float:
+        """Seconds that its set-up and its timed part took."""
+        return self.setup_s + self.timed_ns / 1e9
+
 
 class Figures(Frozen):
     """What is derived from the raw samples of all rounds."""
@@ -179,3 +184,10 @@ class Record(Frozen):
     started_at: datetime
     ended_at: datetime
     price_usd: float | None = None
+    """Its share of what the rented machines cost, by the time that setting up and measuring its
+    rounds took; null where nothing was rented or measured. The shares add up to the whole."""
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds that setting up and measuring its rounds took."""
+        return sum(one.own_s for one in self.rounds)

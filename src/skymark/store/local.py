@@ -183,6 +183,12 @@ class RunDirectory:
         self.changed(cell.id, [*written, *kept])
         return record
 
+    def rewrite_record(self, record: Record) -> None:
+        """Write the record of a finished cell with something that became known later."""
+        path = f"records/{record.cell.id}.json"
+        self._write(path, record.model_dump_json(indent=1).encode())
+        self.changed(record.cell.id, [path])
+
     def write_round(self, cell: Cell, result: RoundResult, versions: dict[str, str]) -> None:
         """Keep one round of an unfinished cell, so that an interrupted run repeats little."""
         content = {

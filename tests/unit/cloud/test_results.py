@@ -15,6 +15,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Record, Status
 from skymark.store.local import RunDirectory
+from tests.data.make_run import measured, rounds_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELLS = tuple(
@@ -117,6 +118,23 @@ def test_the_cost_goes_into_the_manifest_and_its_digest(part, tmp_path):
     manifest = RunDirectory(tmp_path / "home").manifest()
     assert (manifest.hourly_price_usd, manifest.price_usd) == (0.8, 0.0218)
     assert merge([_as_part(tmp_path / "home")], "one", tmp_path / "again").differing == ()
+
+
+def test_the_shares_of_the_cells_that_were_measured_add_up_to_the_cost(part, tmp_path):
+    home = RunDirectory(part("a", *CELLS) / "one")
+    fast, slow = rounds_of(20_000, count=1), rounds_of(20_000, count=3)
+    for cell, rounds in zip(CELLS, (fast, slow), strict=True):
+        home.write_record(measured(cell, rounds), rounds)
+    add_price(home.path, 0.8, 0.0218)
+    shares = [home.record(cell).price_usd for cell in CELLS]
+    assert sum(shares) == pytest.approx(0.0218)
+    assert shares[1] == pytest.approx(3 * shares[0], rel=0.05)
+
+
+def test_a_cell_that_was_not_measured_has_no_share(part, tmp_path):
+    home = RunDirectory(part("a", *CELLS) / "one")
+    add_price(home.path, 0.8, 0.0218)
+    assert [home.record(cell).price_usd for cell in CELLS] == [None, None]
 
 
 def _as_part(home):
