@@ -231,6 +231,11 @@ def stop_or_leave(screen: Screen) -> Choice:
 def collect(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
     """Bring home what there is, and verify it; what is wrong becomes a problem, not an error."""
     if find(order.cluster, refresh=False) is None:
+        if ended.started is not None:
+            ended.problems.append(
+                "the machine was gone before its results came home, and they with it, unless "
+                "they are in a store; give --store, or a longer --idle-minutes"
+            )
         return
     try:
         brought = bring_home(order.cluster, order.num_nodes, order.run_id, results / order.run_id)
