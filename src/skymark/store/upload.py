@@ -183,23 +183,25 @@ class Upload:
             return
         self._put(path, data)
         found = self._read(path)
+        while found == data and (samples := self._replaced_samples(path)) is not None:
+            self._put(samples, (self._directory / samples).read_bytes())
+            self._put(path, data)  # the record last, each time: whoever's stands has its samples
+            found = self._read(path)
         if found == data:
             self._stored[path] = digest
-            self._keep_samples_with(path)
         elif found is not None and _is_another_workers(path, found, data):
             self._stored[path] = digest  # it finished the same cell after this one: theirs stands
         else:
             raise StoreUnavailableError(f"{self.store.url} gave back other bytes of {path}")
 
-    def _keep_samples_with(self, path: str) -> None:
-        """Put a record's samples again where another worker's came between them and the record."""
+    def _replaced_samples(self, path: str) -> str | None:
+        """Return the path of a record's samples where another worker's lie in their place."""
         folder, _, name = path.partition("/")
         samples = f"samples/{name.removesuffix('.json')}.parquet"
         if folder != "records" or samples not in self._stored:
-            return
-        data = (self._directory / samples).read_bytes()
-        if self._read(samples) != data:
-            self._put(samples, data)
+            return None
+        ours = (self._directory / samples).read_bytes()
+        return None if self._read(samples) == ours else samples
 
     def _put(self, path: str, data: bytes) -> None:
         with self._request():
