@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +15,7 @@ from skymark.cli.options import WHERE, PlanOptions, Several
 from skymark.cli.tables import Json
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
-from skymark.model.record import Status
+from skymark.model.record import Record, Status
 from skymark.store.store import FINISH_S
 
 DEFAULT_OPTIONS = PlanOptions()
@@ -114,7 +115,7 @@ def run(
             f"Continue with the same command and --output {path} --resume"
         )
         raise
-    page_written = _show(path, json=json)
+    page_written = _show(path, ended.records, json=json)
     say_what_was_stored(ended.stored, path)
     return 0 if ended.all_well and page_written else 1
 
@@ -135,12 +136,12 @@ def plan(
     return 0
 
 
-def _show(path: Path, *, json: bool) -> bool:
+def _show(path: Path, records: Iterable[Record], *, json: bool) -> bool:
     """Show the run and write its page; returns whether that could be written."""
     from skymark.cli.results import show, write_page
     from skymark.report.load import open_run
 
-    opened = open_run(path)
+    opened = open_run(path, known=records)
     show(opened, json=json)
     try:
         page, written = write_page(opened), True

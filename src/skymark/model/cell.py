@@ -11,6 +11,9 @@ from skymark.model.base import Frozen, digest_of
 
 Setting = bool | int | float | str
 
+UNSAFE = re.compile(r"[^\w@=+-]")
+"""What a file name of ours does not have."""
+
 
 class Cell(Frozen):
     """One scenario variant × one adapter × settings.
@@ -33,7 +36,7 @@ class Cell(Frozen):
         """The readable, stable, file-name-safe name, such as ``PC-1.small.depth-50.grain``."""
         parts = [self.scenario, self.variant]
         parts += [f"{name}-{value}" for name, value in sorted(self.axes.items())]
-        return ".".join(re.sub(r"[^\w@=+-]", "_", part) for part in [*parts, self.adapter])
+        return ".".join(UNSAFE.sub("_", part) for part in [*parts, self.adapter])
 
     @cached_property
     def hash(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,10 +57,14 @@ class Run:
         return groups
 
 
-def open_run(directory: Path) -> Run:
+def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
     """Open a run directory.
 
     Records that cannot be read are listed as problems; the others stand.
+
+    Args:
+        directory: where it lies.
+        known: records that need no reading, because they were just written or read there.
 
     Raises:
         RunDirectoryError: it is no run directory, its manifest is damaged, or a newer skymark
@@ -74,9 +79,11 @@ def open_run(directory: Path) -> Run:
         manifest = _read(path, Manifest)
     except ValueError as error:
         raise RunDirectoryError(f"cannot read {path}: {error}") from error
-    found: dict[str, Record] = {}
+    found = {record.cell.id: record for record in known}
     problems: list[str] = []
     for file in sorted((directory / "records").glob("*.json")):
+        if file.stem in found:
+            continue
         try:
             record = _read(file, Record)
         except (OSError, ValueError) as error:
