@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +22,13 @@ from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
 from skymark.cloud.rehearsal.machine import Machine
 from tests.cloud.table import Row
 from tests.faults.runs import rounds_in
+from tests.stores.s3_server import S3Server, s3_server
 
 if TYPE_CHECKING:
     from tests.cloud.conftest import Client
+
+TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
+"""Has what serves a bucket, which SkyPilot's environment has not."""
 
 SMALL = Path(__file__).with_name("machines") / "small.yaml"
 PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "quick")
@@ -126,6 +132,15 @@ def launching(
 def launch(client: Client, machine: Path, results: Path, *more: str, **variables: str) -> Command:
     """Run `skymark launch` with a small plan to its end."""
     return launching(client, machine, results, *more, **variables).end()
+
+
+@contextmanager
+def bucket_of(client: Client) -> Iterator[S3Server]:
+    """A bucket that the machines of a client's world reach."""
+    assert TOOLS.is_file(), "the bucket is served by the tools in .venv: run make setup"
+    with s3_server(client.world.network.gateway, str(TOOLS)) as server:
+        server.make_bucket("results")
+        yield server
 
 
 def cluster_in(output: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,19 +16,17 @@ from tests.cloud.launches import (
     SMALL,
     LastLook,
     Running,
+    bucket_of,
     count,
     launch,
     launching,
     skymark,
 )
 from tests.cloud.table import Tables
-from tests.stores.s3_server import S3Server, s3_server
+from tests.stores.s3_server import S3Server
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
 
-ROOT = Path(__file__).parents[2]
-TOOLS = ROOT / ".venv" / "bin" / "python"
-"""Has what serves a bucket and reads it, which SkyPilot's environment has not."""
 
 LONG = 40
 """Rounds of a run that is still going when something is done to it."""
@@ -160,10 +156,7 @@ def test_a_provider_that_limits_requests_is_asked_again(
 @pytest.fixture(scope="module")
 def bucket(client: Client) -> Iterator[S3Server]:
     """A bucket that the machines reach."""
-    if not TOOLS.is_file():
-        pytest.skip("the bucket is served by the tools in .venv (CONTRIBUTING.md)")
-    with s3_server(client.world.network.gateway, str(TOOLS)) as server:
-        server.make_bucket("results")
+    with bucket_of(client) as server:
         yield server
 
 
@@ -230,15 +223,8 @@ def test_a_killed_client_leaves_a_run_that_ends_in_the_bucket_and_a_machine_that
 
     (run,) = look.runs(instance.id)
     home = tmp_path / "home"
-    fetched = subprocess.run(
-        [str(TOOLS), "-m", "skymark", "fetch", f"{address}/{run.name}", str(home)],
-        env=os.environ | bucket.variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert fetched.returncode == 0, fetched.stderr
+    fetched = skymark(client, "fetch", f"{address}/{run.name}", str(home), **bucket.variables)
+    assert fetched.status == 0, fetched.output
     row = count(client, look, running.cluster, home, planned=10)
     tables.add(fault, row)
     assert row.home == 10

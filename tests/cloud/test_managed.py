@@ -8,7 +8,6 @@ import pty
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,30 +18,25 @@ from skymark.model.record import RoundResult
 from skymark.store.store import open_store, runs_at
 from tests.cloud.conftest import CATALOGS, Client
 from tests.cloud.footprint import NOTHING, footprint
-from tests.cloud.launches import SMALL, Running, bill_of, launching, machine_of, skymark
+from tests.cloud.launches import (
+    SMALL,
+    Running,
+    bill_of,
+    bucket_of,
+    launching,
+    machine_of,
+    skymark,
+)
 from tests.faults.runs import rounds_in
-from tests.stores.s3_server import S3Server, s3_server
+from tests.stores.s3_server import S3Server
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1800)]
-
-TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
-"""Has what serves a bucket, which SkyPilot's environment has not."""
 
 LONG = 120
 """Rounds of a run that is still going when its machine is taken away: a minute or more. What one
 worker measures goes to a store after `skymark.store.storing.HELD_S` at the latest."""
 
 CANARY = "canary0123456789canary0123456789canary01"
-
-
-@contextmanager
-def bucket_of(client: Client) -> Iterator[S3Server]:
-    """A bucket that the machines of a world reach."""
-    if not TOOLS.is_file():
-        pytest.skip("the bucket is served by the tools in .venv (CONTRIBUTING.md)")
-    with s3_server(client.world.network.gateway, str(TOOLS)) as server:
-        server.make_bucket("results")
-        yield server
 
 
 @pytest.fixture(scope="module")
