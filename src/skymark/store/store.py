@@ -83,7 +83,8 @@ class Store(Source, Protocol):
     def complete(self, directory: Path) -> str | None:
         """Do what this store does with a finished run, and read back what that wrote.
 
-        Called after every file is stored; may be called again where it raised.
+        Called when the run's files no longer change, while the last of them are still being put;
+        may be called again where it raised.
 
         Args:
             directory: the run's directory on disk.

@@ -136,14 +136,18 @@ class Storing:
     def _finish(
         self, address: str, store: Store, deadline: float, announce: Callable[[str], None]
     ) -> Stored:
-        files = 0
-        if upload := self._uploads.get(store):
-            announce(f"storing in {store.url}")
-            missing = upload.drain(max(0.0, deadline - time.monotonic()))
-            files = upload.stored
-            if missing:
-                problem = str(upload.problem or "there was not enough time")
-                return Stored(address, store.url, files, tuple(missing), problem)
+        announce(f"storing in {store.url}")
+        upload = self._uploads.get(store)
+        with ThreadPoolExecutor(1) as pool:
+            draining = pool.submit(upload.drain, deadline - time.monotonic()) if upload else None
+            note, problem = self._complete(store, deadline)
+            missing = tuple(draining.result()) if draining else ()
+        if upload and missing:
+            problem = str(upload.problem or "there was not enough time")
+        return Stored(address, store.url, upload.stored if upload else 0, missing, problem, note)
+
+    def _complete(self, store: Store, deadline: float) -> tuple[str | None, str | None]:
+        """Complete a run in a store; return its note, or else the problem."""
         retrying = Retrying(
             retry=retry_if_exception_type(StoreUnavailableError),
             wait=wait_exponential_jitter(multiplier=0.5, max=30),
@@ -151,7 +155,6 @@ class Storing:
             reraise=True,
         )
         try:
-            note = retrying(store.complete, self._directory)
+            return retrying(store.complete, self._directory), None
         except StoreError as error:
-            return Stored(address, store.url, files, problem=str(error))
-        return Stored(address, store.url, files, note=note)
+            return None, str(error)

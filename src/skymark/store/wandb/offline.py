@@ -30,21 +30,26 @@ class OfflineRun:
 
 
 def offline_run(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
-    """Return the offline run of a directory as it is now; written where it is not there yet.
+    """Return the offline run of a directory as it is now; logged and read where there is none yet.
 
     Raises:
         StoreRefusedError: it cannot be written.
         StoreUnavailableError: it was not written in time, or is not what was to be written.
     """
-    return _kept(content, place, limits) or write_offline(content, place, limits)
+    if kept := kept_offline(content, place, limits):
+        return kept
+    run = log_offline(content, place, limits)
+    if not _agrees(run.path, content, place, limits):
+        raise _unwritten("is not what was to be written", content)
+    return run
 
 
-def write_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
-    """Log the run anew, and read it back; an earlier one in the directory is replaced.
+def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
+    """Log the run anew, unread; an earlier one in the directory is replaced.
 
     Raises:
         StoreRefusedError: it cannot be written.
-        StoreUnavailableError: it was not written in time, or is not what was to be written.
+        StoreUnavailableError: it was not written, or not in time.
     """
     directory = content.directory.resolve()
     entity, project = place
@@ -65,10 +70,17 @@ def write_offline(content: RunContent, place: Place, limits: Limits) -> OfflineR
             f"skymark export {directory} --to wandb"
         ) from error
     found = _found(directory)
-    if code is None or found is None or not _agrees(found, content, place, limits):
-        why = "was not written in time" if code is None else "is not what was to be written"
-        raise StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(directory)}")
+    if code is None or found is None:
+        raise _unwritten("was not written" + (" in time" if code is None else ""), content)
     return OfflineRun(found, synced=False)
+
+
+def kept_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
+    """Return the offline run that is there, if it tells the directory as it is now."""
+    found = _found(content.directory.resolve())
+    if found is None or not _agrees(found, content, place, limits):
+        return None
+    return OfflineRun(found, synced=any(found.glob("*.wandb.sync*")))
 
 
 def log_tail(directory: Path) -> str:
@@ -98,14 +110,6 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
     return [json.loads(line) for line in lines if line.startswith('{"num"')]
 
 
-def _kept(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
-    """Return the offline run that is there, if it tells the directory as it is now."""
-    found = _found(content.directory.resolve())
-    if found is None or not _agrees(found, content, place, limits):
-        return None
-    return OfflineRun(found, synced=any(found.glob("*.wandb.sync*")))
-
-
 def _found(directory: Path) -> Path | None:
     runs = sorted((directory / "wandb").glob("offline-run-*"))
     return runs[-1] if len(runs) == 1 else None
@@ -131,6 +135,10 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
         if artifact["name"] == content.artifact and _still_there(artifact)
     ]
     return logged == [wanted] and content.summary().items() <= summary.items()
+
+
+def _unwritten(why: str, content: RunContent) -> StoreUnavailableError:
+    return StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(content.directory)}")
 
 
 def _still_there(artifact: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store.store import Source, Store
 from skymark.store.wandb.content import RunContent
-from skymark.store.wandb.offline import offline_run, write_offline
+from skymark.store.wandb.offline import kept_offline, log_offline, offline_run
 from skymark.store.wandb.process import Client, Limits, safe_name
 from skymark.store.wandb.upload import IncompleteError, read_back, sync
 
@@ -91,7 +91,8 @@ class OnlineRun(RunFiles):
         """Log the run offline, upload it, and read everything back.
 
         An upload that lost something is not tried again from the same offline run, because wandb
-        sends an artifact once; the run is logged anew.
+        sends an artifact once; the run is logged anew. What was just logged is not read on disk: it
+        is read where it arrives.
         """
         content = RunContent(directory)
         try:
@@ -99,12 +100,13 @@ class OnlineRun(RunFiles):
         except StoreUnavailableError:
             offline_run(content, (self._entity, self.project), self._limits)
             raise
-        offline = offline_run(content, place, self._limits)
-        if offline.synced:
+        offline = kept_offline(content, place, self._limits)
+        if offline is not None and offline.synced:
             try:
                 return read_back(content, place, self._client, self._limits)
             except IncompleteError:
-                offline = write_offline(content, place, self._limits)
+                offline = None
+        offline = offline or log_offline(content, place, self._limits)
         with suppress(FileNotFoundError):  # a server that is away is told before the upload waits
             self._client.call("run", run=self._run)
         said = sync(offline, content, place, self._limits)

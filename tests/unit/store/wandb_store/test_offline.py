@@ -6,7 +6,7 @@ import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb.content import RunContent
-from skymark.store.wandb.offline import read_offline, write_offline
+from skymark.store.wandb.offline import log_offline, read_offline
 from tests.stores.wandb_backend import ENTITY, KEY
 from tests.unit.store.wandb_store.conftest import HURRIED
 
@@ -91,7 +91,7 @@ def test_an_offline_store_holds_no_files(opened):
 
 def test_a_client_that_does_not_end_is_ended(home, run):
     with pytest.raises(StoreUnavailableError, match="not written in time"):
-        write_offline(
+        log_offline(
             RunContent(run),
             (None, "skymark"),
             HURRIED.model_copy(update={"log_s": 0.1, "per_file_s": 0.0}),
@@ -101,4 +101,4 @@ def test_a_client_that_does_not_end_is_ended(home, run):
 def test_a_directory_that_cannot_be_written_is_told(home, run):
     (run / "wandb").write_text("in the way")
     with pytest.raises(StoreRefusedError, match="cannot write"):
-        write_offline(RunContent(run), (None, "skymark"), HURRIED)
+        log_offline(RunContent(run), (None, "skymark"), HURRIED)
