@@ -46,7 +46,8 @@ class Upload:
         self._sending: set[str] = set()
         self._requests = 0
         self._stored: dict[str, str] = {}
-        self._there: Mapping[str, int] = {}
+        self._there: Mapping[str, int] | None = None
+        self._sent: set[str] = set()
         self._open = True
         self._state = threading.Condition()
         self._stopped = threading.Event()
@@ -115,7 +116,7 @@ class Upload:
         records = self._directory / "records"
         return [
             path
-            for path in self._there
+            for path in self._there or ()
             if path.startswith("rounds/") and (records / f"{cell_of(path)}.json").exists()
         ]
 
@@ -173,12 +174,13 @@ class Upload:
         try:
             data = (self._directory / path).read_bytes()
         except FileNotFoundError:
-            with self._request():
-                self.store.delete(path)
+            if self._there is None or path in self._there or path in self._sent:
+                with self._request():
+                    self.store.delete(path)
             self._stored.pop(path, None)  # it was on its way when it went from the disk
             return
         digest = sha256(data).hexdigest()
-        if self._there.get(path) == len(data) and self._read(path) == data:
+        if self._there and self._there.get(path) == len(data) and self._read(path) == data:
             self._stored[path] = digest
             return
         self._put(path, data)
@@ -204,6 +206,7 @@ class Upload:
         return None if self._read(samples) == ours else samples
 
     def _put(self, path: str, data: bytes) -> None:
+        self._sent.add(path)  # whatever comes of it
         with self._request():
             self.store.put(path, data)
 

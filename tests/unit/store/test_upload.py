@@ -65,6 +65,16 @@ def test_a_file_that_is_gone_is_removed_from_the_store(store, directory):
     assert "rounds/A.1/0.json" not in store.sizes()
 
 
+@pytest.mark.parametrize(("held", "asked"), [(None, True), ({}, False), ({"gone": 1}, True)])
+def test_a_store_is_asked_to_remove_only_what_it_may_hold(store, directory, held, asked):
+    with uploading(store, directory) as upload:
+        if held is not None:
+            upload.expect(held)
+        upload.changed("", ["gone"])
+        assert upload.drain(10) == []
+    assert store.deletes == (["gone"] if asked else [])
+
+
 def test_a_file_that_goes_while_it_is_sent_does_not_count_as_stored(store, directory):
     store.may_go_on.clear()
     with uploading(store, directory) as upload:

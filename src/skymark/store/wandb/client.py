@@ -1,9 +1,9 @@
-"""The process that holds wandb's public API, and answers one request at a time.
+"""The process that holds wandb's public API, and answers up to `CALLS` requests at a time.
 
     python -P -m skymark.store.wandb.client REQUEST-LIMIT-S
 
-reads requests from standard input and answers on standard output (`skymark.store.wandb.process`
-has the form of both). It ends with its standard input.
+reads requests from standard input and answers on standard output, in the order in which they are
+done (`skymark.store.wandb.process` has the form of both). It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import resource
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.store.store import LARGEST_FILE_BYTES
-from skymark.store.wandb.process import Refusal, read_frame, write_frame
+from skymark.store.wandb.process import CALLS, Refusal, read_frame, write_frame
 from skymark.store.wandb.tool import end_with_parent
 
 REFUSED_STATUSES = {400, 401, 403, 404}
@@ -44,9 +45,15 @@ class Service:
     def __init__(self, request_s: int) -> None:
         self._request_s = request_s
         self._runs: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def _api(self) -> Any:
+        with self._lock:
+            return self._made_api
 
     @cached_property
-    def _api(self) -> Any:
+    def _made_api(self) -> Any:
         import wandb
 
         return wandb.Api(timeout=self._request_s)
@@ -159,16 +166,17 @@ class Service:
 
     def _run(self, run: list[str], *, make: bool = False, fresh: bool = False) -> Any:
         path = "/".join(run)
-        if fresh or path not in self._runs:
-            try:
-                self._runs[path] = self._loaded(path)
-            except AbsentError:
-                if not make:
-                    raise
-                entity, project, id = run
-                self._api.create_run(run_id=id, project=project, entity=entity)
-                self._runs[path] = self._loaded(path)
-        return self._runs[path]
+        with self._lock:
+            if fresh or path not in self._runs:
+                try:
+                    self._runs[path] = self._loaded(path)
+                except AbsentError:
+                    if not make:
+                        raise
+                    entity, project, id = run
+                    self._api.create_run(run_id=id, project=project, entity=entity)
+                    self._runs[path] = self._loaded(path)
+            return self._runs[path]
 
     def _loaded(self, path: str) -> Any:
         try:
@@ -204,18 +212,23 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE_BYTES, LARGEST_FILE_BYTES))
     end_with_parent()
     service = Service(int(sys.argv[1]))
-    while True:
-        try:
-            head, data = read_frame(requests)
-        except EOFError:
-            os._exit(0)  # wandb's own exit waits for requests that get no answer
+    pool = ThreadPoolExecutor(CALLS)
+    answering = threading.Lock()
+
+    def answer(head: Any, data: bytes) -> None:
         operation: Callable[..., Answer] = getattr(service, head["operation"])
+        told, content = {}, b""
         try:
-            result, content = operation(data, **head["arguments"])
+            told["result"], content = operation(data, **head["arguments"])
         except Exception as error:  # the process boundary: all becomes a message
-            write_frame(answers, {"refusal": refusal_of(error).model_dump()})
-        else:
-            write_frame(answers, {"result": result}, content)
+            told["refusal"] = refusal_of(error).model_dump()
+        with answering:
+            write_frame(answers, told | {"number": head["number"]}, content)
+
+    with contextlib.suppress(EOFError):
+        while True:
+            pool.submit(answer, *read_frame(requests))
+    os._exit(0)  # wandb's own exit waits for requests that get no answer
 
 
 def refusal_of(error: Exception) -> Refusal:

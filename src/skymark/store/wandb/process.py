@@ -8,6 +8,7 @@ with everything that it started.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -17,8 +18,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import psutil
 
@@ -30,6 +32,9 @@ DROPPED = {
     "WANDB_SWEEP_ID", "WANDB_ARTIFACT_DIR",
 }  # fmt: skip
 """Variables of the caller that would make the client do something else than what it is told."""
+
+CALLS = 8
+"""Requests of one client that are under way at once."""
 
 TERMINATE_PATIENCE_S = 1.0
 KILL_PATIENCE_S = 5.0
@@ -61,13 +66,17 @@ class Refusal(Frozen):
 
 
 class Client:
-    """One process that holds wandb's public API; started on first use, ended when it is late."""
+    """A process that holds wandb's public API; started on first use, ended when a call is late.
+
+    Calls of several threads are under way at once. Where one is late, those beside it fail too, and
+    the next starts a new process.
+    """
 
     def __init__(self, limits: Limits) -> None:
         """Say how long calls may take; nothing is started or written yet."""
         self._limits = limits
         self._home: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._service: _Service | None = None
         self._lock = threading.Lock()
 
     def call(
@@ -90,52 +99,95 @@ class Client:
             StoreUnavailableError: the server did not answer, or not in time.
         """
         limit_s = limit_s or self._limits.call_s
-        with self._lock:
-            process = self._started()
-            late = threading.Event()
-
-            def expire() -> None:
-                late.set()
-                end_tree(process)
-
-            timer = threading.Timer(limit_s, expire)
-            timer.start()
-            try:
-                answer, content = _exchange(process, operation, arguments, data)
-            except (OSError, ValueError) as error:
-                end_tree(process)
-                raise _unanswered(operation, limit_s) from error
-            except BaseException:
-                end_tree(process)
-                raise
-            finally:
-                timer.cancel()
-        if late.is_set():
-            raise _unanswered(operation, limit_s)
+        service = self._started()
+        timer = threading.Timer(limit_s, service.end)
+        timer.start()
+        try:
+            answer, content = service.ask({"operation": operation, "arguments": arguments}, data)
+        except (OSError, ValueError) as error:
+            service.end()
+            raise _unanswered(operation, limit_s) from error
+        except BaseException:
+            service.end()
+            raise
+        finally:
+            timer.cancel()
         if "refusal" not in answer:
             return answer["result"], content
         raise _error(Refusal.model_validate(answer["refusal"]))
 
     def close(self) -> None:
         """End the process, and remove what wandb wrote."""
-        if self._process is not None:
-            end_tree(self._process)
+        if self._service is not None:
+            self._service.end()
         if self._home is not None:
             shutil.rmtree(self._home, ignore_errors=True)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self._home = self._home or Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
-            self._process = subprocess.Popen(
-                python_module("skymark.store.wandb.client", str(self._limits.request_s)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd=self._home,
-                env=environment(self._home, self._home),
-                start_new_session=True,  # Ctrl-C is for skymark, which still has files to store
-            )
-        return self._process
+    def _started(self) -> _Service:
+        with self._lock:
+            if self._service is None or self._service.ended:
+                self._home = self._home or Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
+                self._service = _Service(self._limits.request_s, self._home)
+            return self._service
+
+
+class _Service:
+    """A running `skymark.store.wandb.client`, and the questions that wait for its answers."""
+
+    def __init__(self, request_s: int, home: Path) -> None:
+        self._process = subprocess.Popen(
+            python_module("skymark.store.wandb.client", str(request_s)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=home,
+            env=environment(home, home),
+            start_new_session=True,  # Ctrl-C is for skymark, which still has files to store
+        )
+        self._waiting: dict[int, Future[tuple[Any, bytes]]] = {}
+        self._numbers = itertools.count()
+        self._sending = threading.Lock()
+        self._ending = threading.Lock()
+        threading.Thread(target=self._receive, name="wandb-answers", daemon=True).start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it answers no more."""
+        return self._process.poll() is not None
+
+    def ask(self, question: dict[str, Any], data: bytes) -> tuple[Any, bytes]:
+        """Return what it answers.
+
+        Raises:
+            OSError: it has ended, or ends before it answers.
+            ValueError: as `OSError`: its pipes are closed.
+        """
+        number, answer = next(self._numbers), Future[tuple[Any, bytes]]()
+        self._waiting[number] = answer
+        with self._sending:
+            write_frame(self._to, {"number": number} | question, data)
+        return answer.result()
+
+    def end(self) -> None:
+        """End it and all that it started; who still waits for it gets an error."""
+        with self._ending:
+            end_tree(self._process)
+
+    @property
+    def _to(self) -> IO[bytes]:
+        return cast(IO[bytes], self._process.stdin)
+
+    def _receive(self) -> None:
+        """Hand out the answers until there are no more."""
+        pipe = cast(IO[bytes], self._process.stdout)
+        with contextlib.suppress(EOFError, OSError, ValueError):
+            while True:
+                head, content = read_frame(pipe)
+                self._waiting.pop(head["number"]).set_result((head, content))
+        self.end()
+        while self._waiting:
+            _, answer = self._waiting.popitem()
+            answer.set_exception(BrokenPipeError("wandb's process ended"))
 
 
 def run_bounded(
@@ -272,18 +324,6 @@ def read_frame(pipe: IO[bytes]) -> tuple[Any, bytes]:
     if len(data) != told["bytes"]:
         raise EOFError
     return told["head"], data
-
-
-def _exchange(
-    process: subprocess.Popen[bytes], operation: str, arguments: Any, data: bytes
-) -> tuple[Any, bytes]:
-    if process.stdin is None or process.stdout is None:
-        raise ValueError("no pipes")
-    try:
-        write_frame(process.stdin, {"operation": operation, "arguments": arguments}, data)
-        return read_frame(process.stdout)
-    except EOFError as error:
-        raise ValueError("the client's process ended") from error
 
 
 def _unanswered(operation: str, limit_s: float) -> StoreUnavailableError:

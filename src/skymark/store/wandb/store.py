@@ -16,7 +16,7 @@ from skymark.model.errors import StoreRefusedError, StoreUnavailableError, Usage
 from skymark.store.store import Source, Store
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.offline import kept_offline, log_offline, offline_run
-from skymark.store.wandb.process import Client, Limits, safe_name
+from skymark.store.wandb.process import CALLS, Client, Limits, safe_name
 from skymark.store.wandb.upload import IncompleteError, read_back, sync
 
 DEFAULT_PROJECT = "skymark"
@@ -30,7 +30,7 @@ _ARTIFACT = re.compile(rf"wandb://({_PART}/{_PART}/{_PART}:{_PART})", re.ASCII)
 class RunFiles:
     """The files of one run, kept with the W&B run of its name: the reading side."""
 
-    parallel = 1
+    parallel = CALLS
 
     def __init__(self, entity: str | None, project: str, id: str, limits: Limits) -> None:
         """Name the run; an entity that is not named is the key's default."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import psutil
@@ -170,6 +171,25 @@ def test_a_client_that_hangs_is_ended_and_started_again(server, online):
     assert descendants() == []
     server.misbehave()
     store.put("manifest.json", b"{}")
+
+
+def test_calls_go_side_by_side_and_one_that_hangs_ends_those_beside_it(server, online):
+    store = online(limits=HURRIED.model_copy(update={"call_s": 8}))
+    store.check()
+    paths = [f"logs/{number}.log" for number in range(3 * store.parallel)]
+    begun = len(server.requests)
+    server.misbehave(stall=["PUT"])
+    with ThreadPoolExecutor(store.parallel) as pool:
+        hanging = [pool.submit(store.put, path, b"") for path in paths[: store.parallel]]
+        raised = [one.exception() for one in hanging]
+    assert {type(one) for one in raised} == {StoreUnavailableError}
+    sent = [one for one in server.requests[begun:] if one.startswith("PUT")]
+    assert len(sent) == store.parallel
+    assert descendants() == []
+    server.misbehave()
+    with ThreadPoolExecutor(store.parallel) as pool:
+        list(pool.map(lambda path: store.put(path, path.encode()), paths))
+        assert list(pool.map(store.get, paths)) == [path.encode() for path in paths]
 
 
 def test_a_client_that_hangs_ends_with_a_skymark_that_was_killed(server, online):
