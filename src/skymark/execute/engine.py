@@ -271,13 +271,13 @@ class Engine:
                 worker.kill()
                 raise
             finally:
+                if self._uploads:
+                    self._uploads.release()
                 worker.end()
             self._note_leaks(worker, served)
             for cell in served:
                 if cell.id in self._progress:
                     self._end_if_enough(self._progress[cell.id])
-            if self._uploads:
-                self._uploads.release()
 
     def _start(self, reference: str, cell: Cell) -> WorkerProcess:
         return WorkerProcess(
