@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from skymark.cloud.machine_script import RESULTS
 from skymark.store.local import RunDirectory
 from tests.cloud.conftest import Client
-from tests.cloud.launches import PLAN, ROUNDS, SMALL, Command, await_gone, launch, skymark
+from tests.cloud.launches import (
+    PLAN,
+    ROUNDS,
+    SMALL,
+    Command,
+    Running,
+    await_gone,
+    launch,
+    skymark,
+)
+from tests.faults.runs import rounds_in
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
 
@@ -76,6 +88,66 @@ def test_the_points_are_shown_side_by_side_and_can_be_compared(
         assert re.search(rf"TAB-1:small +numpy +{point} +ok +[\d.]+", command.output)
     compared = skymark(client, "compare", *map(str, runs.values()), "--across", "cells")
     assert compared.status == 0, compared.output
+
+
+def await_rounds_of_first(running: Running, there: Path, eventually: Callable[..., None]) -> None:
+    running.said_at_s("-workers-0 is job")
+    run = re.search(r"(\S+-workers-0) is job", running.output)[1]
+    eventually(lambda: list(there.glob(f"{run}/rounds/*/3.json")), timeout_s=400)
+
+
+def as_the_first_is_submitted(
+    client: Client, running: Running, there: Path, eventually: Callable[..., None]
+) -> None:
+    asked = "[one.name for one in sky.api_status()]"
+    eventually(lambda: "sky.exec" in client.ask(asked), timeout_s=200)
+
+
+def as_the_second_is_submitted(
+    client: Client, running: Running, there: Path, eventually: Callable[..., None]
+) -> None:
+    await_rounds_of_first(running, there, eventually)
+
+
+def when_all_are_queued(
+    client: Client, running: Running, there: Path, eventually: Callable[..., None]
+) -> None:
+    running.said_at_s("workers-1 is job")
+    await_rounds_of_first(running, there, eventually)
+
+
+@pytest.mark.parametrize(
+    "moment", [as_the_first_is_submitted, as_the_second_is_submitted, when_all_are_queued]
+)
+def test_an_interrupted_grid_brings_home_what_was_measured_and_leaves_no_job(
+    client: Client,
+    machine: str,
+    tmp_path: Path,
+    eventually: Callable[..., None],
+    moment: Callable[..., None],
+) -> None:
+    (instance,) = client.world.hired(machine)
+    there = client.world.machine(instance).home / RESULTS
+    before = set(there.iterdir())
+    grid = ("--rounds", "800", "--grid", "workers=0,1")
+    running = Running(client, "exec", machine, *PLAN, *grid, "--output", str(tmp_path))
+    moment(client, running, there, eventually)
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.status == 130, ended.output
+    assert "workers-1: it had not begun, and was taken back" in ended.output
+    jobs = json.loads(skymark(client, "queue", machine, "--json").output)
+    going = {"PENDING", "SETTING_UP", "RUNNING"}  # INIT has a number, and was never submitted
+    assert not [job for job in jobs if job["status"] in going]
+
+    runs = [path for path in set(there.iterdir()) - before if (path / "manifest.json").exists()]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name for path in runs]
+    for run in runs:
+        assert rounds_in(tmp_path / run.name) == rounds_in(run)
+    if moment is not as_the_first_is_submitted:  # which may have begun in spite of it
+        (run,) = runs
+        (rounds,) = rounds_in(run).values()
+        assert 3 < len(rounds) < 800
 
 
 def test_a_wrong_grid_queues_nothing(client: Client, machine: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,7 @@ from skymark.cloud.ending import end, find
 from skymark.cloud.errors import CloudError
 from skymark.cloud.estimate import Estimate, check_ceiling, estimate
 from skymark.cloud.history import read_history
-from skymark.cloud.job import JobEnd, MachineJob, background, follow
+from skymark.cloud.job import JobEnd, MachineJob, background, follow, uninterrupted
 from skymark.cloud.known_machines import remember
 from skymark.cloud.machine_kinds import make_task, set_limits
 from skymark.cloud.machine_script import KILL_AFTER_S
@@ -76,7 +77,7 @@ class Ended:
     interrupted: bool = False
     """Stopped by the user; what was measured until then is home."""
     hiring: Any = None
-    """SkyPilot's request while a machine is being hired."""
+    """SkyPilot's request while a machine is being hired, or takes a job."""
     started: MachineJob | None = None
     """What runs on the machine."""
     problems: list[str] = field(default_factory=list)
@@ -182,11 +183,30 @@ def _stop(order: Order, ended: Ended) -> None:
     """End the run, so that it measures nothing more once the results are on their way home."""
     if ended.started is None:
         return
-    try:
+    with noted(ended, "the run could not be stopped: "):
         ended.started.stop()
         await_outcome(order.cluster, order.num_nodes, order.run_id)
+
+
+@contextmanager
+def noted(ended: Ended, what: str = "") -> Iterator[None]:
+    """Make an error of ours a problem of the run, and go on."""
+    try:
+        yield
     except SkymarkError as error:
-        ended.problems.append(f"the run could not be stopped: {error}")
+        ended.problems.append(f"{what}{error}")
+
+
+def begin(ended: Ended, call: Callable[[], Any]) -> None:
+    """Make a request for a machine or a job, and note it, so that it can be taken back.
+
+    Ctrl-C counts when it is made: of one that is half made nobody knows whether it was heard.
+    """
+
+    def make() -> None:
+        ended.hiring = call()
+
+    uninterrupted(make)
 
 
 def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:
@@ -199,16 +219,18 @@ def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:
     screen.say(f"hiring {order.cluster}")
     remember(order)
     with explained(f"{order.cluster} could not be hired"):
-        request = sky.launch(
-            offered.task,
-            cluster_name=order.cluster,
-            down=True,
-            idle_minutes_to_autostop=order.idle_minutes,
+        begin(
+            ended,
+            lambda: sky.launch(
+                offered.task,
+                cluster_name=order.cluster,
+                down=True,
+                idle_minutes_to_autostop=order.idle_minutes,
+            ),
         )
-        ended.hiring = request
         try:
             job, _ = background(
-                lambda: sky.stream_and_get(request, output_stream=screen.log),
+                lambda: sky.stream_and_get(ended.hiring, output_stream=screen.log),
                 order.boot_timeout_s,
             )
         except TimeoutError as error:

@@ -18,7 +18,16 @@ from skymark.cloud.bill import bill_of_all
 from skymark.cloud.ending import GONE_TIMEOUT_S, Say
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.job import BY_STATUS, JobEnd, background, follow
-from skymark.cloud.launch import GRACE_S, Choice, Ended, Offered, Screen, explain, stop_or_leave
+from skymark.cloud.launch import (
+    GRACE_S,
+    Choice,
+    Ended,
+    Offered,
+    Screen,
+    begin,
+    explain,
+    stop_or_leave,
+)
 from skymark.cloud.order import Order
 from skymark.cloud.results import add_price, bring_from_store
 from skymark.cloud.skypilot import ask, explained, sdk
@@ -254,9 +263,8 @@ def _start(offered: Offered, screen: Screen, ended: Ended) -> ManagedJob:
     sky, name = sdk(), offered.order.cluster
     screen.say(f"hiring {name} as a managed job")
     with explained(f"{name} could not be started"):
-        request = sky.jobs.launch(offered.task, name=name)
-        ended.hiring = request
-        numbers, _ = background(lambda: sky.stream_and_get(request, output_stream=screen.log))
+        begin(ended, lambda: sky.jobs.launch(offered.task, name=name))
+        numbers, _ = background(lambda: sky.stream_and_get(ended.hiring, output_stream=screen.log))
         ended.hiring = None
     return ManagedJob(name, numbers[0])
 

@@ -48,19 +48,26 @@ def ask(question: Callable[[Any], Any]) -> Any:
     Raises:
         CloudError: it failed, or the server was away for long.
     """
+    with explained():
+        return sdk().get(request(question))
+
+
+def request(question: Callable[[Any], Any]) -> Any:
+    """Return a request to SkyPilot's API server, made again while the server is away.
+
+    Args:
+        question: makes the request, given SkyPilot's SDK.
+    """
     sky = sdk()
     until_s = time.monotonic() + AWAY_S
-    with explained():
-        while True:
-            try:
-                request = question(sky)
-                break
-            except RuntimeError as error:  # also plain, where SkyPilot may start no server itself
-                away = type(error) in {RuntimeError, sky.exceptions.ApiServerConnectionError}
-                if not away or time.monotonic() > until_s:
-                    raise
-            time.sleep(RETRY_S)
-        return sky.get(request)
+    while True:
+        try:
+            return question(sky)
+        except RuntimeError as error:  # also plain, where SkyPilot may start no server itself
+            away = type(error) in {RuntimeError, sky.exceptions.ApiServerConnectionError}
+            if not away or time.monotonic() > until_s:
+                raise
+        time.sleep(RETRY_S)
 
 
 @contextmanager
