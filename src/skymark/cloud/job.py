@@ -157,18 +157,6 @@ def background(call: Callable[[], Any], timeout_s: float | None = None) -> Any:
     return made.result
 
 
-def uninterrupted(call: Callable[[], Any]) -> None:
-    """Make a call to its end; a Ctrl-C that comes meanwhile counts after it."""
-    made = _Call(call)
-    try:
-        made.wait(None)
-    except KeyboardInterrupt:
-        made.wait(None)
-        raise
-    if made.raised is not None:
-        raise made.raised
-
-
 class _Call:
     """A call that may take hours, in a thread, so that time limits and Ctrl-C still work."""
 

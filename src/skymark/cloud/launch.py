@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 from skymark.cloud.bill import Bill, actual_bill
@@ -15,7 +17,7 @@ from skymark.cloud.ending import end, find
 from skymark.cloud.errors import CloudError
 from skymark.cloud.estimate import Estimate, check_ceiling, estimate
 from skymark.cloud.history import read_history
-from skymark.cloud.job import JobEnd, MachineJob, background, follow, uninterrupted
+from skymark.cloud.job import JobEnd, MachineJob, background, follow
 from skymark.cloud.known_machines import remember
 from skymark.cloud.machine_kinds import make_task, set_limits
 from skymark.cloud.machine_script import KILL_AFTER_S
@@ -200,13 +202,27 @@ def noted(ended: Ended, what: str = "") -> Iterator[None]:
 def begin(ended: Ended, call: Callable[[], Any]) -> None:
     """Make a request for a machine or a job, and note it, so that it can be taken back.
 
-    Ctrl-C counts when it is made: of one that is half made nobody knows whether it was heard.
+    Ctrl-C counts when that is done: of a request that is half made nobody knows whether it was
+    heard. A second one counts at once.
     """
+    came = False
 
-    def make() -> None:
+    def note(signal_number: int, frame: FrameType | None) -> None:
+        del signal_number, frame
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+
+    heeded = [one for one in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(one))]
+    before = {one: signal.signal(one, note) for one in heeded}
+    try:
         ended.hiring = call()
-
-    uninterrupted(make)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:
