@@ -39,7 +39,8 @@ pytestmark = pytest.mark.cloud
 
 CANARY = "canary0123456789canary0123456789canary01"
 BUDGET_USD = 0.2134
-"""Pays for 180 s of set-up and run on an A6000, boot and end at their slowest included."""
+"""Pays for 180 s of set-up and run on an A6000, boot and end at their slowest included, and for one
+idle minute."""
 
 
 @dataclass
@@ -145,6 +146,16 @@ def test_a_dry_run_shows_prices_and_hires_nothing(client: Client, tmp_path: Path
     assert len(client.world.cloud.bill()) == before
 
 
+def test_the_price_counts_the_minutes_that_the_machine_waits_for_the_connection(
+    client: Client, tmp_path: Path
+) -> None:
+    options = ("--deadline", "10m", "--dry-run")
+    alone = launch(client, SMALL, tmp_path, *options)
+    stored = launch(client, SMALL, tmp_path, *options, "--store", "s3://bucket/runs")
+    assert " to 32 min 0 s, expected" in alone.output
+    assert " to 23 min 0 s, expected" in stored.output
+
+
 def test_a_failed_set_up_ends_the_machine(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path
 ) -> None:
@@ -160,7 +171,7 @@ def test_a_failed_set_up_ends_the_machine(
 def test_when_the_time_is_up_the_results_so_far_come_home(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path
 ) -> None:
-    limits = ("--deadline", "180s", "--max-cost", str(BUDGET_USD))
+    limits = ("--deadline", "180s", "--max-cost", str(BUDGET_USD), "--idle-minutes", "1")
     late = launch(client, SMALL, tmp_path, "--rounds", "800", *limits)
     assert late.status == 1, late.output
     assert "the time was up during the run" in late.output
@@ -206,7 +217,7 @@ def test_a_machine_whose_client_was_killed_ends_itself(
     client: Client, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     machine = machine_of(tmp_path, "abandoned", run="sleep 5")
-    running = launching(client, machine, tmp_path / "results")
+    running = launching(client, machine, tmp_path / "results", "--idle-minutes", "1")
     running.said_at_s("is up after")
     killed = running.kill()
     assert killed.status == -signal.SIGKILL
@@ -222,6 +233,20 @@ def test_an_interrupted_launch_ends_its_machine(client: Client, tmp_path: Path) 
     interrupted = running.end()
     assert interrupted.status == 130, interrupted.output
     await_gone(client, interrupted.cluster)
+
+
+def test_a_launch_interrupted_while_it_asks_for_a_machine_leaves_none(
+    client: Client, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    machine = machine_of(tmp_path, "regretted", run="sleep 600")
+    running = launching(client, machine, tmp_path / "results")
+    cluster = running.cluster
+    running.process.send_signal(signal.SIGINT)
+    interrupted = running.end()
+    assert interrupted.status == 130, interrupted.output
+    asked = "[one.name for one in sky.api_status()]"
+    eventually(lambda: "sky.launch" not in client.ask(asked), timeout_s=200)
+    assert client.world.hired(cluster) == []
 
 
 @pytest.mark.cloud_faults

@@ -35,7 +35,8 @@ Stores = Annotated[
     Parameter(
         group=RESULTS,
         help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb "
-        "(a directory would go with the machine). Keys are taken from this environment.",
+        "(a directory would go with the machine). Without, they are lost where the connection is "
+        "away for as long as --idle-minutes. Keys are taken from this environment.",
     ),
 ]
 Output = Annotated[
@@ -90,8 +91,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         int | None,
         Parameter(
             group=MACHINE,
-            help="Minutes without a job after which the machine ends itself. [default: 1; with "
-            "--keep 30]",
+            help="Minutes without a job after which the machine ends itself. [default: 1 where "
+            "results go to a bucket or W&B too; else 10, for a connection that is away when the "
+            "run ends; with --keep 30]",
         ),
     ] = None,
     boot_timeout: Annotated[
@@ -128,7 +130,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.launch import launch as carry_out
     from skymark.cloud.launch import offer
     from skymark.cloud.managed import check, check_controller, lasting_store, launch_managed
-    from skymark.cloud.order import Order, cluster_name, new_run_id, seconds_of
+    from skymark.cloud.order import Order, cluster_name, idle_minutes_for, new_run_id, seconds_of
 
     chosen = dataclasses.replace(options, profile=profile)
     plan = chosen.plan()
@@ -148,7 +150,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         max_cost_usd=max_cost,
         keep=keep,
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
-        idle_minutes=idle_minutes or (30 if keep else 1),
+        idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
     )
     if managed:
         check(order)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from skymark.cloud.history import PastRun
 from skymark.cloud.machine_script import KILL_AFTER_S
+from skymark.cloud.order import IDLE_MINUTES
 from skymark.execute.partition import Shard
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
@@ -75,10 +76,6 @@ SET_UP = Span(low_s=70 + 30, expected_s=280 + 60, high_s=1400 + 300)
 """To install skymark and every adapter's environment: 14 GB (docs/environments.md) at 200, 50 and
 10 MB/s, and unpacking. The rates are assumed; SkyPilot lists no machine on Vast below 12 MB/s."""
 
-ENDING = Span(low_s=15, expected_s=30, high_s=120 + KILL_AFTER_S)
-"""To bring results home and end the machine. At worst the run uses the time it has to write down
-what it measured, and the machine's idle timer ends it: 112 s, measured."""
-
 DATA_PER_SCENARIO = Span(low_s=1, expected_s=15, high_s=75)
 """To generate the data of one scenario and size. At size medium they took 0.1 to 75 s each, 180 s
 for thirteen (`skymark run --profile cpu --adapters numpy`, two cores)."""
@@ -94,7 +91,7 @@ class Duration(Frozen):
     set_up: Span = SET_UP
     running: Span
     """Of the node that takes longest: data and all rounds of its cells."""
-    ending: Span = ENDING
+    ending: Span
     cells: int
     """Cells to measure."""
     known_cells: int
@@ -113,13 +110,29 @@ class Duration(Frozen):
         return deadline_s is None or expected_s <= deadline_s
 
 
-def duration_of(plan: Plan, history: Sequence[PastRun] = (), num_nodes: int = 1) -> Duration:
+def ending(idle_minutes: int) -> Span:
+    """Return the time to bring results home and end the machine.
+
+    At worst the run uses the time it has to write down what it measured, the client is gone, and
+    the machine's idle timer ends it, which looks once a minute: 112 s with one idle minute,
+    measured.
+    """
+    return Span(low_s=15, expected_s=30, high_s=KILL_AFTER_S + (idle_minutes + 1) * 60)
+
+
+def duration_of(
+    plan: Plan,
+    history: Sequence[PastRun] = (),
+    num_nodes: int = 1,
+    idle_minutes: int = IDLE_MINUTES,
+) -> Duration:
     """Return how long a plan takes.
 
     Args:
         plan: what is to be run.
         history: earlier runs, on any machine; those of the plan's profile and effort count first.
         num_nodes: machines that share the plan, as ``--shard`` shares it.
+        idle_minutes: without a job, after which they end themselves.
     """
     ranked = sorted(history, key=lambda past: _fitness(past, plan), reverse=True)
     shares = [
@@ -132,6 +145,7 @@ def duration_of(plan: Plan, history: Sequence[PastRun] = (), num_nodes: int = 1)
             expected_s=max(share.expected_s for share in shares),
             high_s=max(share.high_s for share in shares),
         ),
+        ending=ending(idle_minutes),
         cells=len(plan.runnable),
         known_cells=sum(_known(cell, ranked) is not None for cell in plan.runnable),
     )

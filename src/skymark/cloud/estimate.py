@@ -11,6 +11,7 @@ from pydantic import Field
 from skymark.cloud.duration import Duration, Span, duration_of
 from skymark.cloud.history import PastRun
 from skymark.cloud.machine_prices import Candidate, offer_for
+from skymark.cloud.order import IDLE_MINUTES
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError
 from skymark.model.plan import Plan
@@ -78,6 +79,7 @@ def estimate(
     history: Sequence[PastRun] = (),
     deadline_s: float | None = None,
     clouds: Collection[str] | None = None,
+    idle_minutes: int = IDLE_MINUTES,
 ) -> Estimate:
     """Return what a plan costs on the machines that a task asks for.
 
@@ -87,6 +89,7 @@ def estimate(
         history: earlier runs, as `skymark.cloud.history.read_history` finds them.
         deadline_s: most seconds for set-up and run together.
         clouds: names of the clouds that may be used; None for every cloud with a catalogue here.
+        idle_minutes: without a job, after which the machine ends itself if nobody else does.
 
     Raises:
         CatalogueError: no price is known.
@@ -97,7 +100,7 @@ def estimate(
         num_nodes=task.num_nodes,
         deadline_s=deadline_s,
         candidates=offer.candidates,
-        duration=duration_of(plan, history, task.num_nodes),
+        duration=duration_of(plan, history, task.num_nodes, idle_minutes),
         catalogue_date=offer.catalogue_date,
         problems=offer.problems,
     )

@@ -112,6 +112,7 @@ def offer(order: Order, plan: Plan, results: Path, environment: Mapping[str, str
         history=read_history(results, plan),
         deadline_s=order.deadline_s,
         clouds=clouds,
+        idle_minutes=order.idle_minutes,
     )
     highest_usd = None
     if order.max_cost_usd is not None:

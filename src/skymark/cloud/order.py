@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +12,16 @@ from pydantic import Field
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
+
+STORED_IDLE_MINUTES = 1
+"""Without a job, until a machine ends itself whose results lie elsewhere too."""
+IDLE_MINUTES = 10
+"""The same where they lie on it alone: for so long the connection may be away when a run ends."""
+KEPT_IDLE_MINUTES = 30
+"""The same of a machine that is kept for more runs."""
+
+NOT_SENT = {"offline", "dryrun", "disabled"}
+"""Values of WANDB_MODE with which nothing goes to W&B."""
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -40,7 +51,22 @@ class Order(Frozen):
     keep: bool = False
     boot_timeout_s: int = Field(default=1200, ge=1)
     """Most time until the machine is up; SkyPilot itself would wait for ever."""
-    idle_minutes: int = Field(default=1, ge=1)
+    idle_minutes: int = Field(default=IDLE_MINUTES, ge=1)
+
+
+def idle_minutes_for(stores: Sequence[str], environment: Mapping[str, str], *, keep: bool) -> int:
+    """Return after how many minutes without a job a machine ends itself, where nobody said it.
+
+    Args:
+        stores: of ``skymark run --store`` on the machine.
+        environment: the caller's, whose W&B key goes to the machine.
+        keep: whether the machine is to stay for more runs.
+    """
+    if keep:
+        return KEPT_IDLE_MINUTES
+    in_bucket = any(store.startswith("s3://") for store in stores)
+    in_wandb = environment.get("WANDB_API_KEY") and environment.get("WANDB_MODE") not in NOT_SENT
+    return STORED_IDLE_MINUTES if in_bucket or in_wandb else IDLE_MINUTES
 
 
 def cluster_name(profile: str) -> str:

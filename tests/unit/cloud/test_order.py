@@ -7,8 +7,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from skymark.cloud.order import Order, cluster_name, limit_s, new_run_id, seconds_of
+from skymark.cloud.order import (
+    IDLE_MINUTES,
+    KEPT_IDLE_MINUTES,
+    Order,
+    cluster_name,
+    idle_minutes_for,
+    limit_s,
+    new_run_id,
+    seconds_of,
+)
 from skymark.model.errors import UsageError
+from skymark.resources import resource_directory
 
 
 def order_of(**changes):
@@ -58,3 +68,51 @@ def test_a_machine_gets_a_name_that_providers_take():
 def test_a_run_is_named_by_time_and_profile():
     now = datetime(2026, 11, 21, 20, 29, 19, tzinfo=UTC)
     assert new_run_id("some/where/mine.toml", now) == "20261121-202919-mine"
+
+
+KEY = {"WANDB_API_KEY": "key"}
+
+
+@pytest.mark.parametrize(
+    ("stores", "environment"),
+    [
+        (("s3://bucket/runs",), {}),
+        (("file:///data", "s3://bucket"), {}),
+        (("wandb",), KEY),
+        ((), KEY | {"WANDB_MODE": "online"}),  # the key goes to the machine, and with it W&B
+    ],
+)
+def test_a_machine_whose_results_lie_elsewhere_too_ends_itself_after_one_idle_minute(
+    stores, environment
+):
+    assert idle_minutes_for(stores, environment, keep=False) == 1
+
+
+@pytest.mark.parametrize(
+    ("stores", "environment"),
+    [
+        ((), {}),
+        (("file:///data",), {}),
+        (("wandb",), {}),
+        (("wandb",), KEY | {"WANDB_MODE": "offline"}),
+        ((), KEY | {"WANDB_MODE": "disabled"}),
+    ],
+)
+def test_a_machine_that_alone_has_the_results_waits_ten_idle_minutes_for_the_connection(
+    stores, environment
+):
+    assert idle_minutes_for(stores, environment, keep=False) == 10
+    assert order_of().idle_minutes == 10
+
+
+@pytest.mark.parametrize("stores", [(), ("s3://bucket",)])
+def test_a_machine_that_is_kept_waits_thirty_idle_minutes_for_the_next_run(stores):
+    assert idle_minutes_for(stores, {}, keep=True) == 30
+
+
+@pytest.mark.parametrize(
+    "path", sorted(resource_directory("sky").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_without_skymark_s_client_a_machine_waits_as_long(path):
+    minutes = KEPT_IDLE_MINUTES if path.stem.startswith("cluster") else IDLE_MINUTES
+    assert re.findall(r"idle_minutes: (\d+)", path.read_text()) == [str(minutes)]

@@ -13,6 +13,7 @@ from skymark.cloud.duration import (
     HIGH_START_S,
     Duration,
     duration_of,
+    ending,
 )
 from skymark.cloud.history import past_run
 from tests.unit.cloud_cost.conftest import BEGIN, EFFORT, cell, manifest, plan, record, span
@@ -97,6 +98,14 @@ def test_two_nodes_take_as_long_as_the_slower_of_them():
 def test_more_nodes_than_scenarios_are_no_faster():
     cells = [cell("CV-1")]
     assert duration_of(plan(cells), num_nodes=5).running == duration_of(plan(cells)).running
+
+
+def test_at_worst_nobody_ends_the_machine_and_its_idle_minutes_are_paid_for():
+    one, ten = (duration_of(plan([cell()]), idle_minutes=minutes).ending for minutes in (1, 10))
+    assert one.high_s == 60 + 60 + 60  # to write down what there is, idle, until it is looked at
+    assert ten.high_s == one.high_s + 9 * 60
+    assert (ten.low_s, ten.expected_s) == (one.low_s, one.expected_s)
+    assert duration_of(plan([cell()])).ending == ending(10)
 
 
 def test_a_deadline_limits_set_up_and_run_but_not_what_is_around_them():
