@@ -211,13 +211,14 @@ def count(
     await_gone(client, cluster)
     bill = bill_of(client, cluster)
     kept = [] if home is None else [one for cell in rounds_in(home).values() for one in cell]
-    measured = [
-        one
+    on_disks = {  # of a run that another machine took up, on both of theirs
+        one.started_at: one
         for line in bill
         for run in look.runs(line.id)
         for cell in rounds_in(run).values()
         for one in cell
-    ]
+    }
+    measured = on_disks.values()
     assert all(one in measured for one in kept), "what was on the machines is not known"
     idle_s = [
         line.ended_s - ended_s
