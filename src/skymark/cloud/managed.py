@@ -292,11 +292,13 @@ def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:
 def _remove_plain_files(job: ManagedJob) -> None:
     """Remove the files with the job's secrets, where the API server is this machine's.
 
-    SkyPilot has them in its database too, and reads them there for the next machine.
+    SkyPilot has them in its database too, and reads them there for the next machine; but its own
+    configuration, which has no secret of ours, it reads from the file.
     """
     if importlib.import_module("sky.server.common").is_api_server_local():
         for path in PLAIN_FILES.expanduser().glob(f"{job.name}-*"):
-            path.unlink(missing_ok=True)
+            if path.suffix != ".config_yaml":
+                path.unlink(missing_ok=True)
 
 
 def _finish(order: Order, results: Path, screen: Screen, ended: Ended) -> None:
