@@ -20,13 +20,16 @@ from tests.cloud.conftest import CATALOGS, Client
 from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (
     SMALL,
+    LastLook,
     Running,
     bill_of,
     bucket_of,
+    count,
     launching,
     machine_of,
     skymark,
 )
+from tests.cloud.table import TAKEN_AWAY, Tables
 from tests.faults.runs import rounds_in
 from tests.stores.s3_server import S3Server
 
@@ -93,15 +96,20 @@ def machines_of(client: Client, cluster: str) -> list[BillLine]:
 def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_stored(
     watched: Client,
     bucket: S3Server,
+    tables: Tables,
     tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     eventually: Callable[..., None],
     request: pytest.FixtureRequest,
 ) -> None:
+    look = LastLook(tmp_path_factory.mktemp("machines"))
+    watched.world.cloud.before_end.append(look)
     running = managed_launch(watched, bucket, "taken", tmp_path, "--rounds", str(LONG))
     request.addfinalizer(running.kill)
     eventually(lambda: len(stored_rounds("taken")) >= 3, timeout_s=900, interval_s=1)
     (instance,) = watched.world.hired(running.cluster)
     stored = stored_rounds("taken")
+    look(instance)  # nobody is told before a machine is taken away
     watched.world.cloud.preempt(instance.id)
     ended = running.end(timeout_s=900)
     assert ended.status == 0, ended.output
@@ -112,6 +120,10 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
     assert cell == "TAB-1.small.numpy"
     assert len(rounds) == LONG
     assert stored <= {one.started_at.isoformat() for one in rounds}
+
+    row = count(watched, look, ended.cluster, run, planned=LONG)
+    assert (row.home, row.measured) == (LONG, LONG + row.lost)
+    tables.add(TAKEN_AWAY, row)
 
     first, second = machines_of(watched, ended.cluster)
     assert (first.preempted, second.preempted) == (True, False)
