@@ -157,6 +157,9 @@ def test_a_managed_job_can_be_left_and_ended_later(
     assert len(watched.world.hired(ended.cluster)) == 1
 
     assert "managed, RUNNING" in skymark(watched, "status").output
+    so_far = skymark(watched, "logs", ended.cluster, "--so-far")
+    assert so_far.status == 0, so_far.output
+    assert "measuring" in so_far.output
     down = skymark(watched, "down", ended.cluster)
     assert down.status == 0, down.output
     assert watched.world.hired() == []

@@ -312,7 +312,7 @@ def _say_how_to_come_back(order: Order) -> None:
     if order.lasting_store is not None:
         say(
             f"{name} goes on, and ends its machine itself\n"
-            f"  watch:   sky jobs logs -n {name}\n"
+            f"  watch:   skymark logs {name}\n"
             f"  fetch:   skymark fetch {order.lasting_store}/{order.run_id} DIRECTORY\n"
             f"  end:     skymark down {name}"
         )

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from skymark.cloud import managed
 from skymark.cloud.ending import Say, end, find, hourly_price_usd
-from skymark.cloud.job import background
+from skymark.cloud.job import JobEnd, background
 from skymark.cloud.skypilot import ask, explained, sdk
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
@@ -71,7 +71,7 @@ def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) 
     """Show a job's output from its beginning.
 
     Args:
-        cluster: where it runs.
+        cluster: where it runs; or the name of a managed job, which has no number.
         job: its number; None for the last.
         log: gets the output.
         wait_for_end: go on until it ends.
@@ -82,10 +82,13 @@ def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) 
     Raises:
         UsageError: there is no such machine or job.
     """
+    how = {"follow": wait_for_end, "output_stream": log}
+    one = managed.find_job(cluster) if find(cluster, refresh=False) is None else None
     with explained(f"the log of {cluster}"):
-        code = background(
-            lambda: sdk().tail_logs(cluster, job, follow=wait_for_end, output_stream=log)
-        )
+        if one is not None:
+            background(lambda: sdk().jobs.tail_logs(job_id=one.number, **how))
+            return one.ended() in {None, JobEnd.SUCCEEDED}
+        code = background(lambda: sdk().tail_logs(cluster, job, **how))
     if code == NO_SUCH_JOB:
         raise UsageError(f"{cluster} has no job {job}; `skymark queue {cluster}` shows its jobs")
     return code in {0, NOT_FINISHED}
