@@ -20,6 +20,7 @@ from tests.cloud.launches import (
     Command,
     Running,
     await_gone,
+    bucket_of,
     launch,
     skymark,
 )
@@ -48,7 +49,9 @@ def executed(
 ) -> tuple[Command, dict[str, Path]]:
     """What the grid said, and the run of each point."""
     home = tmp_path_factory.mktemp("grid")
-    command = skymark(client, "exec", machine, *PLAN, *ROUNDS, *GRID, "--output", str(home))
+    options = (*PLAN, *ROUNDS, *GRID, "--output", str(home), "--store", "s3://results")
+    with bucket_of(client) as bucket:
+        command = skymark(client, "exec", machine, *options, **bucket.variables)
     assert command.status == 0, command.output
     return command, {path.name.partition("-cpu-")[2]: path for path in home.iterdir()}
 
@@ -63,6 +66,14 @@ def test_each_point_has_a_run_of_its_own_with_its_own_settings(
         assert manifest.counts == {"ok": 1}
         (cell,) = manifest.cells.values()
         assert (cell.settings["workers"], cell.settings["batch_size"]) == (POINTS[point], 16)
+
+
+def test_each_point_went_to_the_store_with_the_key_that_was_sent(
+    executed: tuple[Command, dict[str, Path]],
+) -> None:
+    command, runs = executed
+    stored = re.findall(r"stored in s3://results/(\S+): \d+ files, read back", command.output)
+    assert sorted(stored) == sorted(path.name for path in runs.values())
 
 
 def test_all_points_had_the_same_source(executed: tuple[Command, dict[str, Path]]) -> None:

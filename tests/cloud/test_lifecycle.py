@@ -27,17 +27,21 @@ from tests.cloud.launches import (
     LastLook,
     await_gone,
     bill_of,
+    bucket_of,
     count,
     launch,
     launching,
     machine_of,
     skymark,
 )
+from tests.cloud.secret_places import Arguments, files_with
 from tests.cloud.table import Tables
 
 pytestmark = pytest.mark.cloud
 
 CANARY = "canary0123456789canary0123456789canary01"
+SECRET = ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN")
+"""Variables with a secret; the bucket of the tests takes any key."""
 BUDGET_USD = 0.2134
 """Pays for 180 s of set-up and run on an A6000, boot and end at their slowest included, and for one
 idle minute."""
@@ -45,11 +49,13 @@ idle minute."""
 
 @dataclass
 class Launched:
-    """A launch that went well, with what was seen of its secret in process arguments."""
+    """A launch that went well."""
 
     command: Command
     results: Path
     run: RunDirectory
+    arguments: Arguments
+    """What was seen of its secrets in process arguments."""
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +63,17 @@ def launched(
     client: Client, look: LastLook, tables: Tables, tmp_path_factory: pytest.TempPathFactory
 ) -> Launched:
     results = tmp_path_factory.mktemp("results")
-    secrets = {"WANDB_API_KEY": CANARY, "WANDB_MODE": "disabled"}
-    command = launch(client, SMALL, results, "--max-cost", "2", **secrets)
+    secrets = dict.fromkeys(SECRET, CANARY)
+    arguments = Arguments(CANARY)
+    with bucket_of(client) as bucket:
+        variables = bucket.variables | {"WANDB_MODE": "disabled"} | secrets
+        store = ("--store", "s3://results")
+        command = launch(client, SMALL, results, "--max-cost", "2", *store, **variables)
+    arguments.stop()
     assert command.status == 0, command.output
     (directory,) = results.iterdir()
     tables.add("nothing", count(client, look, command.cluster, directory))
-    return Launched(command, results, RunDirectory(directory))
+    return Launched(command, results, RunDirectory(directory), arguments)
 
 
 def test_a_launch_brings_whole_results_home(launched: Launched) -> None:
@@ -109,16 +120,15 @@ def test_the_manifest_has_the_commit_that_was_sent(launched: Launched) -> None:
     assert git.commit == head
 
 
-def test_a_secret_is_in_no_file_of_the_client(client: Client, launched: Launched) -> None:
+def test_a_secret_is_in_no_output_and_in_no_file(client: Client, launched: Launched) -> None:
     assert CANARY not in launched.command.output
-    places = [launched.results, client.world.home]
-    holding = [
-        str(path)
-        for place in places
-        for path in place.rglob("*")
-        if path.is_file() and CANARY.encode() in path.read_bytes()
-    ]
-    assert holding == []
+    kept = Path(client.world.environment()["SKYMARK_CACHE"], "machines")
+    assert files_with(CANARY, [launched.results, client.world.home, kept]) == []
+
+
+def test_a_secret_is_in_no_process_s_arguments(launched: Launched) -> None:
+    assert launched.arguments.looks > 10
+    assert launched.arguments.seen == set()
 
 
 def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) -> None:

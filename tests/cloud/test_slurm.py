@@ -59,13 +59,18 @@ def test_a_launch_on_it_brings_results_home_and_gives_the_job_back(
     cluster = client.world.start_slurm()
     machine, results = tmp_path / "machine.yaml", tmp_path / "results"
     task = yaml.safe_load(SMALL.read_text())
-    seen = 'echo "gpu $CUDA_VISIBLE_DEVICES of rank $SKYPILOT_NODE_RANK"'
+    seen = (
+        'echo "gpu $CUDA_VISIBLE_DEVICES of rank $SKYPILOT_NODE_RANK"\n'
+        'echo "a secret of ${#WANDB_API_KEY} characters"'
+    )
     given = {"resources": {"accelerators": "H100:1"}, "run": f"{seen}\n{task['run']}"}
     machine.write_text(yaml.safe_dump({**task, **given}))
     there = ("--infra", "slurm/slurm", "--machine", str(machine), "--output", str(results))
-    launched = skymark(client, "launch", "cpu", *there, "--yes", *PLAN, *ROUNDS)
+    secrets = {"WANDB_API_KEY": "k" * 40, "WANDB_MODE": "disabled"}
+    launched = skymark(client, "launch", "cpu", *there, "--yes", *PLAN, *ROUNDS, **secrets)
     assert launched.status == 0, launched.output
     assert "gpu 0 of rank 0" in launched.output
+    assert "a secret of 40 characters" in launched.output
     (run,) = results.iterdir()
     manifest = RunDirectory(run).manifest()
     assert (manifest.finished, manifest.counts, manifest.price_usd) == (True, {"ok": 1}, 0.0)

@@ -138,7 +138,7 @@ def _estimate(options: CostOptions, where: MachineOptions) -> Estimate:
         spot=where.spot,
         num_nodes=where.num_nodes,
     )
-    task = make_task(order, {})
+    task = make_task(order)
     history = read_history(where.history, plan)
     return estimate(task, plan, history=history, deadline_s=deadline_s)
 

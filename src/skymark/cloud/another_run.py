@@ -16,7 +16,7 @@ from skymark.cloud.live import jobs
 from skymark.cloud.machine_kinds import make_run_task, set_limits
 from skymark.cloud.order import Order
 from skymark.cloud.results import await_outcome
-from skymark.cloud.secret_variables import secrets_for
+from skymark.cloud.secret_variables import secrets_for, send_secrets
 from skymark.cloud.skypilot import ask, explained, request, sdk
 from skymark.model.errors import UsageError
 
@@ -64,7 +64,8 @@ def _queue(
     try:
         for place, ended in enumerate(all_ended):
             order = ended.order
-            task = make_run_task(order, secrets_for(order.options, environment))
+            send_secrets(order, secrets_for(order.options, environment))
+            task = make_run_task(order)
             task.name = _job_name(order)
             if place > 0:  # the source is there, and stays the same for all
                 task.workdir = None

@@ -1,12 +1,18 @@
-"""What was ordered for each machine, kept at home for those who come back to it. No secrets."""
+"""What was ordered for each machine, kept at home for those who come back to it.
+
+Also its secrets, for as long as SkyPilot is at work on it: until the machine is up, or is gone.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from skymark.cloud.order import Order
+from skymark.cloud.secret_variables import write_secrets
 from skymark.execute.locations import cache_directory
 from skymark.model.errors import UsageError
 from skymark.store.whole_files import write_whole
@@ -34,6 +40,29 @@ def recall(cluster: str) -> Order:
 def forget(cluster: str) -> None:
     """Remove what was written down of a machine that is gone."""
     _path(cluster).unlink(missing_ok=True)
+    forget_secrets(cluster)
+
+
+def keep_secrets(cluster: str, secrets: Mapping[str, str]) -> Path:
+    """Write a machine's secrets into a file, for SkyPilot to take them there; returns the file.
+
+    What clients that were killed have left of other machines is removed after a day.
+    """
+    path = _path(cluster).with_suffix(SECRETS)
+    for left in path.parent.glob(f"*{SECRETS}"):
+        if time.time() - left.stat().st_mtime > DAY_S:
+            left.unlink(missing_ok=True)
+    write_secrets(path, secrets)
+    return path
+
+
+def forget_secrets(cluster: str) -> None:
+    """Remove a machine's secrets, once it has them."""
+    _path(cluster).with_suffix(SECRETS).unlink(missing_ok=True)
+
+
+SECRETS = ".secrets"
+DAY_S = 86400
 
 
 def _path(cluster: str) -> Path:

@@ -18,9 +18,9 @@ from skymark.cloud.errors import CloudError
 from skymark.cloud.estimate import Estimate, check_ceiling, estimate
 from skymark.cloud.history import read_history
 from skymark.cloud.job import JobEnd, MachineJob, background, follow
-from skymark.cloud.known_machines import remember
+from skymark.cloud.known_machines import forget_secrets, keep_secrets, remember
 from skymark.cloud.machine_kinds import make_task, set_limits
-from skymark.cloud.machine_script import KILL_AFTER_S
+from skymark.cloud.machine_script import KILL_AFTER_S, secrets_file
 from skymark.cloud.order import Order, limit_s
 from skymark.cloud.providers import enabled_clouds
 from skymark.cloud.results import Brought, add_price, await_outcome, bring_home
@@ -62,6 +62,8 @@ class Offered:
     task: Any
     estimate: Estimate
     limit_s: int | None
+    secrets: Mapping[str, str] = field(repr=False)
+    """Values by variable; the run has them in its environment."""
 
 
 @dataclass
@@ -104,7 +106,7 @@ def offer(order: Order, plan: Plan, results: Path, environment: Mapping[str, str
         UsageError: no credentials, no such machine, a wrong YAML.
         GateError: it may cost more than the ceiling.
     """
-    task = make_task(order, secrets_for(order.options, environment))
+    task = make_task(order)
     clouds = enabled_clouds(order.infra)
     priced = estimate(
         task,
@@ -125,7 +127,7 @@ def offer(order: Order, plan: Plan, results: Path, environment: Mapping[str, str
     hourly_usd = None if highest_usd is None else highest_usd * order.num_nodes
     seconds = limit_s(order, hourly_usd, around_s)
     set_limits(task, seconds, highest_usd)
-    return Offered(order, task, priced, seconds)
+    return Offered(order, task, priced, seconds, secrets_for(order.options, environment))
 
 
 def launch(offered: Offered, screen: Screen, results: Path) -> Ended:
@@ -235,6 +237,9 @@ def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:
     sky, order = sdk(), offered.order
     screen.say(f"hiring {order.cluster}")
     remember(order)
+    if offered.secrets:
+        here = keep_secrets(order.cluster, offered.secrets)
+        offered.task.update_file_mounts({f"~/{secrets_file(order.run_id)}": str(here)})
     with explained(f"{order.cluster} could not be hired"):
         begin(
             ended,
@@ -256,6 +261,7 @@ def hire(offered: Offered, screen: Screen, ended: Ended) -> MachineJob:
                 "give a longer --boot-timeout, or another --infra"
             ) from error
         ended.hiring = None
+    forget_secrets(order.cluster)
     return MachineJob(order.cluster, int(job))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +61,8 @@ def checkout() -> Path:
     )
 
 
-def make_task(order: Order, secrets: Mapping[str, str]) -> Any:
+def make_task(order: Order) -> Any:
     """Return the SkyPilot task of an order: its set-up and its run as one job.
-
-    Args:
-        order: what is wanted.
-        secrets: values by variable; the machine sees them in its environment.
 
     Raises:
         UsageError: the YAML is wrong, or its machine is not to be had as ordered.
@@ -86,7 +81,6 @@ def make_task(order: Order, secrets: Mapping[str, str]) -> Any:
     task.num_nodes = order.num_nodes
     task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})
     task.update_envs(_variables(order))
-    task.update_secrets(dict(secrets))
     return task
 
 
@@ -104,7 +98,7 @@ def set_limits(task: Any, limit_s: int | None, highest_hourly_price_usd: float |
         task.set_resources({one.copy(**cap) for one in task.resources})
 
 
-def make_run_task(order: Order, secrets: Mapping[str, str]) -> Any:
+def make_run_task(order: Order) -> Any:
     """Return the task of another run on a live machine: no set-up, and no machine is chosen."""
     task = _read(machine_file(order))
     task.name = order.cluster
@@ -114,7 +108,6 @@ def make_run_task(order: Order, secrets: Mapping[str, str]) -> Any:
     task.num_nodes = order.num_nodes
     task.set_resources(sdk().Resources())
     task.update_envs(_variables(order))
-    task.update_secrets(dict(secrets))
     return task
 
 

@@ -18,8 +18,12 @@ ROOM_BYTES = 64 * 2**20
 """Kept free for the end of a job that fills the disk. Without room SkyPilot cannot write down that
 it ended, takes it for running, and the idle timer never begins."""
 
+SECRETS = ".skymark-secrets-"
+"""What a run's file of secrets is called, with the run's id behind it, in the same place."""
+
 PREAMBLE = f"""\
 trap : TERM  # SkyPilot's cancel tells every process; this one writes down how the run ended
+login=~
 if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the job
   login=$(getent passwd "$(id -u)" | cut -d: -f6)
   mkdir -p "$login/{RESULTS}"
@@ -42,7 +46,20 @@ limited() {{
   echo "$1 $status" > "$outcome"
   return "$status"
 }}
+take_secrets() {{
+  for file in ~/{SECRETS}"$SKYMARK_RUN_ID" "$login"/{SECRETS}"$SKYMARK_RUN_ID"; do
+    if [ -f "$file" ]; then
+      . "$file"
+      rm -f "$file"
+    fi
+  done
+}}
 """
+
+
+def secrets_file(run_id: str) -> str:
+    """Return where a run finds its secrets, below the home that SSH logs in to."""
+    return f"{SECRETS}{run_id}"
 
 
 def script(setup: str | None, run: str) -> str:
@@ -51,9 +68,11 @@ def script(setup: str | None, run: str) -> str:
     It leaves ``~/skymark-results/RUN-ID.outcome`` with the last phase and its exit status, such as
     ``setup 1`` or ``run 0``; it is not there while one goes on. SKYMARK_DEADLINE_S is the job's
     time limit in seconds, 0 for none: ``timeout`` of coreutils sends TERM, and KILL a minute later.
+    The run has the variables of `secrets_file`, which is removed as it begins.
     """
     steps = []
     if setup is not None:
         steps.append(f"limited setup {shlex.quote(setup)} || exit 1")
+    steps.append("take_secrets")  # not before: a set-up needs none
     steps.append(f"limited run {shlex.quote(run)} || exit 1")
     return PREAMBLE + "\n".join(steps) + "\n"

@@ -262,6 +262,7 @@ def _work(offered: Offered, screen: Screen, ended: Ended) -> None:
 def _start(offered: Offered, screen: Screen, ended: Ended) -> ManagedJob:
     sky, name = sdk(), offered.order.cluster
     screen.say(f"hiring {name} as a managed job")
+    offered.task.update_secrets(dict(offered.secrets))
     with explained(f"{name} could not be started"):
         begin(ended, lambda: sky.jobs.launch(offered.task, name=name))
         numbers, _ = background(lambda: sky.stream_and_get(ended.hiring, output_stream=screen.log))

@@ -20,8 +20,16 @@ AWAY_S = 60.0
 RETRY_S = 2.0
 
 
+ENDPOINTS = {"R2_ENDPOINT_URL", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}
+"""Where one is set, the keys in the AWS variables are not Amazon's."""
+
+
 def sdk() -> Any:
     """Return SkyPilot's SDK.
+
+    It sends the keys in the AWS variables along with every request to an API server on this
+    machine, which writes them into its database. Keys of another place than AWS, which are of no
+    use there, are withheld.
 
     Raises:
         UsageError: SkyPilot is not installed.
@@ -29,7 +37,7 @@ def sdk() -> Any:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     try:
-        return importlib.import_module("sky")
+        sky = importlib.import_module("sky")
     except ModuleNotFoundError as error:
         if error.name != "sky":
             raise
@@ -37,6 +45,10 @@ def sdk() -> Any:
             "SkyPilot is not installed here; pip install 'skymark[cloud]', in an environment of "
             "its own where its requirements do not fit"
         ) from error
+    if ENDPOINTS & os.environ.keys():
+        sent = importlib.import_module("sky.server.requests.payloads").EXTERNAL_LOCAL_ENV_VARS
+        sent[:] = [name for name in sent if not name.startswith("AWS_")]
+    return sky
 
 
 def ask(question: Callable[[Any], Any]) -> Any:

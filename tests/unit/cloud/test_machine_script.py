@@ -8,7 +8,8 @@ import subprocess
 import psutil
 import pytest
 
-from skymark.cloud.machine_script import RESULTS, ROOM_BYTES, script
+from skymark.cloud.machine_script import RESULTS, ROOM_BYTES, script, secrets_file
+from skymark.cloud.secret_variables import write_secrets
 
 
 @pytest.fixture
@@ -68,6 +69,15 @@ def test_a_cancelled_job_writes_down_how_it_ended(tmp_path):
             process.terminate()
     assert job.returncode == 1
     assert (tmp_path / RESULTS / "one.outcome").read_text() == "run 130\n"
+
+
+def test_the_run_alone_has_the_secrets_and_takes_their_file_away(run, tmp_path):
+    path = tmp_path / secrets_file("one")
+    write_secrets(path, {"KEY": "it's $HOME;\nnext"})
+    assert path.stat().st_mode & 0o777 == 0o600
+    shows = 'echo "${KEY-none}"'
+    assert run(shows, shows) == (0, "none\nit's $HOME;\nnext\n", "run 0")
+    assert not path.exists()
 
 
 def test_the_set_up_counts_into_the_time(run):

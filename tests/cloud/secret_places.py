@@ -1,0 +1,60 @@
+"""Where a secret shows: in the arguments of processes, and in files, plain or as base64."""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from collections.abc import Iterable
+from pathlib import Path
+
+POLL_S = 0.02
+
+
+def forms(secret: str) -> list[bytes]:
+    """Return a secret in plain text, and what base64 makes of it wherever it lies in a text."""
+    encoded = []
+    for offset in range(3):
+        whole = b64encode(b"\0" * offset + secret.encode())
+        encoded.append(whole[4 if offset else 0 : -4])  # what depends on its neighbours left out
+    return [secret.encode(), *encoded]
+
+
+def files_with(secret: str, places: Iterable[Path]) -> list[str]:
+    """Return the files below some places that hold a secret in any form."""
+    wanted = forms(secret)
+    return [
+        str(path)
+        for place in places
+        for path in place.rglob("*")
+        if path.is_file() and any(form in path.read_bytes() for form in wanted)
+    ]
+
+
+class Arguments:
+    """Watches the arguments of every process of this machine, simulated machines included."""
+
+    def __init__(self, secret: str) -> None:
+        """Begin to look for a secret in any form."""
+        self.looks = 0
+        self.seen: set[str] = set()
+        """The arguments that held it."""
+        self._forms = forms(secret)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(POLL_S):
+            self.looks += 1
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    arguments = path.read_bytes()
+                except OSError:  # it has ended
+                    continue
+                if any(form in arguments for form in self._forms):
+                    self.seen.add(arguments.decode(errors="replace").replace("\0", " "))
