@@ -74,12 +74,16 @@ def test_the_good_adapter_beside_them_is_measured(ran):
 # Interrupted runs
 
 THREE = ("run", "--scenarios", "TAB-1", "NLP-1", "CV-1", "--adapters", "numpy")
+HEEDS_CTRL_C = ("env", "--default-signal=INT")
 
 
 def start(directory, *arguments, output="out"):
-    """Start a command in a session of its own, so that signals reach nothing else."""
+    """Start a command in a session of its own, so that signals reach nothing else.
+
+    A shell has what it starts in the background ignore Ctrl-C: these tests, perhaps.
+    """
     return subprocess.Popen(
-        [*command(*arguments), "--output", str(directory / output)],
+        [*HEEDS_CTRL_C, *command(*arguments), "--output", str(directory / output)],
         env=environment(directory),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -148,12 +148,13 @@ class _Service:
         self._numbers = itertools.count()
         self._sending = threading.Lock()
         self._ending = threading.Lock()
+        self._is_over = threading.Event()
         threading.Thread(target=self._receive, name="wandb-answers", daemon=True).start()
 
     @property
     def ended(self) -> bool:
         """Whether it answers no more."""
-        return self._process.poll() is not None
+        return self._is_over.is_set() or self._process.poll() is not None
 
     def ask(self, question: dict[str, Any], data: bytes) -> tuple[Any, bytes]:
         """Return what it answers.
@@ -169,7 +170,11 @@ class _Service:
         return answer.result()
 
     def end(self) -> None:
-        """End it and all that it started; who still waits for it gets an error."""
+        """End it and all that it started; who still waits for it gets an error, when that is done.
+
+        What it says meanwhile is about its own end.
+        """
+        self._is_over.set()
         with self._ending:
             end_tree(self._process)
 
@@ -183,6 +188,8 @@ class _Service:
         with contextlib.suppress(EOFError, OSError, ValueError):
             while True:
                 head, content = read_frame(pipe)
+                if self._is_over.is_set():
+                    break
                 self._waiting.pop(head["number"]).set_result((head, content))
         self.end()
         while self._waiting:
