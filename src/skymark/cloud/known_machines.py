@@ -17,6 +17,9 @@ from skymark.execute.locations import cache_directory
 from skymark.model.errors import UsageError
 from skymark.store.whole_files import write_whole
 
+SECRETS_SUFFIX = ".secrets"
+DAY_S = 86400
+
 
 def remember(order: Order) -> None:
     """Write down what was ordered."""
@@ -48,8 +51,8 @@ def keep_secrets(cluster: str, secrets: Mapping[str, str]) -> Path:
 
     What clients that were killed have left of other machines is removed after a day.
     """
-    path = _path(cluster).with_suffix(SECRETS)
-    for left in path.parent.glob(f"*{SECRETS}"):
+    path = _path(cluster).with_suffix(SECRETS_SUFFIX)
+    for left in path.parent.glob(f"*{SECRETS_SUFFIX}"):
         if time.time() - left.stat().st_mtime > DAY_S:
             left.unlink(missing_ok=True)
     write_secrets(path, secrets)
@@ -58,11 +61,7 @@ def keep_secrets(cluster: str, secrets: Mapping[str, str]) -> Path:
 
 def forget_secrets(cluster: str) -> None:
     """Remove a machine's secrets, once it has them."""
-    _path(cluster).with_suffix(SECRETS).unlink(missing_ok=True)
-
-
-SECRETS = ".secrets"
-DAY_S = 86400
+    _path(cluster).with_suffix(SECRETS_SUFFIX).unlink(missing_ok=True)
 
 
 def _path(cluster: str) -> Path:

@@ -80,10 +80,12 @@ def show_log(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) 
         Whether the job has not failed, so far.
 
     Raises:
-        UsageError: there is no such machine or job.
+        UsageError: there is no such machine or job, or a managed job was given a number.
     """
     how = {"follow": wait_for_end, "output_stream": log}
     one = managed.find_job(cluster) if find(cluster, refresh=False) is None else None
+    if one is not None and job is not None:
+        raise UsageError(f"{cluster} is one managed job; leave out the number {job}")
     with explained(f"the log of {cluster}"):
         if one is not None:
             background(lambda: sdk().jobs.tail_logs(job_id=one.number, **how))

@@ -11,6 +11,7 @@ from typing import Any
 
 from skymark.cloud.errors import CloudError
 from skymark.model.errors import UsageError
+from skymark.store.bucket.address import ENDPOINT_VARIABLES
 
 QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
 """No report of what a user launches goes to SkyPilot's authors, unless the user set it so."""
@@ -18,10 +19,6 @@ QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
 AWAY_S = 60.0
 """How long SkyPilot's API server may be away, as it is while it restarts."""
 RETRY_S = 2.0
-
-
-ENDPOINTS = {"R2_ENDPOINT_URL", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}
-"""Where one is set, the keys in the AWS variables are not Amazon's."""
 
 
 def sdk() -> Any:
@@ -45,7 +42,7 @@ def sdk() -> Any:
             "SkyPilot is not installed here; pip install 'skymark[cloud]', in an environment of "
             "its own where its requirements do not fit"
         ) from error
-    if ENDPOINTS & os.environ.keys():
+    if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         sent = importlib.import_module("sky.server.requests.payloads").EXTERNAL_LOCAL_ENV_VARS
         sent[:] = [name for name in sent if not name.startswith("AWS_")]
     return sky
