@@ -25,7 +25,8 @@ from skymark.model.errors import RunDirectoryError, StoreUnavailableError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.run.directory import SUMS, RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.run.layout import SUMS
 from skymark.run.sole_writer import sole_writer
 from skymark.store.fetching import fetch
 from skymark.store.store import FINISH_S, Store

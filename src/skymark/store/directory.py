@@ -8,6 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
+from skymark.run.layout import MANIFEST
+from skymark.store.kind import StoreKind
 from skymark.whole_files import LARGEST_FILE_BYTES, write_whole
 
 
@@ -89,7 +91,17 @@ def open_directory(url: str, run_id: str) -> DirectoryStore:
 def list_runs(url: str) -> list[str]:
     """Return the ids of the runs below a ``file://`` address."""
     root = open_directory(url, "").root
-    return sorted(path.parent.name for path in root.glob("*/manifest.json"))
+    return sorted(path.parent.name for path in root.glob(f"*/{MANIFEST}"))
+
+
+DIRECTORY = StoreKind(
+    scheme="file",
+    address="file:///DIRECTORY",
+    opener=open_directory,
+    lister=list_runs,
+    outlives_machine=False,  # nothing tells a mounted disk from the machine's own
+    leaves_machine=lambda _: False,
+)
 
 
 @contextmanager

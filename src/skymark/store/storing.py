@@ -1,4 +1,4 @@
-"""All remote stores of a run: restored from, kept equal while it goes, and verified at its end."""
+"""The remote stores of a run: uploads while it goes, completion and verification at its end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import stop_after_delay
 
-from skymark.model.errors import StoreError, StoreUnavailableError
+from skymark.model.errors import StoreError
+from skymark.store.attempts import attempts
 from skymark.store.store import FINISH_S, Store
 from skymark.store.upload import Upload
 
@@ -148,13 +149,8 @@ class Storing:
 
     def _complete(self, store: Store, deadline: float) -> tuple[str | None, str | None]:
         """Complete a run in a store; return its note, or else the problem."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(StoreUnavailableError),
-            wait=wait_exponential_jitter(multiplier=0.5, max=30),
-            stop=stop_after_delay(max(0.0, deadline - time.monotonic())),
-            reraise=True,
-        )
+        until_then = stop_after_delay(max(0.0, deadline - time.monotonic()))
         try:
-            return retrying(store.complete, self._directory), None
+            return attempts(until_then)(store.complete, self._directory), None
         except StoreError as error:
             return None, str(error)

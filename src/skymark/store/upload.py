@@ -1,4 +1,4 @@
-"""Send a run's files to one store while the run goes, and read every one of them back."""
+"""Upload of a run's files to one store while the run goes, each file read back."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from pydantic import ValidationError
-from tenacity import Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
+from tenacity import stop_when_event_set
 from tenacity.nap import sleep_using_event
 
 from skymark.model.errors import StoreError, StoreUnavailableError
 from skymark.model.record import Record
 from skymark.run.directory import RunDirectory
+from skymark.run.layout import cell_of
+from skymark.store.attempts import LONGEST_WAIT_S, attempts
 from skymark.store.store import Store
 
 ORDER = ("samples", "logs", "records", "rounds")
@@ -29,7 +31,9 @@ class Upload:
     What a store refuses or cannot take is tried again until `stop`.
     """
 
-    def __init__(self, store: Store, directory: Path, longest_wait_s: float = 30.0) -> None:
+    def __init__(
+        self, store: Store, directory: Path, longest_wait_s: float = LONGEST_WAIT_S
+    ) -> None:
         """Start the threads; they wait for work.
 
         Args:
@@ -129,16 +133,15 @@ class Upload:
     # In the threads
 
     def _work(self) -> None:
-        attempts = Retrying(
-            retry=retry_if_exception_type(StoreError),
-            wait=wait_exponential_jitter(multiplier=0.5, max=self._longest_wait_s),
-            stop=stop_when_event_set(self._stopped),
+        until_stopped = attempts(
+            stop_when_event_set(self._stopped),
+            after=StoreError,
+            longest_wait_s=self._longest_wait_s,
             sleep=sleep_using_event(self._stopped),
-            reraise=True,
         )
         while not self._stopped.is_set():
             try:
-                attempts(self._send_next)
+                until_stopped(self._send_next)
             except StoreError:
                 return  # stopped while the store was away; `problem` says why
 
@@ -235,14 +238,6 @@ class Upload:
     def _is_stored(self, path: str) -> bool:
         data = (self._directory / path).read_bytes()
         return self._stored.get(path) == sha256(data).hexdigest()
-
-
-def cell_of(path: str) -> str:
-    """Return the id of the cell whose file it is; ``""`` for a file of the whole run."""
-    folder, slash, rest = path.partition("/")
-    if not slash:
-        return ""
-    return rest.partition("/")[0] if folder == "rounds" else rest.rpartition(".")[0]
 
 
 def _is_another_workers(path: str, found: bytes, ours: bytes) -> bool:

@@ -62,6 +62,11 @@ def wants_profile(variables: Mapping[str, str]) -> bool:
     )
 
 
+def reads_profile(variables: Mapping[str, str]) -> bool:
+    """Return whether credentials come from a profile, by way of boto3."""
+    return wants_profile(variables) and has_boto3()
+
+
 def profile_region() -> str | None:
     """Return the region of the chosen profile, None where there is none. Needs boto3."""
     try:

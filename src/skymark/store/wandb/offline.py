@@ -10,7 +10,9 @@ from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb.content import RunContent
-from skymark.store.wandb.process import Limits, python_module, run_bounded, safe_name
+from skymark.store.wandb.limits import Limits
+from skymark.store.wandb.names import wandb_id
+from skymark.store.wandb.processes import python_module, run_bounded
 
 Place = tuple[str | None, str]
 """Entity, if it is known, and project."""
@@ -123,7 +125,7 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
         by_type.setdefault(entry["type"], []).append(entry[entry["type"]])
     run = by_type.get("run", [{}])[0]
     known = (run.get("run_id"), (run.get("entity") or None, run.get("project")))
-    if known != (safe_name(content.manifest.run_id), place) or "exit" not in by_type:
+    if known != (wandb_id(content.manifest.run_id), place) or "exit" not in by_type:
         return False
     summary: dict[str, Any] = {}
     for part in by_type.get("summary", []):

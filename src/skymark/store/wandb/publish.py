@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.store.wandb.content import ARTIFACT_TYPE, COLUMNS, RunContent
-from skymark.store.wandb.process import safe_name
+from skymark.store.wandb.names import wandb_id
 from skymark.store.wandb.tool import end_with_parent
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def publish(directory: Path, project: str) -> None:
     import wandb
 
     content = RunContent(directory)
-    id = safe_name(content.manifest.run_id)
+    id = wandb_id(content.manifest.run_id)
     run = wandb.init(
         project=project,
         id=id,
