@@ -1,4 +1,4 @@
-"""`skymark fetch`, and what other commands say about stores."""
+"""`skymark fetch`, and the opening and reporting of stores for other commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_stores(urls: Sequence[str], run_id: str) -> dict[str, Store]:
 
 
 def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
-    """Say on standard error what was read back from each store, and how to finish the rest."""
+    """Print on standard error what each store holds, with the command that finishes the rest."""
     for one in stored:
         if one.ok:
             read = f"stored in {one.url}: {one.files} files, read back" if one.files else ""
@@ -63,7 +63,7 @@ def fetch(
     directory: Annotated[Path, Parameter(help="Where to: a new or empty directory.")],
     /,
 ) -> int:
-    """Bring a run from a store; the help is in `skymark.cli.main`."""
+    """Fetch a run from a store; the help is in `skymark.cli.main`."""
     from rich.console import Console
 
     from skymark.run.reader import open_run

@@ -20,7 +20,7 @@ def attempts(
     longest_wait_s: float = LONGEST_WAIT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Retrying:
-    """Return a caller of functions that calls again after an error; the last one is raised.
+    """Return a caller that repeats a call after an error, and raises the last error at the end.
 
     Args:
         stop: when to give up.

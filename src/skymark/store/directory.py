@@ -1,4 +1,4 @@
-"""A store on a mounted file system: NFS, a Slurm cluster's shared disk, a mounted bucket."""
+"""Store on a mounted file system: NFS, a Slurm cluster's shared disk, a mounted bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skymark.whole_files import LARGEST_FILE_BYTES, write_whole
 
 
 class DirectoryStore:
-    """The files of one run below a directory. Implements `skymark.store.store.Store`."""
+    """Files of one run below a directory. Implements `skymark.store.store.Store`."""
 
     live = True
     parallel = 1
@@ -68,12 +68,12 @@ class DirectoryStore:
             (self.root / path).unlink(missing_ok=True)
 
     def complete(self, directory: Path) -> str | None:
-        """Nothing is left to do."""
+        """Do nothing: every file was put by itself."""
         del directory
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""
 
 
 def open_directory(url: str, run_id: str) -> DirectoryStore:

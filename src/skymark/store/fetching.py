@@ -1,4 +1,4 @@
-"""Fetch a run from a store into a directory; paths and bytes from a store are never trusted."""
+"""Fetching of a run from a store into a directory; its paths and bytes are never trusted."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def fetch(
 
 
 def _acceptable(source: RunSource) -> dict[str, int]:
-    """Return the sizes of the run's files by path, once they are known to be acceptable."""
+    """Return the sizes of the run's files by path, or refuse a run that is too large."""
     listed = _attempts()(source.sizes)
     sizes = {path: size for path, size in listed.items() if RUN_FILE.fullmatch(path)}
     if MANIFEST not in sizes:

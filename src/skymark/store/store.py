@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 FINISH_S = 120.0
-"""How long the end of a run waits for stores that are slow or away."""
+"""Longest wait at the end of a run for stores that are slow or away."""
 
 
 class RunSource(Protocol):
@@ -15,11 +15,11 @@ class RunSource(Protocol):
 
     @property
     def url(self) -> str:
-        """Where the run lies, as a user would name it to ``skymark fetch``; holds no secret."""
+        """The run's address as ``skymark fetch`` takes it; holds no secret."""
 
     @property
     def parallel(self) -> int:
-        """How many threads may, and are worth it to, use the store at a time."""
+        """The number of threads that may use the store at a time, and are worth it."""
 
     def get(self, path: str) -> bytes:
         """Read one file of at most `LARGEST_FILE_BYTES`.

@@ -25,7 +25,7 @@ ORDER = ("samples", "logs", "records", "rounds")
 
 
 class Upload:
-    """Keeps one store equal to a run's directory, from threads of its own.
+    """Upload of a run's directory to one store, in threads of its own.
 
     Files that changed are sent cell by cell; a path that is not on disk is removed from the store.
     What a store refuses or cannot take is tried again until `stop`.
@@ -63,15 +63,15 @@ class Upload:
             thread.start()
 
     def expect(self, sizes: Mapping[str, int]) -> None:
-        """Say what the store holds already: files of these sizes are compared before they go."""
+        """Take sizes of files that the store holds: those are compared before they are sent."""
         self._there = sizes
 
     def seen(self, path: str, data: bytes) -> None:
-        """Say what was just read from the store: it needs no reading again to be believed."""
+        """Take bytes just read from the store: the file counts as stored without reading it."""
         self._stored[path] = sha256(data).hexdigest()
 
     def changed(self, cell: str, paths: Sequence[str]) -> None:
-        """Have files of one cell sent (or of none, ``""``); they go together and in order."""
+        """Queue files of one cell (or of none, ``""``); they are sent together and in order."""
         with self._state:
             for path in paths:
                 self._stored.pop(path, None)
@@ -98,7 +98,7 @@ class Upload:
 
     @property
     def stored(self) -> int:
-        """How many files have been read back from the store."""
+        """The number of files read back from the store."""
         return len(self._stored)
 
     def unstored(self) -> list[str]:
@@ -106,7 +106,7 @@ class Upload:
         return [path for path in RunDirectory(self._directory).files() if not self._is_stored(path)]
 
     def drain(self, wait_s: float) -> list[str]:
-        """Send all that is not stored yet; return the paths that are not after that time."""
+        """Send every file that is not stored; return the paths that are left after that time."""
         end = time.monotonic() + wait_s
         self.resume()
         self.await_idle(end)
@@ -116,7 +116,7 @@ class Upload:
         return self.unstored()
 
     def _replaced_rounds(self) -> list[str]:
-        """Return what the store was said to hold of rounds whose cells have a record by now."""
+        """Return the store's rounds of cells that have a record by now."""
         records = self._directory / "records"
         return [
             path
@@ -173,7 +173,7 @@ class Upload:
         return next((cell for cell in self._pending if cell not in self._sending), None)
 
     def _send(self, path: str) -> None:
-        """Make the store's file equal to the one on disk, and prove it."""
+        """Make the store's file equal to the one on disk, and read it back."""
         try:
             data = (self._directory / path).read_bytes()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Buckets as a kind of store."""
+"""Declaration of buckets as a kind of store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store in an S3-compatible bucket: AWS S3, Cloudflare R2, MinIO, Google's XML API."""
+"""Store in an S3-compatible bucket: AWS S3, Cloudflare R2, MinIO, Google's XML API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROBE = ".probe-"
 
 
 class BucketStore:
-    """The files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
+    """Files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
 
     One request is given up after `skymark.store.bucket.calls.ANSWER_S` and the time that its bytes
     may take. `get` and `delete` are one request, `put` is one (for a record up to three, and again
@@ -42,7 +42,7 @@ class BucketStore:
     parallel = AT_ONCE
 
     def __init__(self, address: BucketAddress, answer_s: float = ANSWER_S) -> None:
-        """Contacts nobody.
+        """Make the client; contacts nobody.
 
         Args:
             address: where the run lies.
@@ -54,7 +54,7 @@ class BucketStore:
 
     @property
     def url(self) -> str:
-        """Where the run lies, as ``s3://bucket/prefix/run-id``."""
+        """The run's address: ``s3://bucket/prefix/run-id``."""
         return self.address.url
 
     def check(self) -> None:
@@ -110,7 +110,7 @@ class BucketStore:
         self._calls.run(self._delete(path))
 
     def complete(self, directory: Path) -> str | None:
-        """Nothing is left to do."""
+        """Do nothing: every file was put by itself."""
         del directory
         return None
 
@@ -119,7 +119,7 @@ class BucketStore:
         self._calls.close()
 
     def runs(self) -> list[str]:
-        """Return the names directly below that hold a manifest, in order."""
+        """Return the names of the runs directly below, in order."""
         return self._calls.run(self._runs())
 
     # In the event loop

@@ -1,4 +1,4 @@
-"""The client of wandb's service: calls from this process, each bounded in time."""
+"""Client of wandb's service: calls from this process, each bounded in time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skymark.store.wandb.processes import end_tree, python_module, variables_bel
 
 
 class Client:
-    """Calls of wandb's service, which is started on first use and ended when a call is late.
+    """Calls of wandb's service; it is started on first use and ended when a call is late.
 
     Calls of several threads are under way at once. Where one is late, those beside it fail too, and
     the next starts a new process.
@@ -57,7 +57,9 @@ class Client:
         timer = threading.Timer(limit_s, service.end)
         timer.start()
         try:
-            answer, content = service.ask({"operation": operation, "arguments": arguments}, data)
+            answer, content = service.request(
+                {"operation": operation, "arguments": arguments}, data
+            )
         except (OSError, ValueError) as error:
             service.end()
             raise _unanswered(operation, limit_s) from error
@@ -86,7 +88,7 @@ class Client:
 
 
 class _ServiceProcess:
-    """A running `skymark.store.wandb.service`, and the questions that wait for its answers."""
+    """Process of `skymark.store.wandb.service`, with the requests that wait for answers."""
 
     def __init__(self, request_s: int, home: Path) -> None:
         self._process = subprocess.Popen(
@@ -107,11 +109,11 @@ class _ServiceProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it answers no more."""
+        """Whether the process has ended, or is being ended."""
         return self._is_over.is_set() or self._process.poll() is not None
 
-    def ask(self, question: dict[str, Any], data: bytes) -> tuple[Any, bytes]:
-        """Return what it answers.
+    def request(self, head: dict[str, Any], data: bytes) -> tuple[Any, bytes]:
+        """Send a request and return the answer to it.
 
         Raises:
             OSError: it has ended, or ends before it answers.
@@ -120,11 +122,11 @@ class _ServiceProcess:
         number, answer = next(self._numbers), Future[tuple[Any, bytes]]()
         self._waiting[number] = answer
         with self._sending:
-            write_frame(self._to, {"number": number} | question, data)
+            write_frame(self._to, {"number": number} | head, data)
         return answer.result()
 
     def end(self) -> None:
-        """End it and all that it started; who still waits for it gets an error, when that is done.
+        """End the process and all that it started; requests that wait for it then fail.
 
         What it says meanwhile is about its own end.
         """
@@ -137,7 +139,7 @@ class _ServiceProcess:
         return cast(IO[bytes], self._process.stdin)
 
     def _receive(self) -> None:
-        """Hand out the answers until there are no more."""
+        """Give each answer to its request until the process ends."""
         pipe = cast(IO[bytes], self._process.stdout)
         with contextlib.suppress(EOFError, OSError, ValueError):
             while True:

@@ -1,4 +1,4 @@
-"""Weights & Biases as a kind of store."""
+"""Declaration of Weights & Biases as a kind of store."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from skymark.model.base import Frozen
 
 
 class Limits(Frozen):
-    """Seconds that wandb's processes may take before they are ended."""
+    """Time limits of wandb's processes, in seconds; a late one is ended."""
 
     request_s: int = 10
     """One request to the server; wandb's library itself gives up then."""

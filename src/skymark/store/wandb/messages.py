@@ -12,7 +12,7 @@ CALLS = 8
 
 
 class Refusal(Frozen):
-    """An answer of the service that says why there is no result."""
+    """Answer of the service with the reason for having no result."""
 
     kind: str
     """``refused``, ``unavailable`` or ``absent``."""

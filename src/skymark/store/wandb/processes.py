@@ -1,4 +1,4 @@
-"""Processes of wandb's: bounded in time, and at home in a given directory.
+"""Child processes that run wandb: bounded in time, writing below a given directory.
 
 wandb's library blocks without bound when its server is away, and its own helper process leaves the
 process group. So skymark never runs it in its own process: each child is given a time, and is ended
@@ -35,7 +35,7 @@ def run_bounded(
     variables: Mapping[str, str] | None = None,
     without: Sequence[str] = (),
 ) -> int | None:
-    """Run a command of wandb's to its end, or to its limit.
+    """Run a command to its end, or end it at its time limit.
 
     Args:
         command: what to run.
@@ -72,7 +72,7 @@ def run_bounded(
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
-    """Return the command of a module; the working directory is no place to import from."""
+    """Return the command of a module; nothing is imported from the working directory."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
@@ -104,7 +104,7 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a child and all that it started; no error if they have ended.
+    """End a child process and its descendants; no error if they have ended.
 
     The root is stopped first, so that it starts nothing more while its descendants are counted.
     """

@@ -1,4 +1,4 @@
-"""The process that logs a run with wandb's client, offline and within the run's directory.
+"""Process that logs a run with wandb's library, offline and within the run's directory.
 
     python -P -m skymark.store.wandb.publish DIRECTORY PROJECT
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def publish(directory: Path, project: str) -> None:
-    """Write the offline run: configuration, table, plots, summary, and the artifact at last."""
+    """Write the offline run: configuration, table, plots, summary, artifact."""
     import wandb
 
     content = RunContent(directory)

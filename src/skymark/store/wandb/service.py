@@ -1,4 +1,4 @@
-"""The service in wandb's process: operations of its public API, up to `CALLS` at a time.
+"""Service in wandb's process: operations of its public API, up to `CALLS` at a time.
 
     python -P -m skymark.store.wandb.service REQUEST-LIMIT-S
 
@@ -36,11 +36,11 @@ Answer = tuple[Any, bytes]
 
 
 class AbsentError(Exception):
-    """What was asked for is not there."""
+    """Error of a run, file or artifact that is not there."""
 
 
 class Service:
-    """The operations, by name. `run` is ``(project, id)`` or ``(entity, project, id)``."""
+    """Operations of wandb's API. `run` is ``(project, id)`` or ``(entity, project, id)``."""
 
     def __init__(self, request_s: int) -> None:
         self._request_s = request_s
@@ -59,7 +59,7 @@ class Service:
         return wandb.Api(timeout=self._request_s)
 
     def has_key(self, data: bytes) -> Answer:
-        """Whether wandb finds credentials for its server, wherever they are kept."""
+        """Return whether wandb finds credentials for its server, wherever they are kept."""
         del data
         import wandb
         from wandb.sdk.lib import wbauth
@@ -69,7 +69,7 @@ class Service:
         return found is not None, b""
 
     def entity(self, data: bytes) -> Answer:
-        """Return whom runs belong to: WANDB_ENTITY, the user's settings, or the key's default."""
+        """Return the entity of runs: of WANDB_ENTITY, the settings, or the key's default."""
         del data
         return self._api.settings["entity"] or self._api.default_entity, b""
 
@@ -98,7 +98,7 @@ class Service:
             return None, (Path(root) / found.name).read_bytes()
 
     def sizes(self, data: bytes, run: list[str]) -> Answer:
-        """Return the sizes of a run's files by path; of a run that is not there, none."""
+        """Return the sizes of a run's files by path; empty for a run that is not there."""
         del data
         try:
             files = self._run(run).files(per_page=PAGE)
@@ -205,7 +205,7 @@ class Service:
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # wandb prints
     # Whatever a server sends, no file grows beyond this, in wandb's own process neither.
@@ -232,7 +232,7 @@ def main() -> None:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Tell a server that says no from one that is away.
+    """Classify an error of wandb's: absent, refused or unavailable.
 
     wandb raises the same types for both, so the HTTP status decides: its own attribute where there
     is one, else the one named in the message.

@@ -1,4 +1,4 @@
-"""Reading of runs from Weights & Biases: files kept with a W&B run, or those of an artifact."""
+"""Reading of runs from Weights & Biases: files of a W&B run, or of an artifact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARTIFACT = re.compile(rf"wandb://({_PART}/{_PART}/{_PART}:{_PART})", re.ASCII)
 
 
 class RunFiles:
-    """The files of one run, kept with the W&B run of its name."""
+    """Files of one run, kept with the W&B run of its name."""
 
     parallel = CALLS
 
@@ -62,12 +62,12 @@ class RunFiles:
 
 
 class ArtifactFiles:
-    """The files of an artifact, downloaded once. Implements `skymark.store.store.RunSource`."""
+    """Files of an artifact, downloaded once. Implements `skymark.store.store.RunSource`."""
 
     parallel = 1
 
     def __init__(self, name: str, limits: Limits) -> None:
-        """Name it, as ``entity/project/artifact:alias``; nothing is contacted yet."""
+        """Name the artifact, as ``entity/project/artifact:alias``; contacts nobody yet."""
         self.url = f"wandb://{name}"
         self._name = name
         self._limits = limits

@@ -1,4 +1,4 @@
-"""Weights & Biases as a store: a run's files while it goes, then a W&B run with an artifact."""
+"""Store in Weights & Biases: files while a run goes, then a W&B run with an artifact."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROBE = b"skymark"
 
 
 class OnlineRun(RunFiles):
-    """A W&B run that can be written. Implements `skymark.store.store.Store`."""
+    """W&B run on a server. Implements `skymark.store.store.Store`."""
 
     live = True
 
@@ -71,7 +71,7 @@ class OnlineRun(RunFiles):
 
 
 class OfflineStore:
-    """A W&B run on disk, for lack of a key. Implements `skymark.store.store.Store`."""
+    """W&B run on disk, for lack of a key. Implements `skymark.store.store.Store`."""
 
     live = False
     parallel = 1
@@ -95,7 +95,7 @@ class OfflineStore:
         raise StoreRefusedError(f"W&B is offline ({self._reason}): {path} goes with the whole run")
 
     def get(self, path: str) -> bytes:
-        """Find nothing.
+        """Find no file: none is kept by itself.
 
         Raises:
             FileNotFoundError: always.
@@ -103,11 +103,11 @@ class OfflineStore:
         raise FileNotFoundError(path)
 
     def sizes(self) -> Mapping[str, int]:
-        """Hold nothing."""
+        """Return nothing: no file is kept by itself."""
         return {}
 
     def delete(self, path: str) -> None:
-        """Find nothing to remove."""
+        """Do nothing: no file is kept by itself."""
 
     def complete(self, directory: Path) -> str | None:
         """Write the offline run, and read it back."""
@@ -118,7 +118,7 @@ class OfflineStore:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no process is held."""
 
 
 def open_run_files(url: str, run_id: str, limits: Limits | None = None) -> Store:

@@ -1,4 +1,4 @@
-"""Send an offline run to W&B, and prove by reading it back that all of it is there."""
+"""Upload of an offline run to W&B, and comparison of what arrived."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ POLL_S = 0.5
 
 
 class IncompleteError(StoreUnavailableError):
-    """W&B answers, and does not hold all of the run."""
+    """Error of a W&B server that answers and does not hold all of the run."""
 
 
 def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
-    """Have wandb upload an offline run; returns what was wrong, or "". It proves nothing.
+    """Upload an offline run with wandb's command line; return its complaint or "". Proves nothing.
 
     Args:
         offline: what to upload.
@@ -51,7 +51,7 @@ def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limit
 
 
 def read_back(content: RunContent, place: tuple[str, str], client: Client, limits: Limits) -> str:
-    """Compare what W&B holds with the directory; return where the user finds it.
+    """Compare the run in W&B with the directory; return a message with its address.
 
     The artifact's manifest, the bytes of every entry, and the summary figures are compared.
 
@@ -112,7 +112,7 @@ def _summarised(content: RunContent, run: list[str], client: Client) -> dict[str
 
 
 def _flat(summary: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return a summary by full names: a server may show names with dots as nested."""
+    """Return a summary with full names: a server may show names with dots as nested."""
     flat: dict[str, Any] = {}
     for name, value in summary.items():
         if isinstance(value, Mapping):
