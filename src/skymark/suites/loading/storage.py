@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.scenario import Scenario
+from skymark.suites.loading.specification import LoadingSpecification
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
@@ -65,11 +66,9 @@ class Storage:
         """Return the places of a cell's data."""
         from skymark.suites.loading.registry import bind_scenario
 
-        data, fingerprint = (
-            None if (value := cell.specification.get(name)) is None else str(value)
-            for name in ("data", "data_fingerprint")
-        )
-        return cls(cache, bind_scenario(cell), data, fingerprint)
+        specification = LoadingSpecification.of(cell)
+        fingerprint = specification.data_fingerprint
+        return cls(cache, bind_scenario(cell), specification.data, fingerprint)
 
     @property
     def canonical(self) -> Path:
