@@ -110,7 +110,8 @@ class TestTensorFlow:
     def test_every_format_gives_the_raw_elements(self, id, format, tmp_path, tensorflow):
         from skymark.suites.loading.adapter import Job
         from skymark.suites.loading.dataset import tensorflow as reading
-        from skymark.suites.loading.dataset.formats import write_files, write_tar
+        from skymark.suites.loading.dataset.files import write_files
+        from skymark.suites.loading.dataset.tar import write_tar
 
         scenario, dataset = made(id, tmp_path / "canonical")
         storage = tmp_path / format

@@ -20,7 +20,8 @@ from skymark.suites.loading.adapter import Job
 from skymark.suites.loading.drives.outcome import Bench
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.settings import LoadingSettings, read_settings
-from skymark.suites.loading.storage import HTTP, Storage
+from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell

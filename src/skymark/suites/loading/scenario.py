@@ -111,7 +111,7 @@ class Scenario(ABC):
     def source(cls, axes: Mapping[str, Setting]) -> str | None:
         """Return the kind of source a cell reads from, None for what the adapter recommends.
 
-        Kinds are those of `skymark.suites.loading.storage.format_of_source`.
+        Kinds are those of `skymark.suites.loading.storage_formats.BY_SOURCE`.
         """
         del axes
         return None

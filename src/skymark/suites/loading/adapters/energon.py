@@ -175,7 +175,7 @@ class Energon(Adapter):
         """Write tar shards and let the library's own tool index them."""
         from megatron.energon.cli.main import main
 
-        from skymark.suites.loading.dataset.formats import write_tar
+        from skymark.suites.loading.dataset.tar import write_tar
 
         if format != "indexed-tar":
             super().convert(dataset, directory, format)

@@ -64,7 +64,7 @@ class TableLoader(HuggingFaceLoader):
         import datasets
         from datasets.table import InMemoryTable
 
-        from skymark.suites.loading.dataset.formats import arrow_table
+        from skymark.suites.loading.dataset.arrow import arrow_table
 
         super().__init__(job)
         if job.format == "arrow":
@@ -79,7 +79,7 @@ class TableLoader(HuggingFaceLoader):
         """Shuffle and share indices, and take rows in batches."""
         from datasets.distributed import split_dataset_by_node
 
-        from skymark.suites.loading.dataset.formats import rows_of_table
+        from skymark.suites.loading.dataset.arrow import rows_of_table
 
         job, dataset = self.job, self.dataset
         if job.shuffle:
@@ -122,7 +122,7 @@ class StreamLoader(HuggingFaceLoader):
         """Turn the members of one key, of which the library parses JSON and NumPy's format."""
         import numpy as np
 
-        from skymark.suites.loading.dataset.formats import extension
+        from skymark.suites.loading.dataset.element_bytes import extension
 
         element: Element = {"index": int(members["__key__"])}
         for column in self.job.dataset.columns:
@@ -181,7 +181,7 @@ class HuggingFaceDatasets(Adapter):
         """Write one Arrow file, in the stream format that the library maps into memory."""
         import pyarrow as pa
 
-        from skymark.suites.loading.dataset.formats import arrow_table
+        from skymark.suites.loading.dataset.arrow import arrow_table
 
         if format != "arrow":
             super().convert(dataset, directory, format)

@@ -189,7 +189,7 @@ class LitData(Adapter):
 
         import litdata
 
-        from skymark.suites.loading.dataset.formats import write_parquet
+        from skymark.suites.loading.dataset.parquet import write_parquet
 
         if format not in self.formats:
             super().convert(dataset, directory, format)

@@ -23,11 +23,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, Reader, adapter
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.dataset.reader import Reader
     from skymark.suites.loading.scenario import Batch
 
 BLOCK_ROWS = 256
@@ -50,7 +51,7 @@ def transform_block(
 
 def raw_elements(job: Job, rows: Any) -> list[Element]:
     """Return the elements in a block of rows that Ray has read."""
-    from skymark.suites.loading.dataset.formats import rows_of_table
+    from skymark.suites.loading.dataset.arrow import rows_of_table
     from skymark.suites.loading.dataset.tar import Members
 
     if job.format in {"parquet", "memory"}:
@@ -98,7 +99,7 @@ class RayLoader(Loader):
         """Put this rank's elements into Ray's object store."""
         import ray
 
-        from skymark.suites.loading.dataset.formats import arrow_table
+        from skymark.suites.loading.dataset.arrow import arrow_table
 
         job = self.job
         starts = range(job.rank * BLOCK_ROWS, len(job.dataset), job.world * BLOCK_ROWS)

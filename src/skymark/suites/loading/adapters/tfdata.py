@@ -17,10 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, Reader, adapter
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.dataset.reader import Reader
     from skymark.suites.loading.scenario import Batch
     from skymark.suites.loading.transforms.tensorflow import Tensors
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-from skymark.suites.loading.dataset.formats import element_path
+from skymark.suites.loading.dataset.element_bytes import element_path
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Job

@@ -15,8 +15,9 @@ from skymark.suites.loading.adapters.dali import CropSource, ElementSource, Sour
 from skymark.suites.loading.adapters.deeplake import DeepLake
 from skymark.suites.loading.adapters.ray import columns_of, raw_elements
 from skymark.suites.loading.adapters.spdl import EpochSource
+from skymark.suites.loading.dataset.arrow import arrow_table
 from skymark.suites.loading.dataset.canonical import Dataset
-from skymark.suites.loading.dataset.formats import WRITERS, arrow_table
+from skymark.suites.loading.dataset.formats import FORMATS
 from skymark.suites.loading.dataset.tar import Members
 from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import Size
@@ -149,7 +150,7 @@ def test_deep_lake_takes_its_own_format_for_columnar_files_and_none_for_memory()
     source = scenario_class("IO-1")
     assert DeepLake.format_for(source, {"source": "columnar"}) == "deeplake"
     assert DeepLake.format_for(source, {"source": "memory"}) == "memory"
-    assert "deeplake" not in WRITERS
+    assert "deeplake" not in FORMATS
 
 
 def test_an_option_with_an_unknown_value_is_refused_with_the_known_ones(tmp_path):
