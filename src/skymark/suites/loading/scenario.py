@@ -175,6 +175,11 @@ class Scenario(ABC):
         return batch
 
     @property
+    def padding(self) -> Mapping[str, int]:
+        """Values that ragged fields are padded with, by field, where not with zeros."""
+        return {}
+
+    @property
     def mixes(self) -> bool:
         """Whether `mix` does anything."""
         return type(self).mix is not Scenario.mix
