@@ -15,7 +15,8 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
 from skymark.suites.loading.reference import AdapterReference, FileReference, SlugReference
-from skymark.suites.loading.scenario import SCENARIOS, Scenario, Size
+from skymark.suites.loading.scenario import SCENARIOS, Scenario
+from skymark.suites.loading.specification import LoadingSpecification
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
@@ -124,6 +125,5 @@ def _adapter_from_file(reference: FileReference) -> type[Adapter]:
 def bind_scenario(cell: Cell) -> Scenario:
     """Return the scenario object that a cell names, at its size, axis values and seed."""
     cls = scenario_class(cell.scenario)
-    size = Size.model_validate(cell.specification["size"])
-    seed = cell.specification.get("seed", 0)
-    return cls(size=size, seed=int(str(seed)), axes=dict(cell.axes))
+    specification = LoadingSpecification.of(cell)
+    return cls(size=specification.size, seed=specification.seed, axes=dict(cell.axes))

@@ -12,6 +12,7 @@ from skymark.model.base import digest_of
 from skymark.model.errors import DataError
 from skymark.suites.loading.registry import bind_scenario
 from skymark.suites.loading.scenario import Scenario
+from skymark.suites.loading.specification import LoadingSpecification
 from skymark.suites.loading.storage_formats import IN_PLACE, SHARED
 
 if TYPE_CHECKING:
@@ -39,11 +40,9 @@ class Storage:
     @classmethod
     def of_cell(cls, cache: Path, cell: Cell) -> Storage:
         """Return the places of a cell's data."""
-        data, fingerprint = (
-            None if (value := cell.specification.get(name)) is None else str(value)
-            for name in ("data", "data_fingerprint")
-        )
-        return cls(cache, bind_scenario(cell), data, fingerprint)
+        specification = LoadingSpecification.of(cell)
+        fingerprint = specification.data_fingerprint
+        return cls(cache, bind_scenario(cell), specification.data, fingerprint)
 
     @property
     def canonical(self) -> Path:
