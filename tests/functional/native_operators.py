@@ -98,7 +98,7 @@ class TestTensorFlow:
     @pytest.mark.parametrize("format", ["tfrecord", "files", "tar", "memory"])
     @pytest.mark.parametrize("id", ["CV-2", "NLP-1", "TAB-2"])
     def test_every_format_gives_the_raw_elements(self, id, format, tmp_path, tensorflow):
-        from skymark.suites.loading.adapter import Job
+        from skymark.suites.loading.adapter import LoadingJob
         from skymark.suites.loading.adapters.tfdata import records
         from skymark.suites.loading.dataset.files import write_files
         from skymark.suites.loading.dataset.tar import write_tar
@@ -109,7 +109,7 @@ class TestTensorFlow:
         writers = {"tfrecord": records.write_records, "files": write_files, "tar": write_tar}
         if format in writers:
             writers[format](dataset, storage)
-        read = records.source(Job(scenario, dataset, storage, format, batch_size=4))
+        read = records.source(LoadingJob(scenario, dataset, storage, format, batch_size=4))
         keys = tensorflow.data.Dataset.range(len(dataset))
         if format == "tfrecord":
             paths = sorted(str(path) for path in storage.iterdir())

@@ -45,7 +45,7 @@ ABILITIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Job:
+class LoadingJob:
     """Everything a loader needs to know. Picklable, so that it can be sent to worker processes.
 
     `job.transform(element, epoch)` is the per-element work, `job.collate(elements)` makes a batch
@@ -149,7 +149,7 @@ class Adapter(ABC):
     formats: ClassVar[tuple[str, ...]] = ("canonical",)
     """Storage formats it reads, the recommended one first."""
     options: ClassVar[Mapping[str, str]] = {}
-    """Settings that only this adapter reads from `Job.options`: name to what it does."""
+    """Settings that only this adapter reads from `LoadingJob.options`: name to what it does."""
     native: ClassVar[frozenset[str]] = frozenset()
     """Scenario ids whose work is done by the library's own operators."""
     short_batch_per_worker: ClassVar[int] = 0
@@ -186,7 +186,7 @@ class Adapter(ABC):
         raise NotImplementedError(f"{self.slug} has no format {format!r}")
 
     @abstractmethod
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return a loader for the job. Reading must not start before `Loader.epoch`."""
 
     def close(self) -> None:

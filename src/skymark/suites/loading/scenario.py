@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-    from skymark.suites.loading.dataset.sources.source import Source
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
 
 Batch = Mapping[str, Any]
 """What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
@@ -130,7 +130,7 @@ class Scenario(ABC):
         return None
 
     @classmethod
-    def imported_size(cls, source: Source, size: Size) -> Size:
+    def imported_size(cls, source: DataSource, size: Size) -> Size:
         """Return a variant's size with real data: one element per row, at most as many as it has.
 
         Called when a run is planned. Override, with `import_source`, where a row is no element.
@@ -139,7 +139,7 @@ class Scenario(ABC):
 
         return rows_size(source, size)
 
-    def import_source(self, source: Source, directory: Path) -> Dataset:
+    def import_source(self, source: DataSource, directory: Path) -> Dataset:
         """Write `size.elements` elements of real data in canonical form."""
         from skymark.suites.loading.dataset.importing import write_columns
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.loading.adapter import Job
-from skymark.suites.loading.adapters.dali import CropSource, ElementSource, Source
+from skymark.suites.loading.adapter import LoadingJob
+from skymark.suites.loading.adapters.dali import BatchSource, CropSource, ElementSource
 from skymark.suites.loading.adapters.deeplake import DeepLake
 from skymark.suites.loading.adapters.ray import columns_of, raw_elements
 from skymark.suites.loading.adapters.spdl import EpochSource
@@ -25,24 +25,24 @@ from skymark.suites.loading.scenario import Size
 IMAGE_SIZE = {"height": 24, "width": 32, "side": 16, "classes": 3}
 
 
-def make_job(directory, name="NLP-2", values=None, **fields) -> Job:
+def make_job(directory, name="NLP-2", values=None, **fields) -> LoadingJob:
     """Return a job of 50 elements in batches of 8."""
     cls = scenario_class(name)
     values = values or cls.variants["small"].values
     scenario = cls(size=Size(elements=50, batch_size=8, values=values), seed=3)
     scenario.generate(directory)
-    job = Job(scenario, Dataset(directory), directory, "canonical", batch_size=8, seed=3)
+    job = LoadingJob(scenario, Dataset(directory), directory, "canonical", batch_size=8, seed=3)
     return dataclasses.replace(job, **fields)
 
 
-def spdl_indices(job: Job, epoch: int) -> list[list[int]]:
+def spdl_indices(job: LoadingJob, epoch: int) -> list[list[int]]:
     """Return the batches of indices that SPDL's source yields for an epoch."""
     source = EpochSource(job)
     source.asked.put(epoch)
     return [indices for _, indices in source]
 
 
-def dali_batches(source: Source, epoch_idx: int) -> list[tuple]:
+def dali_batches(source: BatchSource, epoch_idx: int) -> list[tuple]:
     """Call a DALI source as DALI does, until it ends the epoch."""
     batches = []
     while True:
@@ -52,7 +52,7 @@ def dali_batches(source: Source, epoch_idx: int) -> list[tuple]:
             return batches
 
 
-def dali_indices(job: Job, epoch: int) -> list[list[int]]:
+def dali_indices(job: LoadingJob, epoch: int) -> list[list[int]]:
     """Return the indices of the batches that DALI's source gives for an epoch."""
     source = ElementSource(job, first_epoch=epoch)
     position = list(source.fields([0], epoch)).index("index")
@@ -91,8 +91,8 @@ def test_a_closed_spdl_source_ends_without_an_element(tmp_path):
 
 
 def test_dali_counts_epochs_from_the_first_of_the_pipeline(tmp_path):
-    source = Source(make_job(tmp_path, "TAB-1", {"features": 4}), first_epoch=5)
-    again = Source(source.job, first_epoch=7)
+    source = BatchSource(make_job(tmp_path, "TAB-1", {"features": 4}), first_epoch=5)
+    again = BatchSource(source.job, first_epoch=7)
     for batch, other in zip(dali_batches(source, 2), dali_batches(again, 0), strict=True):
         assert all(np.array_equal(one, two) for one, two in zip(batch, other, strict=True))
 

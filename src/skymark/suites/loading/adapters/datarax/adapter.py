@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.datarax.operators import OPERATORS, forget
 from skymark.suites.loading.bucketing import batches_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class DataraxLoader(Loader):
     """What both sources share."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.operators = OPERATORS.get(job.scenario.id)
 
@@ -78,7 +78,7 @@ class DataraxLoader(Loader):
 class ArrayLoader(DataraxLoader):
     """The compiled session over arrays in memory."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         super().__init__(job)
         self.iterator: Any = None
 
@@ -122,7 +122,7 @@ class ArrayLoader(DataraxLoader):
 class HostLoader(DataraxLoader):
     """The streaming pipeline over batches that the host makes."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from skymark.suites.loading.adapters.datarax.sources import Feed, HostSource
 
         super().__init__(job)
@@ -212,7 +212,7 @@ class Datarax(Adapter):
     variables: ClassVar = {"JAX_ENABLE_X64": "1"}
     """Scenarios have 64-bit integers, which JAX else cuts to 32 bits."""
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return a pipeline over arrays where the work is JAX's and the rows are of one shape."""
         operators = OPERATORS.get(job.scenario.id)
         on_arrays = operators is not None and not operators.host_stages

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.ffcv.operators import OPERATORS
 from skymark.suites.loading.bucketing import batches_of
 
@@ -64,7 +64,7 @@ class Fields:
 class FFCVLoader(Loader):
     """One ffcv Loader; its threads live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from ffcv.fields.decoders import IntDecoder
         from ffcv.loader import Loader as Reader
         from ffcv.loader import OrderOption
@@ -228,6 +228,6 @@ class FFCV(Adapter):
         )
         writer.from_indexed_dataset(Fields(dataset))
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the Loader."""
         return FFCVLoader(job)

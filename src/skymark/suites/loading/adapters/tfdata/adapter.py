@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FILES_AT_ONCE = 4
 class TfDataLoader(Loader):
     """One dataset graph for all epochs; what an epoch changes is held in variables."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         import tensorflow as tf
 
         self.job = job
@@ -246,6 +246,6 @@ class TfData(Adapter):
             super().convert(dataset, directory, format)
         write_records(dataset, directory)
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the pipeline."""
         return TfDataLoader(job)
