@@ -52,6 +52,8 @@ class PlannedCell(Frozen):
     """Cells of one key stay on one machine."""
     guess: Span | None = None
     """Seconds that one round takes; None where nothing is known."""
+    local_files: tuple[str, ...] = ()
+    """Files and directories of the user's own that it reads; another machine must have them."""
     refusal: tuple[Status, Cause] | None = None
 
 

@@ -55,5 +55,12 @@ class FileReference(AdapterReference):
     """The Python file, absolute."""
     class_name: str
 
+    @property
+    def from_here(self) -> str:
+        """Its text with a path from the current directory, if the file lies below that."""
+        here = Path.cwd()
+        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        return f"{path}:{self.class_name}"
+
     def __str__(self) -> str:
         return f"{self.path}:{self.class_name}"
