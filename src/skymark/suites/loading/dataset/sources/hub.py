@@ -47,7 +47,7 @@ KNOWN_DATASETS = {
     "lmms-lab/coco-caption2017": KnownDataset(split="val", fields=(("answer", "captions"),)),
     "reczoo/criteo_x4": KnownDataset(),
 }
-"""Datasets with a ready mapping: CIFAR-10, Imagenette, WikiText, COCO captions, Criteo sample."""
+"""Datasets with a known mapping: CIFAR-10, Imagenette, WikiText, COCO captions, Criteo sample."""
 
 
 class HubReference(NamedTuple):
@@ -107,24 +107,24 @@ def chosen_tables(reference: HubReference, tables: Sequence[ParquetTable]) -> li
         UnknownNameError: there is no such configuration or split.
         DataError: there are several configurations and none is asked for.
     """
-    ready = KNOWN_DATASETS.get(reference.name.casefold(), KnownDataset())
+    known = KNOWN_DATASETS.get(reference.name.casefold(), KnownDataset())
     configuration, _, split = (reference.split or "").rpartition("/")
     configurations = sorted({table.configuration for table in tables})
     if not configuration:
-        if ready.configuration in configurations:
-            configuration = ready.configuration
+        if known.configuration in configurations:
+            configuration = known.configuration
         elif len(configurations) == 1:
             configuration = configurations[0]
         else:
             raise DataError(
                 f"{reference.name} has the configurations {', '.join(configurations)}; choose one "
-                f"with hf://{reference.name}:{configurations[0]}/{split or ready.split}"
+                f"with hf://{reference.name}:{configurations[0]}/{split or known.split}"
             )
     if configuration not in configurations:
         kind = f"configuration of {reference.name}"
         raise UnknownNameError(kind, configuration, configurations)
     splits = {table.split for table in tables if table.configuration == configuration}
-    split = split or ready.split
+    split = split or known.split
     if split not in splits:
         raise UnknownNameError(f"split of {reference.name}", split, splits)
     return sorted(t for t in tables if (t.configuration, t.split) == (configuration, split))
