@@ -17,6 +17,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import ColumnType
 from skymark.model.record import Record, RoundResult
 from skymark.run.reader import read_manifest, read_record
+from skymark.run.samples import samples_file
 from skymark.run.sole_writer import LOCK
 from skymark.whole_files import PART, explained, write_whole
 
@@ -212,24 +213,7 @@ class RunDirectory:
         return self.path / "rounds" / cell.id
 
     def _write_samples(self, cell: Cell, rounds: Sequence[RoundResult]) -> str:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        types = {"bool": pa.bool_(), "int32": pa.int32(), "int64": pa.int64()}
-        declared = {
-            name: types.get(kind, pa.float64()) for name, kind in self.sample_columns.items()
-        }
-        lengths = [len(next(iter(one.samples.values()), ())) for one in rounds]
-        numbers = [
-            one.round for one, length in zip(rounds, lengths, strict=True) for _ in range(length)
-        ]
-        columns = {"round": pa.array(numbers, pa.int16())} | {
-            name: pa.array([value for one in rounds for value in one.samples[name]], kind)
-            for name, kind in declared.items()
-        }
-        buffer = pa.BufferOutputStream()
-        pq.write_table(pa.table(columns), buffer, compression="zstd")
-        data = buffer.getvalue().to_pybytes()
+        data = samples_file(rounds, self.sample_columns)
         self._write(f"samples/{cell.id}.parquet", data)
         return sha256(data).hexdigest()
 
