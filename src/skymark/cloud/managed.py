@@ -32,7 +32,7 @@ from skymark.cloud.order import Order
 from skymark.cloud.results import add_price, bring_from_store
 from skymark.cloud.skypilot import ask, explained, sdk
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.store.store import open_store
+from skymark.store.kinds import open_store
 
 FIELDS = (
     "job_id",

@@ -19,7 +19,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Status
 from skymark.run.directory import RunDirectory
 from skymark.store.fetching import fetch
-from skymark.store.store import open_source
+from skymark.store.kinds import open_source
 
 CANCELLED_S = 30.0
 """What SkyPilot gives the processes of a cancelled job to end."""
