@@ -1,4 +1,4 @@
-"""`skymark report`, `compare` and `export`: what to do with runs on disk."""
+"""`skymark report`, `compare` and `export`: commands on runs on disk."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def compare(
     ] = 0.05,
     gate: Annotated[
         bool,
-        Parameter(help="Exit with status 3 if a cell is slower, or was measured before only."),
+        Parameter(help="Exit with status 3 if a cell got worse, or was measured before only."),
     ] = False,
     json: Json = False,
 ) -> int:
