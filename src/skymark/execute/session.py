@@ -12,12 +12,10 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import ValidationError
-
 from skymark.cache.location import cache_directory
-from skymark.execute.engine import Engine, Observer
+from skymark.execute.engine import Engine
+from skymark.execute.observer import Observer
 from skymark.execute.partition import Shard
-from skymark.execute.planner import suite_named
 from skymark.execute.venvs import Venvs
 from skymark.machine.facts import capture
 from skymark.machine.measuring_lock import measuring
@@ -25,11 +23,13 @@ from skymark.model.errors import RunDirectoryError, StoreUnavailableError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.run.directory import SUMS, RunDirectory
+from skymark.model.schema import parse_manifest
+from skymark.run.directory import SUMS, RunDirectory, require_same_plan
 from skymark.run.sole_writer import sole_writer
 from skymark.store.fetching import fetch
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored, Storing
+from skymark.suite.registry import suite_named
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def run_plan(
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
     cache = cache_directory()
-    suite = suite_named(plan.cells[0].cell.suite)
+    suite = suite_named(plan.suite)
     held = {store: _check(store, observer) for store in stores.values()}
     with (
         sole_writer(path, wait=resume, announce=observer.stage),
@@ -95,13 +95,14 @@ def run_plan(
             created_at=datetime.now(UTC),
             plan=plan,
             plan_hash=plan.hash,
+            declaration=suite.declared(planned.cell for planned in plan.cells),
             machine=capture(cache),
             stores=tuple(store.url for store in stores.values()),
         )
-        run = RunDirectory.create(path, manifest, plan, resume=resume)
+        run = RunDirectory.create(path, manifest, resume=resume)
         run.changed = storing.changed
         run.changed("", ["manifest.json", SUMS])
-        environments = Venvs(cache, observer.stage) if own else None
+        venvs = Venvs(cache, observer.stage) if own else None
         python = Path(sys.executable)
         engine = Engine(
             plan,
@@ -109,7 +110,7 @@ def run_plan(
             run,
             cache,
             observer,
-            environments,
+            venvs,
             python,
             shard=shard,
             uploads=storing,
@@ -176,19 +177,10 @@ def _take_up(
     if not sizes or "manifest.json" not in sizes:
         return
     try:
-        theirs = Manifest.model_validate_json(store.get("manifest.json"))
-    except ValidationError as error:
+        theirs = parse_manifest(store.get("manifest.json"))
+    except ValueError as error:
         raise RunDirectoryError(
             f"{store.url} holds no readable run; choose another --output, or remove what is there"
         ) from error
-    if theirs.plan_hash != plan.hash:
-        raise RunDirectoryError(
-            f"{store.url} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
-            "choose another --output, or the options that made it"
-        )
-    if not resume:
-        raise RunDirectoryError(
-            f"{store.url} holds this plan already; add --resume to continue it, "
-            "or choose another --output"
-        )
+    require_same_plan(theirs, plan.hash, store.url, resume=resume)
     fetch(store, path, keep=True, announce=observer.stage, fetched=seen)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from statistics import fmean
 
 from skymark.model.base import Frozen
-from skymark.model.record import Estimate
+from skymark.model.metric import Figure
 from skymark.statistics.interval import student_quantile
 
 PRACTICAL = 0.05
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 class Difference(Frozen):
     """The candidate's rate over the reference's, with its 95 % interval, and what follows."""
 
-    ratio: Estimate
+    ratio: Figure
     verdict: Verdict
 
 
@@ -56,8 +56,8 @@ def difference(
     change = fmean(ours) - fmean(theirs)
     half = _half_width(ours, theirs)
     if half is None:
-        return Difference(ratio=Estimate(value=math.exp(change)), verdict=Verdict.INCONCLUSIVE)
-    ratio = Estimate(
+        return Difference(ratio=Figure(value=math.exp(change)), verdict=Verdict.INCONCLUSIVE)
+    ratio = Figure(
         value=math.exp(change), low=math.exp(change - half), high=math.exp(change + half)
     )
     return Difference(ratio=ratio, verdict=_verdict(change, half, math.log1p(practical)))

@@ -108,13 +108,13 @@ def test_ids_and_slugs_are_given_once_only():
     class Again(scenario_class("TAB-1")):
         pass
 
-    with pytest.raises(UsageError, match=r"'TAB-1' is taken by skymark\.loading\.scenarios"):
+    with pytest.raises(UsageError, match=r"'TAB-1' is taken by skymark\.suites\.loading\."):
         scenario(Again)
 
     class Twice(adapter_class("numpy")):
         pass
 
-    with pytest.raises(UsageError, match=r"'numpy' is taken by skymark\.loading\.adapters"):
+    with pytest.raises(UsageError, match=r"'numpy' is taken by skymark\.suites\.loading\."):
         adapter(Twice)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch
 
 
-class Source:
+class BatchSource:
     """Gives finished batches, each a function of epoch and iteration alone.
 
     So DALI may call it in any process, and can resume it from a checkpoint.
     """
 
-    def __init__(self, job: Job, first_epoch: int) -> None:
+    def __init__(self, job: LoadingJob, first_epoch: int) -> None:
         self.job = job
         self.first_epoch = first_epoch
         self.reader = job.reader()
@@ -60,7 +60,7 @@ class Source:
         return job.mix(job.collate(elements), epoch)
 
 
-class ElementSource(Source):
+class ElementSource(BatchSource):
     """Gives lists of transformed elements, to be batched by length afterwards."""
 
     def fields(self, indices: list[int], epoch: int) -> Batch:
@@ -71,7 +71,7 @@ class ElementSource(Source):
         return {name: [np.asarray(e[name]) for e in elements] for name in elements[0]}
 
 
-class CropSource(Source):
+class CropSource(BatchSource):
     """Gives encoded images with what was drawn for them, for `crop_resize_normalise`."""
 
     def fields(self, indices: list[int], epoch: int) -> Batch:
@@ -119,7 +119,7 @@ def crop_resize_normalise(inputs: dict[str, Any], side: int, *, mixed: bool) -> 
 class DaliLoader(Loader):
     """One `Pipeline`, reset from epoch to epoch."""
 
-    def __init__(self, job: Job, *, native: bool) -> None:
+    def __init__(self, job: LoadingJob, *, native: bool) -> None:
         self.job = job
         self.native = native
         self.bucketed = bool(job.scenario.bucket_boundaries)
@@ -135,7 +135,7 @@ class DaliLoader(Loader):
 
         self.close()
         job = self.job
-        cls = CropSource if self.native else ElementSource if self.bucketed else Source
+        cls = CropSource if self.native else ElementSource if self.bucketed else BatchSource
         source = cls(job, epoch)
         names = list(source.fields([0], epoch))
         processes = 0 if self.native else job.workers
@@ -253,6 +253,6 @@ class Dali(Adapter):
     options: ClassVar = {"dali_device": "`cpu` (the default) or `gpu`, where CV-1 is done"}
     native: ClassVar = frozenset({"CV-1"})
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loader; its pipeline is built when an epoch is asked for."""
         return DaliLoader(job, native=job.scenario.id in self.native)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import bucket_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def encoder_class() -> Any:
         decoder = None
         cookers = (Cooker(cook),)
 
-        def __init__(self, job: Job) -> None:
+        def __init__(self, job: LoadingJob) -> None:
             from multiprocessing import Value
 
             super().__init__()
@@ -70,7 +70,7 @@ def encoder_class() -> Any:
 class EnergonLoader(Loader):
     """One loader whose workers live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         plain, bucketing = encoder_class()
         self.job = job
         self.encoder = (bucketing if job.scenario.bucket_boundaries else plain)(job)
@@ -175,7 +175,7 @@ class Energon(Adapter):
         """Write tar shards and let the library's own tool index them."""
         from megatron.energon.cli.main import main
 
-        from skymark.suites.loading.dataset.formats import write_tar
+        from skymark.suites.loading.dataset.tar import write_tar
 
         if format != "indexed-tar":
             super().convert(dataset, directory, format)
@@ -186,6 +186,6 @@ class Energon(Adapter):
             standalone_mode=False,
         )
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loader."""
         return EnergonLoader(job)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ CHUNKS = 32
 class Work:
     """What is done in the workers, with the epoch shared by those that live on."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value
 
         self.job = job
@@ -66,7 +66,7 @@ def tensors(batch: Batch) -> dict[str, Any]:
 class LitDataLoader(Loader):
     """One StreamingDataLoader whose workers live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         if job.world > 1:
             os.environ["GLOBAL_RANK"] = str(job.rank)
         self.job = job
@@ -189,7 +189,7 @@ class LitData(Adapter):
 
         import litdata
 
-        from skymark.suites.loading.dataset.formats import write_parquet
+        from skymark.suites.loading.dataset.parquet import write_parquet
 
         if format not in self.formats:
             super().convert(dataset, directory, format)
@@ -210,7 +210,7 @@ class LitData(Adapter):
                 start_method="fork",
             )
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the StreamingDataLoader."""
         return LitDataLoader(job)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class NumpyLoader(Loader):
     """Read, transform, collate, one element after another, in the calling thread."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.reader = job.reader()
         self.delivered = 0
@@ -82,6 +82,6 @@ class NumpyReference(Adapter):
     limits: ClassVar = {"jax": "NumPy has no device arrays"}
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loop."""
         return NumpyLoader(job)

@@ -16,9 +16,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from skymark.suites.loading.adapter import Reader
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-from skymark.suites.loading.dataset.formats import extension, from_bytes, to_bytes
+from skymark.suites.loading.dataset.element_bytes import extension, from_bytes, to_bytes
+from skymark.suites.loading.dataset.reader import Reader
 
 SHARD_ELEMENTS = 128
 SCALARS = "json"

@@ -12,7 +12,7 @@ from skymark.suites.loading.drives.outcome import Bench, Outcome
 from skymark.suites.loading.oracle import stream_of
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.dataset.canonical import Array
 
 
@@ -65,7 +65,7 @@ def check_other_seed(bench: Bench, stream: Array) -> None:
         )
 
 
-def _streams(bench: Bench, job: Job, count: int) -> list[Array]:
+def _streams(bench: Bench, job: LoadingJob, count: int) -> list[Array]:
     """Open a loader anew, run and verify its first epochs untimed, and return their streams."""
     oracle = bench.oracle.fresh(
         scenario=job.scenario,

@@ -23,7 +23,7 @@ from skymark.suites.loading.drives.outcome import awaiting
 from skymark.suites.loading.registry import adapter_class
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.oracle import HostBatch
     from skymark.suites.loading.scenario import Batch
 
@@ -40,7 +40,7 @@ class Host:
         self.adapter = cls()
         self.loader: Loader = NoLoader()
 
-    def open(self, job: Job, mesh: bool) -> float:
+    def open(self, job: LoadingJob, mesh: bool) -> float:
         """Open the loader and return the seconds it took, without those that JAX takes to start."""
         sharding = batch_sharding() if mesh else None
         begin = time.perf_counter()

@@ -66,7 +66,7 @@ class Ranks:
 
     def run(self, epoch: int, kept: frozenset[int]) -> Pass:
         """Run one epoch on all ranks at once; the result is what they did together."""
-        stop_after_ns = int(self.bench.effort.max_seconds * 1e9)
+        stop_after_ns = int(self.bench.limits.max_seconds * 1e9)
         order = PassOrder(epoch, kept, stop_after_ns, self.bench.think_ns)
         for loader in self.loaders:
             loader.run(order)
@@ -107,7 +107,7 @@ def measure(ranks: Ranks) -> Outcome:
     """Warm up, then run and verify the measured epochs of ranks that are open."""
     bench, world = ranks.bench, len(ranks.loaders)
     outcome = Outcome(setup_s=ranks.setup_s)
-    kept = epochs.first_batches(bench.job, bench.effort.verified_elements // world)
+    kept = epochs.first_batches(bench.job, bench.limits.verified_elements // world)
     outcome.add(ranks.run(0, kept), epoch=0, measured=False)
     outcome.first_batch_ns = ranks.first_batch_ns()
     ranks.verify(0)

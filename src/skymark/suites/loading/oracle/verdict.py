@@ -56,13 +56,12 @@ class Oracle:
         return Verification(
             passed=cause is None,
             cause=cause,
-            epochs=self.epochs,
-            indexed_elements=self.indexed_elements,
-            content_elements=self.content_elements,
+            verified_elements=self.indexed_elements,
+            compared_elements=self.content_elements,
+            counts={"epochs": self.epochs},
             fields=self.fields,
             tolerance=self.tolerance.largest,
             max_difference=self.max_difference,
-            operators="native" if self.native else "reference",
         )
 
     def refuse(self, kind: str, message: str) -> None:

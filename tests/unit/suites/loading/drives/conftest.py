@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skymark.model.effort import Effort
-from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.drives.outcome import Bench
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.registry import adapter_class
@@ -42,7 +42,7 @@ def make_bench(tmp_path: Path) -> MakeBench:
         storage = Storage(tmp_path, scenario)
         dataset = storage.dataset()
         format = fields.pop("format", "canonical")
-        job = Job(
+        job = LoadingJob(
             scenario=scenario,
             dataset=dataset,
             storage=storage.prepare(adapter, format),

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
-from skymark.suites.loading.dataset.sources.source import Row, Source
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 SOUNDS = frozenset({".wav"})
 MEDIA = IMAGES | SOUNDS
 
 
-class MediaFolder(Source):
+class MediaFolder(DataSource):
     """Files in folders. The folder's place among the others, by name, is the label.
 
     Rows are taken from the classes in turn, so that the first rows hold all classes. A file of

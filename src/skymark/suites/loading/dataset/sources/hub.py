@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError, UnknownNameError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row, needs
 from skymark.suites.loading.dataset.sources.parquet import ParquetFiles, opened
-from skymark.suites.loading.dataset.sources.source import Row, Source, needs
 
 CONVERTED = "refs/convert/parquet"
 _REFERENCE = re.compile(
@@ -130,7 +130,7 @@ def chosen_tables(reference: Reference, tables: Sequence[Table]) -> list[Table]:
     return sorted(t for t in tables if (t.configuration, t.split) == (configuration, split))
 
 
-class HubDataset(Source):
+class HubDataset(DataSource):
     """One split of a dataset of the Hub. Files are downloaded when rows are read, not before."""
 
     is_remote: ClassVar = True

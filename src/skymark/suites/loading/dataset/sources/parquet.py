@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row, needs
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
-from skymark.suites.loading.dataset.sources.source import Row, Source, needs
 
 ROWS_AT_ONCE = 256
 
 
-class ParquetFiles(Source):
+class ParquetFiles(DataSource):
     """Rows of Parquet files, file after file. A column is a field."""
 
     def __init__(self, paths: Sequence[Path]) -> None:

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
-from skymark.suites.loading.dataset.sources.source import Row, Source
 
 CLICK_FIELDS = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
 """Columns of Criteo's click logs, which have no header."""
 LARGEST_FIELD = 1 << 24
 
 
-class PlainFiles(Source):
+class PlainFiles(DataSource):
     """Rows of text files, file after file."""
 
     def __init__(self, paths: Sequence[Path]) -> None:

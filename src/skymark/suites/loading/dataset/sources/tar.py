@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
-from skymark.suites.loading.dataset.sources.source import Row, Source
 
 FIELDS = {
     **dict.fromkeys(("jpg", "jpeg", "png", "webp", "gif", "bmp"), "image"),
@@ -44,7 +44,7 @@ class Group(NamedTuple):
         return data
 
 
-class TarShards(Source):
+class TarShards(DataSource):
     """Elements of tar shards, shard after shard."""
 
     def __init__(self, paths: Sequence[Path]) -> None:

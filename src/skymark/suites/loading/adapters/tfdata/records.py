@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-from skymark.suites.loading.dataset.formats import element_path
+from skymark.suites.loading.dataset.element_bytes import element_path
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.adapter import LoadingJob
 
 Tensors = dict[str, Any]
 Read = Callable[[Any], Tensors]
@@ -56,7 +56,7 @@ def _feature(column: Column, value: Any) -> Any:
     return tf.train.Feature(int64_list=tf.train.Int64List(value=flat))
 
 
-def source(job: Job) -> Read:
+def source(job: LoadingJob) -> Read:
     """Return what reads raw elements in the job's format."""
     if job.format == "tfrecord":
         return _records(job.dataset.columns)
@@ -145,7 +145,7 @@ def _without_header(data: Any) -> Any:
     return tf.strings.substr(data, 10 + header, tf.strings.length(data))
 
 
-def _through_python(job: Job) -> Read:
+def _through_python(job: LoadingJob) -> Read:
     """Read in a format that TensorFlow has no reader for."""
     reader, columns = job.reader(), job.dataset.columns
 

@@ -1,11 +1,11 @@
 """Datarax: a compiled `Pipeline` of JAX stages over arrays in memory, or over the host's batches.
 
-The work of the scenarios in `native` is done by JAX operators, one stage per step
-(`transforms.jax`). Columns of fixed shape are an in-memory source, indexed inside
-the compiled step; Datarax serves full batches only, so what its last one repeats is cut off. All
-else is a streaming source, whose elements the reference reads and transforms on the host. Datarax
-has no workers; where `workers` is not 0, one thread of its `Prefetcher` reads `prefetch` of the
-streaming source's batches ahead. JAX computes with all cores, whatever `workers` says.
+The work of the scenarios in `native` is done by JAX operators (`operators`), one stage per step.
+Columns of fixed shape are an in-memory source, indexed inside the compiled step; Datarax serves
+full batches only, so what its last one repeats is cut off. All else is a streaming source, whose
+elements the reference reads and transforms on the host. Datarax has no workers; where `workers` is
+not 0, one thread of its `Prefetcher` reads `prefetch` of the streaming source's batches ahead. JAX
+computes with all cores, whatever `workers` says.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.datarax.operators import OPERATORS, forget
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
+    from skymark.suites.loading.adapters.datarax.operators import Step
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.scenario import Batch
 
@@ -26,29 +28,26 @@ if TYPE_CHECKING:
 class DataraxLoader(Loader):
     """What both sources share."""
 
-    def __init__(self, job: Job) -> None:
-        from skymark.suites.loading.transforms import jax as native
-
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
-        self.work = native.WORK.get(job.scenario.id)
+        self.operators = OPERATORS.get(job.scenario.id)
 
     def parameters(self, epoch: int) -> dict[str, Any]:
         """Return the tables of random parameters that JAX's part of the work needs."""
-        from skymark.suites.loading.transforms import jax as native
-
-        if self.work is None:
+        if self.operators is None:
             return {}
-        return native.random_parameters(self.job.scenario, self.job.dataset, epoch)
+        return self.operators.draw(self.job.scenario, self.job.dataset, epoch)
 
     def pipeline(self, source: Any) -> Any:
         """Return the pipeline, with one stage per step."""
         from datarax import Pipeline
         from flax import nnx
 
-        from skymark.suites.loading.dataset.datarax import StepModule
-        from skymark.suites.loading.transforms.jax import forget
+        from skymark.suites.loading.adapters.datarax.sources import StepModule
 
-        steps = (*self.work(self.job.scenario), forget(self.parameters(0))) if self.work else ()
+        steps: tuple[Step, ...] = ()
+        if self.operators is not None:
+            steps = (*self.operators.steps(self.job.scenario), forget(self.parameters(0)))
         return Pipeline(
             source=source,
             stages=[StepModule(step) for step in steps],
@@ -60,7 +59,7 @@ class DataraxLoader(Loader):
         """Return this rank's elements in this epoch's order, int32 on the device."""
         import jax.numpy as jnp
 
-        from skymark.suites.loading.dataset.datarax import permutation
+        from skymark.suites.loading.adapters.datarax.sources import permutation
 
         job, elements = self.job, len(self.job.dataset)
         if job.shuffle:
@@ -79,14 +78,14 @@ class DataraxLoader(Loader):
 class ArrayLoader(DataraxLoader):
     """The compiled session over arrays in memory."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         super().__init__(job)
         self.iterator: Any = None
 
     @cached_property
     def source(self) -> Any:
         """The columns on the device; put there when the first epoch starts."""
-        from skymark.suites.loading.dataset.datarax import ArraySource
+        from skymark.suites.loading.adapters.datarax.sources import ArraySource
 
         dataset = self.job.dataset
         return ArraySource({column.name: dataset.column(column.name) for column in dataset.columns})
@@ -123,14 +122,13 @@ class ArrayLoader(DataraxLoader):
 class HostLoader(DataraxLoader):
     """The streaming pipeline over batches that the host makes."""
 
-    def __init__(self, job: Job) -> None:
-        from skymark.suites.loading.dataset.datarax import Feed, HostSource
-        from skymark.suites.loading.transforms.jax import HOST_STAGES
+    def __init__(self, job: LoadingJob) -> None:
+        from skymark.suites.loading.adapters.datarax.sources import Feed, HostSource
 
         super().__init__(job)
         self.reader = job.reader()
-        stages = job.scenario.stages()
-        self.stages = stages[: HOST_STAGES.get(job.scenario.id, 0)] if self.work else stages
+        on_host = None if self.operators is None else self.operators.host_stages
+        self.stages = job.scenario.stages()[:on_host]
         self.feed = Feed()
         self.stream = self.pipeline(HostSource(self.feed))
         self.delivered = 0
@@ -210,17 +208,14 @@ class Datarax(Adapter):
         "bucket": "it has no batching by length",
     }
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
-    native: ClassVar = frozenset(
-        {"CV-1", "CV-2", "DIST-1", "DIST-2", "PC-1", "PR-1", "PR-2", "TAB-1", "TAB-2"}
-    )
+    native: ClassVar = frozenset(OPERATORS)
     variables: ClassVar = {"JAX_ENABLE_X64": "1"}
     """Scenarios have 64-bit integers, which JAX else cuts to 32 bits."""
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return a pipeline over arrays where the work is JAX's and the rows are of one shape."""
-        from skymark.suites.loading.transforms.jax import HOST_STAGES, WORK
-
-        id = job.scenario.id
-        if id in WORK and id not in HOST_STAGES and job.format in {"canonical", "memory"}:
+        operators = OPERATORS.get(job.scenario.id)
+        on_arrays = operators is not None and not operators.host_stages
+        if on_arrays and job.format in {"canonical", "memory"}:
             return ArrayLoader(job)
         return HostLoader(job)

@@ -1,11 +1,11 @@
 """tf.data: TFRecord files, shuffled through a buffer, mapped in parallel, prefetched.
 
-The work of the scenarios in `native` is done by TensorFlow's operators
-(`transforms.tensorflow`), on whole batches where it is small, as TensorFlow's
-performance guide advises. Other work is the reference's, called through `tf.numpy_function`, which
-holds Python's lock. `workers` is `num_parallel_calls` and the size of the private thread pool; 0
-maps one element after another, in the one thread that tf.data needs. ``--set shuffle_buffer=N``
-shuffles through a buffer of another size than `SHUFFLE_BUFFER`: tf.data has no global shuffle.
+The work of the scenarios in `native` is done by TensorFlow's operators (`operators`), on whole
+batches where it is small, as TensorFlow's performance guide advises. Other work is the reference's,
+called through `tf.numpy_function`, which holds Python's lock. `workers` is `num_parallel_calls` and
+the size of the private thread pool; 0 maps one element after another, in the one thread that
+tf.data needs. ``--set shuffle_buffer=N`` shuffles through a buffer of another size than
+`SHUFFLE_BUFFER`: tf.data has no global shuffle.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, Reader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.adapters.tfdata.operators import Tensors
+    from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
+    from skymark.suites.loading.dataset.reader import Reader
     from skymark.suites.loading.scenario import Batch
-    from skymark.suites.loading.transforms.tensorflow import Tensors
 
 SHUFFLE_BUFFER = 10_000
 FILES_AT_ONCE = 4
@@ -32,29 +34,28 @@ FILES_AT_ONCE = 4
 class TfDataLoader(Loader):
     """One dataset graph for all epochs; what an epoch changes is held in variables."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         import tensorflow as tf
 
-        from skymark.suites.loading.transforms import tensorflow as native
-
         self.job = job
+        self.operators = OPERATORS.get(job.scenario.id)
         self.epoch_number = 0
         self.seed = tf.Variable(0, dtype=tf.int64)
-        parameters = native.random_parameters(job.scenario, job.dataset, 0)
-        self.tables = {name: tf.Variable(values) for name, values in parameters.items()}
+        self.tables = {name: tf.Variable(values) for name, values in self.drawn(0).items()}
         self.iterator: Any = None
+
+    def drawn(self, epoch: int) -> dict[str, Array]:
+        """Return the tables of random parameters that TensorFlow's operators need."""
+        if self.operators is None:
+            return {}
+        return self.operators.draw(self.job.scenario, self.job.dataset, epoch)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Set the variables and return a new iterator over the same graph: batches of tensors."""
-        from skymark.suites.loading.transforms import tensorflow as native
-
-        job = self.job
         self.epoch_number = epoch
-        self.seed.assign(job.shuffle_seed(epoch))
-        if self.tables:
-            parameters = native.random_parameters(job.scenario, job.dataset, epoch)
-            for name, values in parameters.items():
-                self.tables[name].assign(values)
+        self.seed.assign(self.job.shuffle_seed(epoch))
+        for name, values in self.drawn(epoch).items():
+            self.tables[name].assign(values)
         self.iterator = iter(self.dataset)
         batches: Iterator[Batch] = self.iterator
         return batches
@@ -100,24 +101,28 @@ class TfDataLoader(Loader):
 
     def batches(self, keys: Any) -> Any:
         """Read, work and batch: small work on whole batches, other work on elements."""
-        from skymark.suites.loading.dataset.tensorflow import THROUGH_PYTHON, VECTORISED, source
-        from skymark.suites.loading.transforms import tensorflow as native
+        from skymark.suites.loading.adapters.tfdata.records import (
+            THROUGH_PYTHON,
+            VECTORISED,
+            source,
+        )
 
         job, scenario = self.job, self.job.scenario
+        steps = () if self.operators is None else self.operators.steps(scenario, self.tables)
         parallel = {"num_parallel_calls": job.workers} if job.workers else {}
         size, drop_last = job.batch_size, job.drop_last
         read = source(job)
-        if work := native.BATCH_WORK.get(scenario.id):
+        if self.operators is not None and self.operators.on_batches:
             if job.format in VECTORISED:
                 dataset = keys.batch(size, drop_last).map(read, **parallel)
             else:
                 dataset = keys.map(read, **parallel).ragged_batch(size, drop_last)
-            for step in work(scenario, self.tables):
+            for step in steps:
                 dataset = dataset.map(step)
             return dataset
-        if work := native.ELEMENT_WORK.get(scenario.id):
+        if self.operators is not None:
             dataset = keys.map(read, **parallel)
-            for step in work(scenario, self.tables):
+            for step in steps:
                 dataset = dataset.map(step, **parallel)
         elif job.format in THROUGH_PYTHON:  # one call of Python instead of two
             dataset = keys.map(self.reference(job.reader()), **parallel)
@@ -133,17 +138,14 @@ class TfDataLoader(Loader):
         """Batch by length; TensorFlow's buckets end before their boundary, skymark's with it."""
         import tensorflow as tf
 
-        from skymark.suites.loading.transforms.tensorflow import PADDING
-
         job, scenario = self.job, self.job.scenario
         boundaries = [boundary + 1 for boundary in scenario.bucket_boundaries]
-        paddings = PADDING.get(scenario.id, {})
         return elements.bucket_by_sequence_length(
             lambda element: tf.shape(element[scenario.length_field])[0],
             boundaries,
             [job.batch_size] * (len(boundaries) + 1),
             padding_values={
-                name: tf.constant(paddings.get(name, 0), spec.dtype)
+                name: tf.constant(scenario.padding.get(name, 0), spec.dtype)
                 for name, spec in elements.element_spec.items()
             },
             drop_remainder=job.drop_last,
@@ -151,7 +153,7 @@ class TfDataLoader(Loader):
 
     def reference(self, reader: Reader | None = None) -> Callable[[Any], Tensors]:
         """Return all of the reference's work as one step, in Python, with reading if need be."""
-        from skymark.suites.loading.dataset.tensorflow import in_python
+        from skymark.suites.loading.adapters.tfdata.records import in_python
 
         job = self.job
         like = job.transform(job.dataset[0], 0)
@@ -167,7 +169,7 @@ class TfDataLoader(Loader):
 
     def mixed(self, batch: Tensors) -> Tensors:
         """Do the reference's batch-level work, in Python."""
-        from skymark.suites.loading.dataset.tensorflow import in_python
+        from skymark.suites.loading.adapters.tfdata.records import in_python
 
         job = self.job
         like = job.mix(job.collate([job.transform(job.dataset[0], 0)]), 0)
@@ -231,32 +233,19 @@ class TfData(Adapter):
     limits: ClassVar = {"jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv"}
     formats: ClassVar = ("tfrecord", "memory", "files", "tar", "parquet", "http")
     options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
-    native: ClassVar = frozenset(
-        {
-            "CV-1",
-            "CV-2",
-            "DIST-1",
-            "NLP-1",
-            "NLP-2",
-            "PC-1",
-            "PC-2",
-            "PR-1",
-            "PR-2",
-            "TAB-1",
-            "TAB-2",
-        }
-    )
+    native: ClassVar = frozenset(OPERATORS)
+    version: ClassVar = 2
     variables: ClassVar = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     """The data stay on the host, so TensorFlow must not take an accelerator's memory."""
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write TFRecord files."""
-        from skymark.suites.loading.dataset.tensorflow import write_records
+        from skymark.suites.loading.adapters.tfdata.records import write_records
 
         if format != "tfrecord":
             super().convert(dataset, directory, format)
         write_records(dataset, directory)
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the pipeline."""
         return TfDataLoader(job)

@@ -1,7 +1,7 @@
-"""Fields and operations for FFCV: stored JPEGs, and the work of scenarios as compiled code.
+"""Fields and operations for FFCV: stored JPEGs, drawn crops, standardised features.
 
 Random parameters reach the compiled code in the field's metadata, the rows that FFCV keeps in
-memory: `draw` writes the epoch's crops and flips there before its first batch.
+memory: the loader writes an epoch's crops and flips (`DRAWN`) there before its first batch.
 """
 
 from __future__ import annotations
@@ -178,9 +178,3 @@ def normalise() -> Any:
     """Return FFCV's own normalisation with ImageNet's mean and deviation."""
     mean, deviation = 255 * np.asarray(IMAGENET_MEAN), 255 * np.asarray(IMAGENET_DEVIATION)
     return NormalizeImage(mean, deviation, np.float32)
-
-
-def draw(metadata: Any, boxes: npt.NDArray[np.int32], flip: npt.NDArray[np.bool_]) -> None:
-    """Write an epoch's crops (top, left, height, width) and flips into a field's metadata."""
-    for name, values in zip(DRAWN, (*boxes.T, flip), strict=True):
-        metadata[name] = values

@@ -17,7 +17,7 @@ class Row(NamedTuple):
     values: tuple[Any, ...]
 
 
-class Source(ABC):
+class DataSource(ABC):
     """Rows of named fields. Opening one is quick: no row is read before it is asked for.
 
     Images and sounds are the bytes of their files; labels are numbers or names.

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.ffcv.operators import OPERATORS
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.model.cell import Setting
+    from skymark.suites.loading.adapters.ffcv.operators import Operators
     from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
     from skymark.suites.loading.scenario import Batch, Scenario
 
@@ -28,7 +30,7 @@ def field_of(column: Column, format: str) -> Any:
     from ffcv.fields import BytesField, FloatField, IntField, NDArrayField
 
     if column.encoding == "jpeg" and format == "beton-images":
-        from skymark.suites.loading.transforms.ffcv import StoredJpeg
+        from skymark.suites.loading.adapters.ffcv.compiled import StoredJpeg
 
         return StoredJpeg()
     dtype = np.dtype(column.dtype)
@@ -62,19 +64,19 @@ class Fields:
 class FFCVLoader(Loader):
     """One ffcv Loader; its threads live on from epoch to epoch."""
 
-    def __init__(self, job: Job, *, native: bool) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from ffcv.fields.decoders import IntDecoder
         from ffcv.loader import Loader as Reader
         from ffcv.loader import OrderOption
 
         self.job = job
-        self.native = native
+        self.operators = OPERATORS.get(job.scenario.id)
         self.running: Any = None
         columns = job.dataset.columns
         self.outputs = {"index": [IntDecoder()], **self.pipelines()}
         custom = {}
         if job.format == "beton-images":
-            from skymark.suites.loading.transforms.ffcv import StoredJpeg
+            from skymark.suites.loading.adapters.ffcv.compiled import StoredJpeg
 
             custom = {c.name: StoredJpeg for c in columns if c.encoding == "jpeg"}
         self.loader = Reader(
@@ -95,8 +97,8 @@ class FFCVLoader(Loader):
     def pipelines(self) -> dict[str, list[Any]]:
         """Return each field's operations: the scenario's work, or the decoders alone."""
         job = self.job
-        if self.native:
-            return native_pipelines(job.scenario)
+        if self.operators is not None:
+            return self.operators.pipelines(job.scenario)
         decoders = {c.name: field_of(c, job.format) for c in job.dataset.columns}
         return {name: [field.get_decoder_class()()] for name, field in decoders.items()}
 
@@ -104,12 +106,13 @@ class FFCVLoader(Loader):
         """Yield batches of NumPy arrays; FFCV writes into their memory again some batches later."""
         job = self.job
         self.stop()
-        if self.native:
-            self.draw(epoch)
+        if self.operators is not None:
+            self.draw(self.operators, epoch)
         self.loader.next_epoch = epoch
         self.running = iter(self.loader)
-        if self.native:
-            return (self.named(fields) for fields in self.running)
+        if self.operators is not None:
+            names = self.operators.delivered_as
+            return (self.named(fields, names) for fields in self.running)
         if job.scenario.bucket_boundaries:
             return batches_of((e for f in self.running for e in self.elements(f, epoch)), job)
         return (
@@ -121,23 +124,19 @@ class FFCVLoader(Loader):
         if self.running is not None:
             self.running.terminate_event.set()
 
-    def draw(self, epoch: int) -> None:
-        """Give the epoch's random parameters to the compiled code."""
-        scenario: Any = self.job.scenario
-        if scenario.id == "CV-1":
-            from skymark.suites.loading.transforms.ffcv import draw
+    def draw(self, operators: Operators, epoch: int) -> None:
+        """Give the epoch's random parameters to the compiled code, in the fields' metadata."""
+        drawn = operators.draw(self.job.scenario, self.job.dataset, epoch)
+        for column, parameters in drawn.items():
+            for name, values in parameters.items():
+                self.metadata[self.places[column]][name] = values
 
-            boxes = scenario.boxes(epoch, self.job.dataset)
-            draw(self.metadata[self.places["jpeg"]], boxes, scenario.table(epoch)["flip"])
-
-    def named(self, fields: tuple[Any, ...]) -> dict[str, Any]:
+    def named(self, fields: tuple[Any, ...], names: Mapping[str, str]) -> dict[str, Any]:
         """Return a native batch by field; the index is copied, as it is looked at later."""
         batch = dict(zip(self.loader.pipeline_specs, fields, strict=True))
         scalars = {c.name for c in self.job.dataset.columns if c.shape == ()} | {"index"}
         return {
-            "image" if name == "jpeg" else name: value.reshape(-1).copy()
-            if name in scalars
-            else value
+            names.get(name, name): value.reshape(-1).copy() if name in scalars else value
             for name, value in batch.items()
         }
 
@@ -168,20 +167,6 @@ class FFCVLoader(Loader):
         if self.running is not None:
             self.running.join()
         del self.loader
-
-
-def native_pipelines(scenario: Scenario) -> dict[str, list[Any]]:
-    """Return the pipelines that do a scenario's work in compiled code."""
-    from ffcv.fields.decoders import IntDecoder, NDArrayDecoder
-
-    from skymark.suites.loading.dataset.tabular import feature_moments
-    from skymark.suites.loading.transforms.ffcv import DrawnCrop, Standardise, normalise
-
-    label = {"label": [IntDecoder()]}
-    if scenario.id == "CV-1":
-        return {"jpeg": [DrawnCrop(scenario.size["side"]), normalise()], **label}
-    mean, deviation = feature_moments(scenario.size["features"])
-    return {"features": [NDArrayDecoder(), Standardise(mean, deviation)], **label}
 
 
 @adapter
@@ -217,7 +202,7 @@ class FFCV(Adapter):
         "source:http": "its beton file must be on a local disk",
     }
     formats: ClassVar = ("beton", "beton-images")
-    native: ClassVar = frozenset({"CV-1", "TAB-1"})
+    native: ClassVar = frozenset(OPERATORS)
     install_hint: ClassVar = (
         "apt-get install build-essential pkg-config libopencv-dev libturbojpeg0-dev && "
         "pip install ffcv, then add --env current"
@@ -243,6 +228,6 @@ class FFCV(Adapter):
         )
         writer.from_indexed_dataset(Fields(dataset))
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the Loader."""
-        return FFCVLoader(job, native=job.scenario.id in self.native)
+        return FFCVLoader(job)

@@ -1,7 +1,7 @@
-"""Scenarios' work by TensorFlow's own operators, for pipelines that run as graphs.
+"""Scenarios' work by TensorFlow's own operators, as steps of a graph.
 
 Each factory takes the scenario and its random parameters and returns the steps of the work. A step
-maps a dict of tensors, either of one element (`ELEMENT_WORK`) or of a batch (`BATCH_WORK`, for work
+maps a dict of tensors, either of one element (`on_elements`) or of a batch (`on_batches`, for work
 too small to be worth a call per element). Random parameters are tables ``[elements, ...]``, held in
 variables because they change with the epoch.
 """
@@ -9,14 +9,11 @@ variables because they change with the epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
-from skymark.suites.loading.dataset.text import END_OF_TEXT, START_OF_TEXT
-from skymark.suites.loading.transforms import chains
-from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
+from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset
@@ -25,25 +22,52 @@ Tensors = dict[str, Any]
 Step = Callable[[Tensors], Tensors]
 Tables = Mapping[str, Any]
 Factory = Callable[[Any, Tables], tuple[Step, ...]]
+Draw = Callable[[Any, "Dataset", int], "dict[str, Array]"]
+"""From scenario, data and epoch to the tables that the steps gather from."""
 
 
-def random_parameters(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
-    """Return the tables of an epoch, with crops as boxes in pixels."""
+def drawn_as_they_are(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return the scenario's own tables."""
+    del dataset
     table: dict[str, Array] = scenario.table(epoch)
-    match scenario.id:
-        case "CV-1":
-            return {"box": scenario.boxes(epoch, dataset), "flip": table["flip"]}
-        case "CV-2":
-            return {"corner": scenario.corners(epoch, dataset)}
-        case "PC-2":
-            box_1, box_2 = scenario.boxes(epoch, dataset)
-            flips = {name: table[name] for name in ("flip_1", "flip_2")}
-            return {"box_1": box_1, "box_2": box_2, **flips}
     return table
 
 
+@dataclass(frozen=True)
+class Operators:
+    """The operators of one scenario's work."""
+
+    steps: Factory
+    on_batches: bool
+    draw: Draw = drawn_as_they_are
+
+
+OPERATORS: OperatorTable[Operators] = OperatorTable()
+
+
+def on_batches(*ids: str) -> Callable[[Factory], Factory]:
+    """Register steps on batches as the work of some scenarios."""
+
+    def register(factory: Factory) -> Factory:
+        OPERATORS.register(Operators(factory, on_batches=True), *ids)
+        return factory
+
+    return register
+
+
+def on_elements(*ids: str, draw: Draw = drawn_as_they_are) -> Callable[[Factory], Factory]:
+    """Register steps on elements as the work of some scenarios."""
+
+    def register(factory: Factory) -> Factory:
+        OPERATORS.register(Operators(factory, on_batches=False, draw=draw), *ids)
+        return factory
+
+    return register
+
+
+@on_batches("TAB-1", "DIST-1")
 def standardise(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """TAB-1, on batches."""
+    """Subtract the features' means and divide by their deviations."""
     from skymark.suites.loading.dataset.tabular import feature_moments
 
     del tables
@@ -51,8 +75,11 @@ def standardise(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return (lambda batch: {**batch, "features": (batch["features"] - mean) / deviation},)
 
 
+@on_batches("PR-1", "PR-2")
 def scale_and_shift(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """PR-2, on batches."""
+    """Multiply by the drawn factor, then add the drawn amount."""
+    import tensorflow as tf
+
     del scenario
 
     def scale(batch: Tensors) -> Tensors:
@@ -66,8 +93,11 @@ def scale_and_shift(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return scale, shift
 
 
+@on_batches("TAB-2")
 def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """TAB-2, on batches."""
+    """Take the logarithm of the counts and hash the categories."""
+    import tensorflow as tf
+
     from skymark.suites.loading.dataset.tabular import CARDINALITIES, table_sizes
     from skymark.suites.loading.transforms import tabular
 
@@ -91,40 +121,58 @@ def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return log, hashing
 
 
-LINKS: Mapping[str, Callable[[Any], Any]] = {
-    "scale": lambda x: x * chains.GAIN,
-    "fold": lambda x: tf.abs(x) - chains.THRESHOLD,
-    "rotate": lambda x: tf.roll(x, -chains.PLACES, axis=-1),
-    "bend": lambda x: x + tf.sin(x) * chains.BEND,
-    "level": lambda x: x * chains.LEVEL * _inverse_root(tf.reduce_mean(x * x, -1, keepdims=True)),
-}
-
-
-def _inverse_root(power: Any) -> Any:
-    return tf.where(power > 0, tf.math.rsqrt(power), 1 / chains.LEVEL)
-
-
+@on_batches("PC-1")
 def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """PC-1, on batches: one step per link."""
+    """Apply the chain's links, one step each."""
+    import tensorflow as tf
+
+    from skymark.suites.loading.transforms import chains
+
     del tables
+
+    def inverse_root(power: Any) -> Any:
+        return tf.where(power > 0, tf.math.rsqrt(power), 1 / chains.LEVEL)
+
+    def level(values: Any) -> Any:
+        power = tf.reduce_mean(values * values, -1, keepdims=True)
+        return values * chains.LEVEL * inverse_root(power)
+
+    links: Mapping[str, Callable[[Any], Any]] = {
+        "scale": lambda x: x * chains.GAIN,
+        "fold": lambda x: tf.abs(x) - chains.THRESHOLD,
+        "rotate": lambda x: tf.roll(x, -chains.PLACES, axis=-1),
+        "bend": lambda x: x + tf.sin(x) * chains.BEND,
+        "level": level,
+    }
 
     def step(link: Callable[[Any], Any]) -> Step:
         return lambda batch: {**batch, "values": link(batch["values"])}
 
     names = islice(cycle(chains.LINKS), int(scenario.axes["depth"]))
-    return tuple(step(LINKS[name]) for name in names)
+    return tuple(step(links[name]) for name in names)
 
 
 def crop_and_flip(jpeg: Any, box: Any, flip: Any, side: int) -> Any:
     """Decode only the drawn box, resize it, mirror it where drawn, and normalise."""
+    import tensorflow as tf
+
+    from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
+
     pixels = tf.io.decode_and_crop_jpeg(jpeg, box, channels=3, dct_method="INTEGER_ACCURATE")
     resized = tf.image.resize(pixels, (side, side), antialias=True) / 255
     mirrored = tf.cond(flip, lambda: tf.image.flip_left_right(resized), lambda: resized)
     return (mirrored - IMAGENET_MEAN) / IMAGENET_DEVIATION
 
 
+def box_and_flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return each element's crop in pixels and whether it is mirrored."""
+    return {"box": scenario.boxes(epoch, dataset), "flip": scenario.table(epoch)["flip"]}
+
+
+@on_elements("CV-1", draw=box_and_flip)
 def image(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """CV-1."""
+    """Crop, flip and normalise an image."""
+    import tensorflow as tf
 
     def work(element: Tensors) -> Tensors:
         index, label = element["index"], element["label"]
@@ -135,8 +183,18 @@ def image(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return (work,)
 
 
+def boxes_and_flips(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return the crop of each view in pixels and whether it is mirrored."""
+    box_1, box_2 = scenario.boxes(epoch, dataset)
+    table = scenario.table(epoch)
+    flips = {name: table[name] for name in ("flip_1", "flip_2")}
+    return {"box_1": box_1, "box_2": box_2, **flips}
+
+
+@on_elements("PC-2", draw=boxes_and_flips)
 def two_views(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """PC-2."""
+    """Make two views of an image."""
+    import tensorflow as tf
 
     def work(element: Tensors) -> Tensors:
         index, side = element["index"], scenario.size["side"]
@@ -150,13 +208,21 @@ def two_views(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return (work,)
 
 
+def corner(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return the first voxel of each element's crop."""
+    return {"corner": scenario.corners(epoch, dataset)}
+
+
+@on_elements("CV-2", draw=corner)
 def volume(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """CV-2."""
+    """Cut the drawn cube out and take its z-score."""
+    import tensorflow as tf
+
     edge = scenario.size["edge"]
 
     def crop(element: Tensors) -> Tensors:
-        corner = tf.gather(tables["corner"], element["index"])
-        return {**element, "volume": tf.slice(element["volume"], corner, [edge] * 3)}
+        first = tf.gather(tables["corner"], element["index"])
+        return {**element, "volume": tf.slice(element["volume"], first, [edge] * 3)}
 
     def normalise(element: Tensors) -> Tensors:
         voxels = tf.cast(element["volume"], tf.float32)
@@ -166,11 +232,16 @@ def volume(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return crop, normalise
 
 
+@on_batches("NLP-1")
 def blocks(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """NLP-1, on batches of ragged rows: what stands at each place of all blocks, laid end to end.
+    """Lay the documents of ragged rows end to end, block by block, and shift.
 
     A document's span ends with the token that closes it.
     """
+    import tensorflow as tf
+
+    from skymark.suites.loading.dataset.text import END_OF_TEXT
+
     del tables
     length = scenario.size["block"] + 1
 
@@ -214,8 +285,13 @@ def blocks(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return pack, shift
 
 
+@on_elements("NLP-2")
 def sequences(scenario: Any, tables: Tables) -> tuple[Step, ...]:
-    """NLP-2: with a mask of ones, which padding continues with zeros."""
+    """Truncate and delimit a text; add a mask of ones, which padding continues with zeros."""
+    import tensorflow as tf
+
+    from skymark.suites.loading.dataset.text import END_OF_TEXT, START_OF_TEXT
+
     del tables
 
     def work(element: Tensors) -> Tensors:
@@ -224,23 +300,3 @@ def sequences(scenario: Any, tables: Tables) -> tuple[Step, ...]:
         return {**element, "tokens": tokens, "attention_mask": tf.ones_like(tokens, tf.uint8)}
 
     return (work,)
-
-
-PADDING: Mapping[str, Mapping[str, int]] = {"NLP-2": {"tokens": END_OF_TEXT}}
-"""What ragged fields are padded with, where not with zeros."""
-
-BATCH_WORK: Mapping[str, Factory] = {
-    "TAB-1": standardise,
-    "TAB-2": sparse,
-    "DIST-1": standardise,
-    "PR-1": scale_and_shift,
-    "PR-2": scale_and_shift,
-    "PC-1": chain,
-    "NLP-1": blocks,
-}
-ELEMENT_WORK: Mapping[str, Factory] = {
-    "CV-1": image,
-    "CV-2": volume,
-    "PC-2": two_views,
-    "NLP-2": sequences,
-}
