@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from skymark.cloud.duration import Duration, Span
-from skymark.cloud.estimate import Estimate
-from skymark.cloud.machine_prices import Candidate
+from skymark.cloud.cost.duration import Duration, Span
+from skymark.cloud.cost.quote import Quote
+from skymark.cloud.cost.prices import Offer
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.machine import Hardware, Limits, Load, Machine
@@ -115,7 +115,7 @@ def record(
     )
 
 
-def candidate(hourly_price_usd: float, **fields) -> Candidate:
+def offer(hourly_price_usd: float, **fields) -> Offer:
     known = {
         "cloud": "lambda",
         "region": "us-east-1",
@@ -123,7 +123,7 @@ def candidate(hourly_price_usd: float, **fields) -> Candidate:
         "accelerators": "A100:1",
         "spot": False,
     }
-    return Candidate(**{**known, **fields}, hourly_price_usd=hourly_price_usd)
+    return Offer(**{**known, **fields}, hourly_price_usd=hourly_price_usd)
 
 
 def span(low_s: float, expected_s: float, high_s: float) -> Span:
@@ -131,10 +131,10 @@ def span(low_s: float, expected_s: float, high_s: float) -> Span:
 
 
 @pytest.fixture
-def make_estimate() -> Callable[..., Estimate]:
+def make_quote() -> Callable[..., Quote]:
     """Half an hour, an hour, two hours of work, and no more around it than is given."""
 
-    def make(*candidates: Candidate, around=(0, 0, 0), **fields) -> Estimate:
+    def make(*offers: Offer, around=(0, 0, 0), **fields) -> Quote:
         duration = Duration(
             provisioning=span(*around),
             set_up=span(0, 0, 0),
@@ -150,6 +150,6 @@ def make_estimate() -> Callable[..., Estimate]:
             "duration": duration,
             "catalogue_date": date(2026, 10, 3),
         }
-        return Estimate(candidates=candidates, **{**known, **fields})
+        return Quote(offers=offers, **{**known, **fields})
 
     return make

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skymark.cloud.errors import CloudError
+from skymark.cloud.sky.internals import SSH_SETTINGS
 from skymark.model.errors import UsageError
 
 ATTEMPTS = 4
@@ -23,7 +24,7 @@ def settings_of(cluster: str) -> Path:
     Raises:
         UsageError: there are none: no such cluster, or it was made by another client.
     """
-    path = Path("~/.sky/generated/ssh").expanduser() / cluster
+    path = SSH_SETTINGS.expanduser() / cluster
     if not path.is_file():
         raise UsageError(
             f"there is no cluster {cluster} here ({path} is missing); "
@@ -69,3 +70,19 @@ def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> None:
             time.sleep(PAUSE_S)
     tail = " ".join(done.stderr.split())[-300:]
     raise CloudError(f"rsync with {cluster} failed (status {done.returncode}): {tail}")
+
+
+def send(cluster: str, nodes: int, file: Path, there: str) -> None:
+    """Copy a file to every node of a cluster.
+
+    Args:
+        cluster: its name.
+        nodes: how many it has.
+        file: on this machine.
+        there: its place below the home that SSH logs in to.
+
+    Raises:
+        CloudError: a node could not be reached.
+    """
+    for node in range(nodes):
+        rsync(cluster, os.fspath(file), f"{host(cluster, node)}:{there}")

@@ -1,8 +1,11 @@
-"""Which providers have credentials that work."""
+"""Providers whose credentials work."""
 
 from __future__ import annotations
 
-from skymark.cloud.skypilot import explained, sdk
+from collections.abc import Mapping
+from typing import Any
+
+from skymark.cloud.sky.client import explained, sdk
 from skymark.model.errors import UsageError
 
 ALIASES = {"k8s": "kubernetes"}
@@ -37,3 +40,17 @@ def enabled_clouds(infra: str | None) -> tuple[str, ...]:
             + "` says what is missing"
         )
     return tuple(known) if wanted is None else wanted
+
+
+def check_all_clouds() -> frozenset[str]:
+    """Ask every provider again; returns the names of those that machines can be hired of."""
+    from sky.client import sdk as client
+
+    with explained("the credentials could not be checked"):
+        found: Mapping[str, Mapping[str, Any]] = sdk().get(client.check(None, verbose=False))
+    return frozenset(
+        name.casefold()
+        for clouds in found.values()
+        for name, abilities in clouds.items()
+        if "compute" in abilities
+    )

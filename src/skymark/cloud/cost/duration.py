@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skymark.cloud.history import PastRun
+from skymark.cloud.cost.history import PastRun
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.order import IDLE_MINUTES
 from skymark.execute.partition import Shard

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from skymark.cloud.duration import (
+from skymark.cloud.cost.duration import (
     DATA_PER_ADAPTER,
     DATA_PER_SCENARIO,
     EXPECTED_START_S,
@@ -15,8 +15,8 @@ from skymark.cloud.duration import (
     duration_of,
     ending,
 )
-from skymark.cloud.history import past_run
-from tests.unit.cloud_cost.conftest import BEGIN, EFFORT, cell, manifest, plan, record, span
+from skymark.cloud.cost.history import past_run
+from tests.unit.cloud.cost.conftest import BEGIN, EFFORT, cell, manifest, plan, record, span
 
 
 def without_data(duration: Duration, scenarios: int, conversions: int):

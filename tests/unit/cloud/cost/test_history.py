@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
+from skymark.cloud.cost.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
 from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.record import Status
-from tests.unit.cloud_cost.conftest import EFFORT, cell, manifest, plan, record
+from tests.unit.cloud.cost.conftest import EFFORT, cell, manifest, plan, record
 
 FIRST, SECOND, GRAIN = cell("CV-1"), cell("CV-2"), cell("CV-1", "grain")
 

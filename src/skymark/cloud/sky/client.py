@@ -1,15 +1,16 @@
-"""The way to SkyPilot: loaded when it is needed, its answers awaited, its errors made ours."""
+"""The client of SkyPilot: load its SDK when needed, await responses, translate its errors."""
 
 from __future__ import annotations
 
-import importlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from skymark.cloud.errors import CloudError
+from skymark.cloud.sky.internals import withhold_bucket_keys
 from skymark.model.errors import UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
 
@@ -19,6 +20,8 @@ QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
 AWAY_S = 60.0
 """How long SkyPilot's API server may be away, as it is while it restarts."""
 RETRY_S = 2.0
+
+LONGEST_MESSAGE = 600
 
 
 def sdk() -> Any:
@@ -34,7 +37,7 @@ def sdk() -> Any:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     try:
-        sky = importlib.import_module("sky")
+        import sky
     except ModuleNotFoundError as error:
         if error.name != "sky":
             raise
@@ -43,13 +46,12 @@ def sdk() -> Any:
             "its own where its requirements do not fit"
         ) from error
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
-        sent = importlib.import_module("sky.server.requests.payloads").EXTERNAL_LOCAL_ENV_VARS
-        sent[:] = [name for name in sent if not name.startswith("AWS_")]
+        withhold_bucket_keys()
     return sky
 
 
 def ask(question: Callable[[Any], Any]) -> Any:
-    """Return what SkyPilot's API server answers to a request, which is made here.
+    """Make a request of SkyPilot's API server and return its response.
 
     Args:
         question: makes the request, given SkyPilot's SDK.
@@ -62,7 +64,7 @@ def ask(question: Callable[[Any], Any]) -> Any:
 
 
 def request(question: Callable[[Any], Any]) -> Any:
-    """Return a request to SkyPilot's API server, made again while the server is away.
+    """Make a request of SkyPilot's API server, again while it is away; return the request's id.
 
     Args:
         question: makes the request, given SkyPilot's SDK.
@@ -81,7 +83,7 @@ def request(question: Callable[[Any], Any]) -> Any:
 
 @contextmanager
 def explained(action: str = "SkyPilot") -> Iterator[None]:
-    """Turn SkyPilot's own errors into ours, with what was tried."""
+    """Turn SkyPilot's errors into ours, with the action that failed."""
     sky = sdk()
     try:
         yield
@@ -97,11 +99,6 @@ def explained(action: str = "SkyPilot") -> Iterator[None]:
 
 def short(error: BaseException) -> str:
     """Return an error's text on one line, without colours, of a readable length."""
-    import re
-
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error) or type(error).__name__)
     text = " ".join(plain.split())
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
-
-
-LONGEST_MESSAGE = 600

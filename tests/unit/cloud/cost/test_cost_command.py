@@ -1,4 +1,4 @@
-"""How an estimate is shown, and what `skymark cost` refuses before it asks for a price."""
+"""How an quote is shown, and what `skymark cost` refuses before it asks for a price."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from skymark.cli.cost import as_json, as_markdown, print_estimate
+from skymark.cli.cost import as_json, as_markdown, print_quote
 from skymark.cli.main import main
-from tests.unit.cloud_cost.conftest import candidate
+from tests.unit.cloud.cost.conftest import offer
 
 MARKDOWN = """\
 ### What the benchmark would cost: `gpu_a100`
@@ -31,70 +31,70 @@ Prices are of SkyPilot's catalogue of 2026-10-03, without disk and network traff
 
 
 @pytest.fixture
-def estimate(make_estimate):
+def quote(make_quote):
     spot = {"cloud": "vast", "region": "Texas, US, NA", "instance_type": "1x-H100"}
-    return make_estimate(
-        candidate(1.29),
-        candidate(1.29, region="us-west-1"),
-        candidate(1.87, **spot, accelerators="H100:1", spot=True, price_from="on demand"),
+    return make_quote(
+        offer(1.29),
+        offer(1.29, region="us-west-1"),
+        offer(1.87, **spot, accelerators="H100:1", spot=True, price_from="on demand"),
         num_nodes=2,
         deadline_s=5400,
     )
 
 
-def test_markdown_has_the_verdict_the_machines_and_what_the_figures_are_made_of(estimate):
-    assert as_markdown(estimate, 2.0) == MARKDOWN
+def test_markdown_has_the_verdict_the_machines_and_what_the_figures_are_made_of(quote):
+    assert as_markdown(quote, 2.0) == MARKDOWN
 
 
-def test_markdown_says_that_a_run_stays_below_its_ceiling(estimate):
-    assert "✅ At most 4.00 USD" in as_markdown(estimate, 4.0)
+def test_markdown_says_that_a_run_stays_below_its_ceiling(quote):
+    assert "✅ At most 4.00 USD" in as_markdown(quote, 4.0)
 
 
-def test_markdown_without_a_ceiling_has_no_verdict(estimate):
-    assert not set("✅❌") & set(as_markdown(estimate))
+def test_markdown_without_a_ceiling_has_no_verdict(quote):
+    assert not set("✅❌") & set(as_markdown(quote))
 
 
-def test_a_name_cannot_add_a_column_to_the_markdown(make_estimate):
-    odd = as_markdown(make_estimate(candidate(1.0, region="a|b")))
+def test_a_name_cannot_add_a_column_to_the_markdown(make_quote):
+    odd = as_markdown(make_quote(offer(1.0, region="a|b")))
     assert "lambda a&#124;b" in odd
 
 
-def test_json_has_the_cost_on_every_machine(estimate):
-    found = json.loads(json.dumps(as_json(estimate)))
+def test_json_has_the_cost_on_every_machine(quote):
+    found = json.loads(json.dumps(as_json(quote)))
     assert found["cost"]["expected_usd"] == pytest.approx(2.58)
-    costs = [one["cost"]["high_usd"] for one in found["candidates"]]
+    costs = [one["cost"]["high_usd"] for one in found["offers"]]
     assert costs == [pytest.approx(3.87), pytest.approx(3.87), pytest.approx(5.61)]
     assert found["billed"] == {"low_s": 1800, "expected_s": 3600, "high_s": 5400}
     assert found["catalogue_date"] == "2026-10-03"
 
 
-def test_the_table_has_one_row_per_machine_and_price(estimate, capsys):
-    print_estimate(estimate)
+def test_the_table_has_one_row_per_machine_and_price(quote, capsys):
+    print_quote(quote)
     lines = capsys.readouterr().out.splitlines()
     assert sum("gpu_1x_a100" in line for line in lines) == 1
     assert "and 1 more" in lines[1]
 
 
-def test_a_long_list_is_cut_and_says_so(make_estimate, capsys):
-    print_estimate(make_estimate(*(candidate(1.0 + number) for number in range(13))))
+def test_a_long_list_is_cut_and_says_so(make_quote, capsys):
+    print_quote(make_quote(*(offer(1.0 + number) for number in range(13))))
     said = capsys.readouterr().out
     assert sum("gpu_1x_a100" in line for line in said.splitlines()) == 10
     assert "3 more machines would do" in said
 
 
-def test_a_deadline_that_is_too_short_is_pointed_out(make_estimate, capsys):
-    print_estimate(make_estimate(candidate(1.0), deadline_s=600))
+def test_a_deadline_that_is_too_short_is_pointed_out(make_quote, capsys):
+    print_quote(make_quote(offer(1.0), deadline_s=600))
     assert "longer than the deadline of 10 min 0 s" in capsys.readouterr().out
 
 
-def test_without_a_deadline_the_high_figure_is_explained(make_estimate, capsys):
-    print_estimate(make_estimate(candidate(1.0)))
+def test_without_a_deadline_the_high_figure_is_explained(make_quote, capsys):
+    print_quote(make_quote(offer(1.0)))
     assert "--deadline 90m" in capsys.readouterr().out
 
 
-def test_a_cluster_of_ones_own_is_said_to_have_no_price(make_estimate, capsys):
+def test_a_cluster_of_ones_own_is_said_to_have_no_price(make_quote, capsys):
     own = {"cloud": "slurm", "instance_type": "own machine", "accelerators": None}
-    print_estimate(make_estimate(candidate(0.0, **own, price_from="own"), catalogue_date=None))
+    print_quote(make_quote(offer(0.0, **own, price_from="own"), catalogue_date=None))
     said = capsys.readouterr().out
     assert "0.00 (own)" in said
     assert "whose price SkyPilot does not know" in said
