@@ -23,7 +23,8 @@ from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.run.directory import SUMS, RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.run.layout import SUMS
 from skymark.run.sole_writer import sole_writer
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored, Storing
