@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
-from skymark.model.record import Cause, Status
+from skymark.model.record import SCHEMA_VERSION, Cause, Status
 from skymark.model.span import Span
 
 Platform = Literal["cpu", "gpu", "tpu"]
@@ -52,12 +52,15 @@ class PlannedCell(Frozen):
     """Cells of one key stay on one machine."""
     guess: Span | None = None
     """Seconds that one round takes; None where nothing is known."""
+    local_files: tuple[str, ...] = ()
+    """Files and directories of the user's own that it reads; another machine must have them."""
     refusal: tuple[Status, Cause] | None = None
 
 
 class Plan(Frozen):
     """The ordered cells of a run. What is priced, sent, run, resumed and compared is the same."""
 
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     suite: str
     profile: str
     platform: Platform = "cpu"

@@ -16,14 +16,15 @@ from skymark.machine.page_cache import drop_page_cache
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.record import RoundResult
-from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.drives.outcome import Bench
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.settings import LoadingSettings, read_settings
 from skymark.suites.loading.specification import reference_of
-from skymark.suites.loading.storage import HTTP, Storage
+from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
@@ -92,7 +93,7 @@ class AdapterBench:
         settings, options = read_settings(cell.settings)
         if settings.page_cache == "cold":
             drop_page_cache(storage.of(self._class, format))
-        job = Job(
+        job = LoadingJob(
             scenario=scenario,
             dataset=dataset,
             storage=storage.of(self._class, format),
@@ -148,7 +149,7 @@ class AdapterBench:
 
     @contextmanager
     def _served(
-        self, job: Job, settings: LoadingSettings, bench: Bench
+        self, job: LoadingJob, settings: LoadingSettings, bench: Bench
     ) -> Iterator[dict[str, float]]:
         """Serve the job's storage over HTTP, where its format asks for that; yields the link."""
         if job.format not in HTTP:

@@ -21,7 +21,7 @@ class LoadingSpecification(Frozen):
     """What the real data held when the run was planned."""
     adapter_version: int = 1
     adapter_file: str | None = None
-    """``FILE.py:CLASS`` of an adapter outside any package."""
+    """``FILE.py:CLASS`` of an adapter outside any package, from the directory it was planned in."""
     adapter_digest: str | None = None
     """SHA-256 hex digest of that file."""
 
@@ -33,6 +33,12 @@ class LoadingSpecification(Frozen):
             ValidationError: the cell is not of this suite.
         """
         return cls.model_validate(cell.specification)
+
+    @property
+    def local_files(self) -> list[str]:
+        """Files and directories of the user's own that only this machine has."""
+        found = [] if self.adapter_file is None else [self.adapter_file.rpartition(":")[0]]
+        return found if self.data is None or "://" in self.data else [*found, self.data]
 
     def json_content(self) -> dict[str, JsonValue]:
         """Return it as a cell holds it: what is not there is left out."""

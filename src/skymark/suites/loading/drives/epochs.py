@@ -12,7 +12,7 @@ from skymark.measure.loop import Pass, timed_pass
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job, Loader
+    from skymark.suites.loading.adapter import Loader, LoadingJob
     from skymark.suites.loading.oracle import HostBatch
     from skymark.suites.loading.scenario import Batch
 
@@ -33,7 +33,7 @@ def drive(bench: Bench) -> Outcome:
 
 
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
-    """Return what runs one timed epoch of a loader in this process."""
+    """Return a function that runs one timed epoch of a loader in this process."""
 
     def run(epoch: int, kept: frozenset[int]) -> Pass:
         return timed_pass(
@@ -79,7 +79,7 @@ def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
     return passes
 
 
-def first_batches(job: Job, elements: int) -> frozenset[int]:
+def first_batches(job: LoadingJob, elements: int) -> frozenset[int]:
     """Return the numbers of the first batches that together hold so many elements."""
     return frozenset(range(max(1, -(-elements // job.batch_size))))
 

@@ -14,7 +14,7 @@ from skymark.model.record import Resources, Verification
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
-    from skymark.suites.loading.adapter import Adapter, Job, Loader
+    from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob
     from skymark.suites.loading.efforts import LoadingLimits
     from skymark.suites.loading.oracle import Oracle
 
@@ -24,7 +24,7 @@ class Bench:
     """One round of one cell, set up and ready to be driven."""
 
     adapter: Adapter
-    job: Job
+    job: LoadingJob
     oracle: Oracle
     limits: LoadingLimits
     round: int
