@@ -97,6 +97,8 @@ class Spread(Frozen):
     heading: str
     metrics: tuple[str, str, str]
     """Names in ascending order: the middle, the upper and the extreme one."""
+    labels: tuple[str, str, str]
+    """Of the three, in the heading."""
 
 
 class Declaration(Frozen):
