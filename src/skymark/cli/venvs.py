@@ -11,9 +11,9 @@ from cyclopts import App, Parameter
 
 from skymark.cache.location import cache_directory
 from skymark.cli.tables import Json, print_rows
+from skymark.execute.plan_file import read_plan
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
-from skymark.execute.plan_file import read_plan
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import UsageError, VenvBuildError
@@ -60,7 +60,8 @@ def build(
         ),
     ],
     plan: Annotated[
-        Path | None, Parameter(help="Those of this plan's cells, as `skymark plan --output` has it.")
+        Path | None,
+        Parameter(help="Those of this plan's cells, as `skymark plan --output` has it."),
     ] = None,
     profile: Annotated[
         str | None,

@@ -85,8 +85,8 @@ def test_a_plan_as_json_reads_back_as_the_plan(capsys):
     assert main(["plan", "--scenarios", "TAB-1", "--adapters", "numpy", "grain", "--json"]) == 0
     plan = Plan.model_validate_json(capsys.readouterr().out)
     assert [planned.cell.id for planned in plan.cells] == [
-        "TAB-1.small.numpy",
-        "TAB-1.small.grain",
+        "loading.TAB-1.small.numpy",
+        "loading.TAB-1.small.grain",
     ]
 
 
@@ -105,7 +105,7 @@ def test_a_plan_with_open_rounds_says_from_how_many_to_how_many(capsys):
     assert "5 to 15 rounds each (effort standard)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles"])
+@pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles", "suites"])
 def test_lists_as_json_have_a_row_for_each_that_the_table_names(capsys, what):
     assert main(["list", what, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
