@@ -111,7 +111,7 @@ def suite_rows(chosen: Sequence[Suite]) -> list[Row]:
             "work": suite.title,
             "scenarios": len(suite.scenarios()),
             "adapters": len(suite.adapters()),
-            "metrics": [metric.name for metric in suite.declaration.metrics],
+            "compares": [one.name for one in suite.declaration.metrics if one.compared],
         }
         for suite in chosen
     ]
