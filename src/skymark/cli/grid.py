@@ -10,9 +10,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from skymark.cli.cost import CostOptions
-from skymark.cli.options import OPTIONS_OF_SETTINGS, pair
+from skymark.cli.options import OPTIONS_OF_SETTINGS
 from skymark.cli.tables import print_rows
 from skymark.model.errors import UsageError
+from skymark.model.setting_text import read_pair
 
 if TYPE_CHECKING:
     from skymark.model.record import Record
@@ -44,7 +45,7 @@ def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:
 
 def _axes(options: CostOptions, grid: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of each setting, as they were typed."""
-    given = {pair(text)[0] for text in options.set}
+    given = {read_pair(text)[0] for text in options.set}
     given |= {name for name in OPTIONS_OF_SETTINGS if getattr(options, name) is not None}
     axes: dict[str, list[str]] = {}
     for text in grid:
@@ -52,7 +53,7 @@ def _axes(options: CostOptions, grid: Sequence[str]) -> dict[str, list[str]]:
         values = [value.strip() for value in listed.split(",")]
         if not typed.strip() or not all(values):
             raise UsageError(f"--grid {text!r} must be NAME=VALUE,VALUE,… such as workers=1,4,16")
-        read = [pair(f"{typed}={value}") for value in values]
+        read = [read_pair(f"{typed}={value}") for value in values]
         name = read[0][0]
         if name in axes:
             raise UsageError(f"--grid has {name} twice; give all its values at once")

@@ -1,4 +1,4 @@
-"""Tables of what could be run: plans, scenarios, adapters, profiles."""
+"""Plain tables on standard output, and the table of a plan."""
 
 from __future__ import annotations
 
@@ -51,24 +51,26 @@ def print_plan(plan: Plan) -> None:
         if effort.min_rounds == effort.max_rounds
         else f"{effort.min_rounds} to {effort.max_rounds}"
     )
-    low, high = expected_seconds(plan)
+    low_s, high_s = expected_seconds(plan)
+    adapters = {planned.cell.adapter for planned in plan.runnable}
     stdout_console().print(
-        f"\n{len(plan.runnable)} cells of {len(plan.groups())} adapters to measure, "
+        f"\n{len(plan.runnable)} cells of {len(adapters)} adapters to measure, "
         f"{len(plan.cells) - len(plan.runnable)} not; {rounds} rounds each "
-        f"(effort {effort.name}); about {low / 60:.0f} to {high / 60:.0f} minutes "
-        "once environments and data are made; costs nothing on this machine",
+        f"(effort {effort.name}); about {low_s / 60:.0f} to {high_s / 60:.0f} minutes "
+        "once venvs and data are made; costs nothing on this machine",
         highlight=False,
         soft_wrap=True,
     )
 
 
 def expected_seconds(plan: Plan) -> tuple[float, float]:
-    """Return a low and a high guess of a plan's duration, from its bounds alone.
+    """Return a low and a high guess of a plan's duration, from what its suite guesses of a round.
 
-    Each cell-round has one warm-up epoch and at least `min_seconds` of measuring, and each
-    adapter's process takes a second or more to start.
+    Each group's process takes one second to ten to start, in each round.
     """
-    effort, cells, groups = plan.effort, len(plan.runnable), len(plan.groups())
-    low = effort.min_rounds * (cells * 2 * effort.min_seconds + groups)
-    high = effort.max_rounds * (cells * (2 * effort.min_seconds + 1.0) + groups * 10)
-    return low, high
+    effort, groups = plan.effort, len({planned.group for planned in plan.runnable})
+    guesses = [planned.guess for planned in plan.runnable if planned.guess is not None]
+    unknown_s = effort.cell_timeout_s * (len(plan.runnable) - len(guesses))
+    low_s = effort.min_rounds * (sum(one.low_s for one in guesses) + groups)
+    expected_s = sum(one.expected_s for one in guesses) + unknown_s
+    return low_s, effort.max_rounds * (expected_s + groups * 10)
