@@ -20,7 +20,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Status
 from skymark.run.directory import RunDirectory
 from skymark.store.fetching import fetch
-from skymark.store.store import open_source
+from skymark.store.kinds import open_source
 
 TIMED_OUT = {"124", "137"}
 """Exit statuses of `timeout`: told to end, and killed."""
