@@ -14,7 +14,7 @@ from cyclopts import Group, Parameter
 
 from skymark.cli.caller import INTERRUPTED, end_when_told, say
 from skymark.cli.cost import CostOptions, print_quote
-from skymark.cli.options import HOW, Several
+from skymark.cli.parameters import HOW, Several
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 

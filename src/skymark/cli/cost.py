@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.options import (  # the unused ones are in the types of PlanOptions' fields
+from skymark.cli.options import PlanOptions
+from skymark.cli.parameters import (  # the unused ones are in the types of PlanOptions' fields
     HOW,  # noqa: F401
     WHAT,  # noqa: F401
     WHERE,
-    PlanOptions,
     Several,  # noqa: F401
 )
 from skymark.cli.tables import Json, print_rows, stdout_console

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import end_when_told, say
 from skymark.cli.options import WHERE, PlanOptions, Several
-from skymark.cli.tables import Json
+from skymark.cli.tables import Json, expected_time
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
@@ -97,7 +97,8 @@ def run(
     end_when_told()
     progress_console = Console(stderr=True)
     try:
-        with ProgressObserver(progress_console) as observer:
+        expected_s = expected_time(plan, part).measuring.expected_s
+        with ProgressObserver(progress_console, expected_s) as observer:
             ended = run_plan(
                 plan,
                 path,

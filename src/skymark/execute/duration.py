@@ -1,6 +1,6 @@
 """The time that a plan takes to measure: from earlier runs of the same cells, else its bounds.
 
-One estimate for ``skymark plan``, the progress bar and the price of a rented machine. Pure functions.
+Pure functions: one estimate for ``skymark plan``, the progress bar and the price of a machine.
 """
 
 from __future__ import annotations
