@@ -1,4 +1,4 @@
-"""Signs of a simulated machine: its container's name, and the variable of a rehearsal."""
+"""Marks of a simulated machine: its container's name, and leave to lack an accelerator."""
 
 from __future__ import annotations
 
