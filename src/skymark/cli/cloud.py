@@ -127,7 +127,17 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
-    """Run a profile on a rented machine; the help is in `skymark.cli.main`."""
+    """Run a profile on a rented machine: price first, results home, machine gone.
+
+    Shows what it may cost and asks, hires the machine, shows its progress, brings the results
+    home, verifies them by digest, ends the machine at once and says what it cost. Its idle
+    timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running. With
+    --managed, another machine goes on where one is taken away.
+    Needs SkyPilot: pip install 'skymark[cloud]'.
+
+    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
+    nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
+    """
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.managed_job import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.new_cluster import NewCluster
@@ -192,7 +202,15 @@ def execute(
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
-    """Run something else on a live machine; the help is in `skymark.cli.main`."""
+    """Run other scenarios or adapters on a machine that `launch --keep` left, without set-up.
+
+    The source as it is here is sent again; results come home as with `launch`. The machine
+    stays, and its idle timer too. With --grid workers=1,4,16 there is a run for each value, all
+    queued at once, with a directory each.
+
+    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage
+    or no such machine, nothing was queued, 130 interrupted.
+    """
     from skymark.cli.grid import points
     from skymark.cloud.known_machines import recall
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out

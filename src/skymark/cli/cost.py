@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import (  # the unused ones are in the types of PlanOptions' fields
-    HOW,  # noqa: F401
-    WHAT,  # noqa: F401
-    WHERE,
-    Several,  # noqa: F401
-)
+from skymark.cli.parameters import WHERE
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import UsageError
 
@@ -105,7 +100,15 @@ def cost(
         Parameter(group=WHERE, help="github: Markdown, for a comment on a pull request."),
     ] = "table",
 ) -> int:
-    """Estimate a run's cost, and hold it against a ceiling; the help is in `skymark.cli.main`."""
+    """Estimate what a profile would cost on a rented machine, before anything is rented.
+
+    Price per hour × time, as a low, an expected and a high figure, of every machine that would
+    do. Prices come from SkyPilot's catalogue on this disk, times from earlier runs of the same
+    cells, else from the plan. With --max-cost it is a gate.
+
+    Exit status: 0 the estimate was made and is not above the ceiling, 2 it cannot be made, 3 it
+    is above.
+    """
     from skymark.cloud.cost.ceiling import check_ceiling
 
     where.check()

@@ -1,4 +1,4 @@
-"""The progress of a run: a bar on standard error; plain lines if that is no terminal."""
+"""The progress of a run: a bar on standard error, or plain lines if that is no terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of what could be run: plans, scenarios, adapters, profiles."""
+"""Plain tables on standard output, and the table of a plan."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def print_plan(plan: Plan) -> None:
         if effort.min_rounds == effort.max_rounds
         else f"{effort.min_rounds} to {effort.max_rounds}"
     )
-    groups = len({planned.group for planned in plan.runnable})
+    adapters = {planned.cell.adapter for planned in plan.runnable}
     time = expected_time(plan)
     stdout_console().print(
-        f"\n{len(plan.runnable)} cells in {groups} processes to measure, "
+        f"\n{len(plan.runnable)} cells of {len(adapters)} adapters to measure, "
         f"{len(plan.cells) - len(plan.runnable)} not; {rounds} rounds each "
         f"(effort {effort.name}); about {duration(time.measuring.expected_s)} "
         f"({duration(time.measuring.low_s)} to {duration(time.measuring.high_s)}) "
