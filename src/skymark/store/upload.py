@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from pydantic import ValidationError
 from tenacity import stop_when_event_set
 from tenacity.nap import sleep_using_event
 
 from skymark.model.errors import StoreError, StoreUnavailableError
-from skymark.model.record import Record
+from skymark.model.schema import parse_record
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import cell_of
 from skymark.store.attempts import LONGEST_WAIT_S, attempts
@@ -245,10 +244,10 @@ def _is_another_workers(path: str, found: bytes, ours: bytes) -> bool:
     if not path.startswith("records/"):
         return False
     try:
-        theirs = Record.model_validate_json(found)
-    except ValidationError:
+        theirs = parse_record(found)
+    except ValueError:
         return False
-    return theirs.cell_hash == Record.model_validate_json(ours).cell_hash
+    return theirs.cell_hash == parse_record(ours).cell_hash
 
 
 def _rank(path: str) -> int:
