@@ -7,7 +7,6 @@ the layer, of gigabytes, until the list, a pin or one of those files changes.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,10 +21,9 @@ def list_specifications(names: Sequence[str]) -> None:
     from skymark.suite.registry import suites
 
     if names[:1] == ["--accelerator"]:
-        sys.path.insert(0, os.fspath(Path(__file__).parents[2]))
-        from benchmarks.runners.accelerator import venv_spec
+        from skymark.execute.accelerator import accelerator_venv
 
-        print(venv_spec(names[1]).model_dump_json())
+        print(accelerator_venv(names[1]).model_dump_json())
         names = names[2:]
     for _, spec in sorted(venvs_named(names, suites()).items()):
         print(spec.model_dump_json())

@@ -146,7 +146,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import lasting_store
 
-    plan = plan_to_send(dataclasses.replace(options, profile=profile))
+    plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -221,10 +221,13 @@ def execute(
     known = recall(cluster)
     chosen = dataclasses.replace(options, profile=known.profile)
     run_id = new_run_id(known.profile, datetime.now(UTC))
-    plans = {run_id: plan_to_send(chosen)}
+    plans = {run_id: plan_to_send(chosen, with_source=known.image is None)}
     if grid:
         of_points = points(chosen, grid).items()
-        plans = {f"{run_id}-{point}": plan_to_send(one) for point, one in of_points}
+        plans = {
+            f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
+            for point, one in of_points
+        }
     limit_s = None if deadline is None else seconds_of(deadline)
     runs = []
     for id, plan in plans.items():
@@ -242,15 +245,29 @@ def execute(
     return _show_grid(ended, run_id) if grid else _show_end(ended[0])
 
 
-def plan_to_send(options: CostOptions) -> Plan:
+def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
     """Return a plan that another machine can carry out.
 
+    Args:
+        options: what to measure.
+        with_source: whether the machine gets the source directory, with all files that lie in it.
+
     Raises:
-        UsageError: a name or setting is wrong, or names files of this machine.
+        UsageError: a name or setting is wrong, or names files that the machine does not get.
     """
-    if options.data is not None and "://" not in options.data:
-        raise UsageError(f"--data {options.data} lies on this machine; give hf://owner/name")
-    return options.plan()
+    from skymark.cloud.source import source_directory
+
+    plan = options.plan()
+    source = source_directory().resolve() if with_source else None
+    for file in sorted({file for one in plan.cells for file in one.local_files}):
+        path = Path(file)
+        if source is None or path.is_absolute() or path.resolve() != source / path:
+            there = "nothing of this machine" if source is None else f"what lies in {source}"
+            raise UsageError(
+                f"{file} lies on this machine, and a rented one gets {there}; give an address "
+                "such as hf://owner/name, or a path from there"
+            )
+    return plan
 
 
 def _agree() -> None:

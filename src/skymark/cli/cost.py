@@ -125,11 +125,11 @@ def cost(
 
 
 def _quote(options: CostOptions, where: MachineOptions) -> Quote:
-    from skymark.cloud.cost.history import read_history
     from skymark.cloud.cost.quote import quote_for
     from skymark.cloud.order import Order, seconds_of
     from skymark.cloud.sky.catalogue import SkyPilotCatalogue
     from skymark.cloud.sky.tasks import make_task
+    from skymark.run.history import read_history
 
     plan = options.plan()
     deadline_s = None if where.deadline is None else seconds_of(where.deadline)

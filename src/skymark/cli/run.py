@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import end_when_told, say
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import WHAT, WHERE, Several
-from skymark.cli.tables import Json
+from skymark.cli.tables import Json, expected_time
 from skymark.execute.plan_file import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
@@ -115,7 +115,8 @@ def run(
     end_when_told()
     progress_console = Console(stderr=True)
     try:
-        with ProgressObserver(progress_console) as observer:
+        expected_s = expected_time(wanted, part).measuring.expected_s
+        with ProgressObserver(progress_console, expected_s) as observer:
             ended = run_plan(
                 wanted,
                 path,
