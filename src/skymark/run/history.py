@@ -1,0 +1,175 @@
+"""Wall time of earlier runs per cell, round and start of a process, read from their records.
+
+Rounds of many cells interleave and run one at a time, so the time from a round's start to the start
+of the next, whichever cell's that is, is the round's: warm-up, verification and writing
+included, which are no part of the time that a record has. Where several machines shared a run,
+rounds overlap, and that cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise, zip_longest
+from pathlib import Path
+
+from skymark.machine.rehearsal import REHEARSAL
+from skymark.model.base import Frozen
+from skymark.model.effort import Effort
+from skymark.model.errors import RunDirectoryError
+from skymark.model.manifest import Manifest
+from skymark.model.plan import Plan
+from skymark.model.record import Record, Round, Status
+from skymark.run.reader import open_run, read_manifest
+
+LONGEST_PAUSE_S = 60.0
+"""A round that seems to have taken longer than its limit and this was followed by a pause, such as
+an interruption of the run."""
+
+
+SHARED_FACTOR = 3.0
+"""A round's time over its set-up and timed part, where rounds overlap: 26.9 s to 9.2 s in a run of
+effort quick (docs/cost.md), less in longer ones."""
+
+
+class PastCell(Frozen):
+    """One cell in one earlier run."""
+
+    rounds: int
+    round_s: float
+    """Wall time of one round, on average; the start of the process is not in it."""
+    timed_s: float
+    """The part of it that was measured."""
+
+
+class PastRun(Frozen):
+    """One earlier run."""
+
+    profile: str
+    effort: Effort
+    created_at: datetime
+    rounds: int
+    """Most rounds that one of its cells had."""
+    cells: Mapping[str, PastCell]
+    """By cell hash; only those that came to a good end."""
+    start_s: Mapping[str, float]
+    """Time to end one process and start that of a group, by group."""
+
+
+@dataclass(frozen=True)
+class _TimedRound:
+    record: Record
+    summary: Round
+    group: str
+    took_s: float
+    """Until the next round began."""
+    last_of_process: bool
+
+
+def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
+    """Return the times of a run; None if nothing was measured.
+
+    The last round of a process is followed by the start of another. Of that time, what the round
+    would have taken by the ratio of the others' is its own; the rest is the start's.
+    """
+    rounds = list(_rounds(manifest, list(records)))
+    if not rounds:
+        return None
+    inside = [one for one in rounds if not one.last_of_process]
+    own_s = sum(one.summary.own_s for one in inside)
+    ratio = sum(one.took_s for one in inside) / own_s if own_s else 1.0
+    took_s: dict[str, list[float]] = defaultdict(list)
+    starts_s: dict[str, list[float]] = defaultdict(list)
+    for one in rounds:
+        took = min(one.took_s, one.summary.own_s * ratio) if one.last_of_process else one.took_s
+        took_s[one.record.cell_hash].append(took)
+        if one.last_of_process:
+            starts_s[one.group].append(one.took_s - took)
+    ended_well = {one.record.cell_hash: one.record for one in rounds if _ok(one.record)}
+    return PastRun(
+        profile=manifest.profile,
+        effort=manifest.effort,
+        created_at=manifest.created_at,
+        rounds=max(len(record.rounds) for record in ended_well.values()) if ended_well else 1,
+        cells={
+            digest: PastCell(
+                rounds=len(record.rounds),
+                round_s=_mean(took_s[digest]),
+                timed_s=_mean([summary.timed_ns / 1e9 for summary in record.rounds]),
+            )
+            for digest, record in ended_well.items()
+        },
+        start_s={group: _mean(values) for group, values in starts_s.items()},
+    )
+
+
+def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_TimedRound]:
+    """Yield the rounds in the order in which they ran, with the time of each."""
+    in_order = sorted(
+        ((summary.started_at, record, summary) for record in records for summary in record.rounds),
+        key=lambda entry: entry[0],
+    )
+    end = max((record.ended_at for record in records if record.rounds), default=None)
+    longest_s = manifest.effort.cell_timeout_s + LONGEST_PAUSE_S
+    shared = any(
+        begin + timedelta(seconds=summary.own_s) > follower[0]
+        for (begin, _, summary), follower in pairwise(in_order)
+    )
+    groups = {planned.cell.id: planned.group for planned in manifest.plan.cells}
+    served: set[str] = set()
+    for (begin, record, summary), follower in zip_longest(in_order, in_order[1:]):
+        then = follower[0] if follower is not None else end
+        served.add(record.cell_hash)
+        group = groups[record.cell.id]
+        last = (
+            follower is None
+            or groups[follower[1].cell.id] != group
+            or follower[1].cell_hash in served
+        )
+        if last:
+            served.clear()
+        least_s = summary.own_s
+        if shared or then is None:
+            took_s = least_s * SHARED_FACTOR
+        else:
+            took_s = (then - begin).total_seconds()
+        yield _TimedRound(record, summary, group, max(least_s, min(took_s, longest_s)), last)
+
+
+def _ok(record: Record) -> bool:
+    return record.status is Status.OK
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tuple[PastRun, ...]:
+    """Return the runs in a directory that have a cell of a plan; none if there is no directory.
+
+    What cannot be read is passed over: it is only a better guess. So is what was rehearsed: a
+    simulated machine is no faster than the one that simulates it.
+
+    Args:
+        directory: of runs.
+        plan: whose cells are looked for.
+        latest: look into so many runs at most, those whose names come last; None for all.
+    """
+    wanted = {planned.cell.hash for planned in plan.runnable}
+    found: list[PastRun] = []
+    paths = sorted(directory.glob("*/manifest.json"), reverse=True)
+    for path in paths[:latest]:
+        try:
+            manifest = read_manifest(path.parent)
+            if manifest.machine.limits.container == REHEARSAL:
+                continue
+            if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
+                continue
+            past = past_run(manifest, open_run(path.parent).records)
+        except RunDirectoryError:
+            continue
+        if past is not None and not wanted.isdisjoint(past.cells):
+            found.append(past)
+    return tuple(found)
