@@ -17,9 +17,7 @@ CELL = Cell(suite="training", scenario="T-1", variant="small", adapter="jax")
 
 
 def round_of(number=0, **metrics):
-    return Round(
-        round=number, started_at=NOW, setup_s=0.5, timed_ns=1_500_000_000, metrics=metrics
-    )
+    return Round(round=number, started_at=NOW, setup_s=0.5, timed_ns=1_500_000_000, metrics=metrics)
 
 
 def record_of(*rounds):
