@@ -93,7 +93,9 @@ class CountingSuite(ScriptedSuite):
 
     declaration: ClassVar = ScriptedSuite.declaration.model_copy(
         update={
-            "metrics": (Metric(name="steps_per_s", heading="steps/s", scale="exact"),),
+            "metrics": (
+                Metric(name="steps_per_s", heading="steps/s", scale="exact", better="higher"),
+            ),
         }
     )
 
