@@ -1,11 +1,11 @@
-"""Metrics as data: what a figure is called, how it is read, and its value with an interval."""
+"""Metrics as data: a figure's name, its reading, and its value with an interval."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from skymark.model.base import Frozen
 
@@ -17,7 +17,6 @@ Scale = Literal["log", "linear", "exact"]
 Format = Literal["count", "milliseconds", "duration", "share", "size", "number"]
 """How a value is written; see `skymark.report.text`."""
 
-
 ColumnType = Literal["bool", "int32", "int64", "float64"]
 
 
@@ -25,12 +24,21 @@ class Shown(Frozen):
     """How tables show a metric."""
 
     format: Format = "number"
-    divisor: float = 1.0
+    divisor: float = Field(default=1.0, gt=0)
     """A value is divided by it first: 1e6 shows bytes as megabytes."""
-    digits: int = 3
+    digits: int = Field(default=3, ge=1, le=15)
     """Significant digits of a `number`."""
     gives_way: int = 0
-    """How soon a narrow terminal leaves the column out: the highest first, 0 never."""
+    """How soon a narrow terminal leaves the column out: 10 first, 0 never. The multiple of the
+    baseline has 6."""
+
+
+class Words(Frozen):
+    """Adjectives of a metric's comparison."""
+
+    better: str = "better"
+    worse: str = "worse"
+    best: str = "best"
 
 
 class Metric(Frozen):
@@ -45,6 +53,7 @@ class Metric(Frozen):
     description: str = ""
     better: Better | None = None
     """None where neither is: the number of elements, say."""
+    words: Words = Words()
     scale: Scale = "log"
     compared: bool = False
     """Whether two runs are compared by it, with a verdict."""
@@ -57,6 +66,14 @@ class Metric(Frozen):
     """Only some scenarios have it. Tables of those show it, an export has it in one JSON column."""
     shown: Shown | None = None
     """None where tables leave it out."""
+
+    @model_validator(mode="after")
+    def _is_judged_whole(self) -> Self:
+        if self.compared and self.better is None:
+            raise ValueError(f"{self.name} is compared, so it must say whether more is better")
+        if self.gated and not self.compared:
+            raise ValueError(f"{self.name} is gated, so it must be compared")
+        return self
 
 
 class Figure(Frozen):
@@ -102,23 +119,40 @@ class Declaration(Frozen):
     """Names of what a record's numbers depend on, beyond its settings."""
     method: tuple[str, ...] = ()
     """Sentences that tell how the figures come about."""
+    legend: str = ""
+    """What a table's legend adds to the meaning of its columns, in a few words."""
     oracle: str = ""
     """A sentence that tells what verification proves."""
     scenario_titles: dict[str, str] = Field(default_factory=dict)
     adapter_names: dict[str, str] = Field(default_factory=dict)
     """The libraries' own names by slug."""
 
+    @model_validator(mode="after")
+    def _names_what_it_has(self) -> Self:
+        named = {self.primary, *(name for spread in self.spreads for name in spread.metrics)}
+        if unknown := named.difference(names_of(self.metrics)):
+            raise ValueError(f"{sorted(unknown)} are named, but no metrics of {self.suite!r}")
+        if self.primary_metric.better is None:
+            raise ValueError(f"{self.primary} orders tables, so it must say whether more is better")
+        return self
+
     def metric(self, name: str) -> Metric:
         """Return a metric by name; one that is not declared is shown as a plain number."""
         for one in self.metrics:
             if one.name == name:
                 return one
-        return Metric(name=name, heading=name.replace("_", " "), own=True, shown=Shown())
+        heading = name.replace("_", " ")
+        return Metric(name=name, heading=heading, own=True, shown=Shown(gives_way=10))
 
     @property
     def primary_metric(self) -> Metric:
         """The metric that orders tables."""
         return self.metric(self.primary)
+
+    @property
+    def shared(self) -> tuple[Metric, ...]:
+        """The metrics that all scenarios have."""
+        return tuple(one for one in self.metrics if not one.own)
 
     @property
     def compared(self) -> tuple[Metric, ...]:

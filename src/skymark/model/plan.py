@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
-from skymark.model.record import Cause, Status
+from skymark.model.record import SCHEMA_VERSION, Cause, Status
 from skymark.model.span import Span
 
 Platform = Literal["cpu", "gpu", "tpu"]
@@ -60,6 +60,7 @@ class PlannedCell(Frozen):
 class Plan(Frozen):
     """The ordered cells of a run. What is priced, sent, run, resumed and compared is the same."""
 
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     suite: str
     profile: str
     platform: Platform = "cpu"

@@ -16,13 +16,11 @@ from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import ColumnType
 from skymark.model.record import Record, RoundResult
+from skymark.run.layout import FOLDERS, SUMS
 from skymark.run.reader import read_manifest, read_record
 from skymark.run.samples import samples_file
 from skymark.run.sole_writer import LOCK
 from skymark.whole_files import PART, explained, write_whole
-
-SUMS = "SHA256SUMS"
-KEPT = ("records", "samples", "logs", "rounds")
 
 Changed = Callable[[str, Sequence[str]], None]
 """Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
@@ -115,7 +113,7 @@ class RunDirectory:
     def files(self) -> list[str]:
         """Return the paths of the run's files, the manifest first."""
         found = []
-        for kept in KEPT:
+        for kept in FOLDERS:
             for folder, _, names in os.walk(self.path / kept):
                 place = Path(folder).relative_to(self.path).as_posix()
                 found += [f"{place}/{name}" for name in names if not name.startswith(".")]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from skymark.model.record import Estimate, Record
+from skymark.model.metric import Declaration, Metric
+from skymark.model.record import Record
 
 Value = str | int | float | bool | datetime | None
 
-COLUMNS: dict[str, type] = {
+BEFORE: dict[str, type] = {
     "cell_id": str,
     "cell_hash": str,
     "suite": str,
@@ -22,46 +24,57 @@ COLUMNS: dict[str, type] = {
     "cause_kind": str,
     "cause_message": str,
     "rounds": int,
-    "samples_per_s": float,
-    "samples_per_s_low": float,
-    "samples_per_s_high": float,
-    "bytes_per_s": float,
-    "bytes_per_s_low": float,
-    "bytes_per_s_high": float,
-    "first_batch_ns": float,
-    "first_batch_ns_low": float,
-    "first_batch_ns_high": float,
-    "wait_p50_ns": float,
-    "wait_p95_ns": float,
-    "wait_p99_ns": float,
-    "utilisation": float,
-    "utilisation_low": float,
-    "utilisation_high": float,
-    "cpu_s_per_1000_samples": float,
-    "cpu_s_per_1000_samples_low": float,
-    "cpu_s_per_1000_samples_high": float,
-    "peak_pss_bytes": int,
+}
+"""Columns of every record, before its metrics. `axes` and `settings` are JSON."""
+
+AFTER: dict[str, type] = {
     "verified": bool,
     "verified_elements": int,
     "compared_elements": int,
-    "operators": str,
     "warnings": str,
-    "page_cache": str,
     "versions": str,
     "extra": str,
     "price_usd": float,
     "started_at": datetime,
     "ended_at": datetime,
 }
-"""Name and type of every column, in order. `axes`, `settings`, `versions` and `extra` are JSON."""
+"""Columns of every record, after its metrics and conditions. `versions` and `extra` are JSON."""
 
 
-def row_of(record: Record) -> dict[str, Value]:
-    """Return a record's row: every column of `COLUMNS`, missing as None."""
-    return dict.fromkeys(COLUMNS) | _identity(record) | _figures(record)
+def columns_of(declaration: Declaration) -> dict[str, type]:
+    """Return the name and type of every column of a run's rows, in order.
+
+    A metric that only some scenarios have is in `extra`; all others have columns of their own.
+    """
+    metrics = {
+        name: int if name == one.name and one.integer else float
+        for one in declaration.shared
+        for name in names_of_metric(one)
+    }
+    return {**BEFORE, **metrics, **dict.fromkeys(declaration.conditions, str), **AFTER}
 
 
-def _identity(record: Record) -> dict[str, Value]:
+def names_of_metric(metric: Metric) -> tuple[str, ...]:
+    """Return the columns of a metric: its value and, where it has an interval, the bounds."""
+    if metric.pooled or metric.scale == "exact":
+        return (metric.name,)
+    return (metric.name, f"{metric.name}_low", f"{metric.name}_high")
+
+
+def rows_of(records: Iterable[Record], declaration: Declaration) -> Iterator[dict[str, Value]]:
+    """Yield one row per record: every column, missing as None."""
+    empty: dict[str, Value] = dict.fromkeys(columns_of(declaration))
+    for record in records:
+        conditions = {name: record.conditions.get(name) for name in declaration.conditions}
+        yield {
+            **empty,
+            **_core(record),
+            **_metrics(record, declaration),
+            **{name: None if one is None else str(one) for name, one in conditions.items()},
+        }
+
+
+def _core(record: Record) -> dict[str, Value]:
     cell, verification = record.cell, record.verification
     return {
         "cell_id": cell.id,
@@ -77,11 +90,9 @@ def _identity(record: Record) -> dict[str, Value]:
         "cause_message": record.cause.message if record.cause else None,
         "rounds": len(record.rounds),
         "verified": verification.passed if verification else None,
-        "verified_elements": verification.indexed_elements if verification else None,
-        "compared_elements": verification.content_elements if verification else None,
-        "operators": verification.operators if verification else None,
+        "verified_elements": verification.verified_elements if verification else None,
+        "compared_elements": verification.compared_elements if verification else None,
         "warnings": " ".join(warning.kind for warning in record.warnings) or None,
-        "page_cache": record.page_cache,
         "versions": json.dumps(record.versions),
         "price_usd": record.price_usd,
         "started_at": record.started_at,
@@ -89,29 +100,16 @@ def _identity(record: Record) -> dict[str, Value]:
     }
 
 
-def _figures(record: Record) -> dict[str, Value]:
-    figures = record.figures
-    if figures is None:
+def _metrics(record: Record, declaration: Declaration) -> dict[str, Value]:
+    if not record.metrics:
         return {}
-    estimates: dict[str, Estimate | None] = {
-        "samples_per_s": figures.samples_per_s,
-        "bytes_per_s": figures.bytes_per_s,
-        "first_batch_ns": figures.first_batch_ns,
-        "utilisation": figures.utilisation,
-        "cpu_s_per_1000_samples": figures.cpu_s_per_1000_samples,
-    }
-    row: dict[str, Value] = {
-        "wait_p50_ns": figures.wait_p50_ns,
-        "wait_p95_ns": figures.wait_p95_ns,
-        "wait_p99_ns": figures.wait_p99_ns,
-        "peak_pss_bytes": figures.peak_pss_bytes,
-        "extra": json.dumps({name: one.value for name, one in figures.extra.items()}),
-    }
-    for name, estimate in estimates.items():
-        if estimate is not None:
-            row |= {
-                name: estimate.value,
-                f"{name}_low": estimate.low,
-                f"{name}_high": estimate.high,
-            }
+    row: dict[str, Value] = {}
+    own = dict(record.metrics)
+    for metric in declaration.shared:
+        if (figure := own.pop(metric.name, None)) is None:
+            continue
+        value = int(figure.value) if metric.integer else figure.value
+        values = (value, figure.low, figure.high)
+        row |= zip(names_of_metric(metric), values, strict=False)
+    row["extra"] = json.dumps({name: figure.value for name, figure in own.items()})
     return row

@@ -55,6 +55,15 @@ def suite_named(name: str) -> Suite:
     return suite
 
 
+def suites() -> tuple[Suite, ...]:
+    """Return the planning sides of all suites that are installed.
+
+    Raises:
+        UsageError: one of them does not load.
+    """
+    return tuple(suite_named(name) for name in suite_names())
+
+
 def declaration_of(manifest: Manifest) -> Declaration:
     """Return what a run declares of its metrics; of an old run, what its suite declares today.
 

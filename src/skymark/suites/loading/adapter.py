@@ -1,4 +1,4 @@
-"""What an adapter is: one data-loading library, used as its documentation recommends.
+"""Adapters: the base classes of data-loading libraries, and of the loaders that they open.
 
 An adapter is one class in one file. Its body states what the library can do (`abilities`), which
 storage it reads (`formats`, the recommended one first) and where it has operators of its own
@@ -46,7 +46,7 @@ ABILITIES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class LoadingJob:
-    """Everything a loader needs to know. Picklable, so that it can be sent to worker processes.
+    """The work, data and settings of one loader. Picklable, for worker processes.
 
     `job.transform(element, epoch)` is the per-element work, `job.collate(elements)` makes a batch
     of transformed elements, `job.read` gives raw elements by index from the chosen storage.
@@ -129,7 +129,7 @@ class Loader(ABC):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop every worker and free what was opened. Called once."""
+        """Stop every worker and close every file. Called once."""
 
 
 class Adapter(ABC):
@@ -190,7 +190,7 @@ class Adapter(ABC):
         """Return a loader for the job. Reading must not start before `Loader.epoch`."""
 
     def close(self) -> None:
-        """Free what lives longer than one loader, such as a cluster. Called once, at the end."""
+        """Free resources that outlive a loader, such as a cluster. Called once, at the end."""
 
 
 ADAPTERS: dict[str, type[Adapter]] = {}

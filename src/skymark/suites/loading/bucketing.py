@@ -26,7 +26,7 @@ def bucket_of(element: Element, scenario: Scenario) -> int:
 
 
 def batches_of(elements: Iterable[Element], job: LoadingJob) -> Iterator[Batch]:
-    """Group transformed elements into batches as the scenario wants them.
+    """Group transformed elements into plain batches or by length bucket, as the scenario says.
 
     With bucket boundaries, elements gather per bucket and a bucket is delivered when it is full;
     what is left comes at the end, bucket by bucket (unless `drop_last`).

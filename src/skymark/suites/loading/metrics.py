@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.model.metric import Better, Declaration, Metric, Shown, Spread
+from skymark.model.metric import Better, Declaration, Metric, Shown, Spread, Words
 
 
 def _own(name: str, unit: str, better: Better | None, description: str) -> Metric:
@@ -14,7 +14,7 @@ def _own(name: str, unit: str, better: Better | None, description: str) -> Metri
         description=description,
         better=better,
         own=True,
-        shown=Shown(),
+        shown=Shown(gives_way=10),
     )
 
 
@@ -39,6 +39,7 @@ METRICS = (
         unit="1/s",
         description="geometric mean over rounds",
         better="higher",
+        words=Words(better="faster", worse="slower", best="fastest"),
         compared=True,
         gated=True,
         shown=Shown(format="count"),
@@ -148,6 +149,7 @@ DECLARATION = Declaration(
     spreads=(Spread(heading="wait, ms", metrics=("wait_p50_ns", "wait_p95_ns", "wait_p99_ns")),),
     sample_columns={"epoch": "int32", "wait_ns": "int64", "elements": "int32", "warm_up": "bool"},
     conditions=("operators", "page_cache", "format"),
+    legend="waits per batch",
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "
         "compared delivered content with the NumPy reference"

@@ -1,4 +1,4 @@
-"""Finding scenarios and adapters: built in, from entry points, or from a user's own file."""
+"""Find scenarios and adapters: built in, from entry points, or in a user's own file."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def adapter_reference(name: str) -> SlugReference | FileReference:
 
 
 def adapter_slug(name: str) -> str:
-    """Return the text of `adapter_reference`."""
+    """Return an adapter's reference as text, given by slug, display name or file."""
     return str(adapter_reference(name))
 
 

@@ -1,4 +1,4 @@
-"""What a scenario states: its data, its work stage by stage, and what an adapter must have.
+"""Scenarios: the base class of a data set, its work by stages, and the abilities needed.
 
 A scenario is one class in `scenarios`. The class body is light (no NumPy import), so that plans
 and lists are quick; the methods do the work. All of a scenario's randomness comes from `draw`, a
@@ -34,7 +34,7 @@ Parameters = Mapping[str, Any]
 
 
 class Size(Frozen):
-    """The size of a variant: elements, batch size, and what else the scenario scales."""
+    """The size of a variant: elements, batch size, and the scenario's own dimensions."""
 
     elements: int
     batch_size: int
@@ -181,7 +181,7 @@ class Scenario(ABC):
 
     @property
     def mixes(self) -> bool:
-        """Whether `mix` does anything."""
+        """Whether there is batch-level work."""
         return type(self).mix is not Scenario.mix
 
     # What follows is shared machinery; scenarios do not override it.

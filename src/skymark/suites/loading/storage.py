@@ -1,4 +1,4 @@
-"""Where datasets lie on disk, and how they get there: once, under a lock, outside any timing."""
+"""Datasets on disk: their places, and their making once, under a lock, outside any timing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Storage:
         return self.canonical.with_name(f"{self.canonical.name}--{owner}-{format}")
 
     def is_ready(self, adapter: type[Adapter], format: str) -> bool:
-        """Whether nothing is left to prepare."""
+        """Whether the data is on disk in the format."""
         return all(_done(path).exists() for path in {self.canonical, self.of(adapter, format)})
 
     @property

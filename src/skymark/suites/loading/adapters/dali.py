@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BatchSource:
-    """Gives finished batches, each a function of epoch and iteration alone.
+    """A source of finished batches, each a function of epoch and iteration alone.
 
     So DALI may call it in any process, and can resume it from a checkpoint.
     """
@@ -61,7 +61,7 @@ class BatchSource:
 
 
 class ElementSource(BatchSource):
-    """Gives lists of transformed elements, to be batched by length afterwards."""
+    """A source of lists of transformed elements, to be batched by length afterwards."""
 
     def fields(self, indices: list[int], epoch: int) -> Batch:
         """Read elements and do the work on them; each field is a list of arrays."""
@@ -72,7 +72,7 @@ class ElementSource(BatchSource):
 
 
 class CropSource(BatchSource):
-    """Gives encoded images with what was drawn for them, for `crop_resize_normalise`."""
+    """A source of encoded images with their drawn crops, for `crop_resize_normalise`."""
 
     def fields(self, indices: list[int], epoch: int) -> Batch:
         """Read elements; ``corner`` and ``shape`` of the box are in pixels, vertical first."""
@@ -92,7 +92,7 @@ class CropSource(BatchSource):
 
 
 def crop_resize_normalise(inputs: dict[str, Any], side: int, *, mixed: bool) -> dict[str, Any]:
-    """Define the operators of CV-1 on what `CropSource` gives."""
+    """Define the operators of CV-1 on the fields of a `CropSource`."""
     from nvidia.dali import fn, types
 
     from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
@@ -212,7 +212,7 @@ class DaliLoader(Loader):
 
 
 def elements_of(run: dict[str, Any]) -> Iterator[Element]:
-    """Yield the elements of what `ElementSource` gave."""
+    """Yield the elements of one run over an `ElementSource`."""
     import numpy as np
 
     for row in zip(*run.values(), strict=True):

@@ -154,7 +154,7 @@ class DeepLakeLoader(Loader):
             yield waiting.popleft().result()
 
     def close(self) -> None:
-        """End the threads and forget what was put into memory."""
+        """End the threads and drop the dataset in memory."""
         import deeplake
 
         if self.pool is not None:

@@ -34,7 +34,7 @@ def encoder_class() -> Any:
         return {**basic_sample_keys(sample), "members": sample}
 
     class Encoder(DefaultTaskEncoder):  # type: ignore[misc]
-        """Does the scenario's work, with the epoch shared by the workers that live on."""
+        """A task encoder for the scenario's work; workers that live on share its epoch."""
 
         decoder = None
         cookers = (Cooker(cook),)
@@ -59,7 +59,7 @@ def encoder_class() -> Any:
             return self.job.mix(batch, self.current.value) if self.job.scenario.mixes else batch
 
     class BucketEncoder(Encoder):
-        """Batches elements of similar length as well."""
+        """A task encoder that also batches elements of similar length."""
 
         def batch_group_criterion(self, sample: Element) -> tuple[int, None]:
             return bucket_of(sample, self.job.scenario), None
@@ -124,7 +124,7 @@ class EnergonLoader(Loader):
         return pickle.dumps(self.loader.save_state_rank())
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Restore it, and iterate over the rest of the epoch."""
+        """Restore the loader's state, and iterate over the rest of the epoch."""
         self.loader.restore_state_rank(pickle.loads(state))  # noqa: S301 - what `state` made
         return self.epoch(epoch)
 

@@ -110,7 +110,7 @@ class GrainLoader(Loader):
         return batches_of(steps, self.job) if self.bucketed else steps
 
     def count(self, steps: Iterator[Any]) -> Iterator[Any]:
-        """Count what is delivered."""
+        """Count the batches delivered."""
         for step in steps:
             self.delivered += 1
             yield step

@@ -29,7 +29,7 @@ ARROW_FILE = "data.arrow"
 
 
 class HuggingFaceLoader(Loader):
-    """Reads raw elements in an epoch's order; what is done with them is the same for all."""
+    """The scenario's work on raw elements, which a subclass reads in an epoch's order."""
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
@@ -53,7 +53,7 @@ class HuggingFaceLoader(Loader):
         return str(self.delivered).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Skip those, which costs nothing where the order is known from indices."""
+        """Skip the batches delivered, which costs nothing where the order is one of indices."""
         return self.epoch(epoch, int(state))
 
 
@@ -108,7 +108,7 @@ class StreamLoader(HuggingFaceLoader):
         self.stream = stream.decode(False)
 
     def elements(self, epoch: int, skip: int) -> Iterator[Element]:
-        """Shuffle shards and, in a buffer, elements; share what comes between the ranks."""
+        """Shuffle shards and, in a buffer, elements; share the stream between the ranks."""
         from datasets.distributed import split_dataset_by_node
 
         job = self.job

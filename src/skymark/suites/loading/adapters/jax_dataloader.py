@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Elements:
-    """What a Dataset needs: a length, and elements by index, one or many."""
+    """The methods of a Dataset: length, and elements by index, one or many."""
 
     def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value

@@ -27,7 +27,7 @@ CHUNKS = 32
 
 
 class Work:
-    """What is done in the workers, with the epoch shared by those that live on."""
+    """The work of the worker processes; those that live on share its epoch."""
 
     def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value
@@ -37,7 +37,7 @@ class Work:
         self.columns = job.dataset.columns
 
     def transformed(self, element: Element) -> Element:
-        """Apply the scenario's work to one element as it was stored."""
+        """Apply the scenario's work to one stored element."""
         import numpy as np
 
         for column in self.columns:
@@ -123,7 +123,7 @@ class LitDataLoader(Loader):
         return self.batches(epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield the batches of one pass, and note whether it came to its end."""
+        """Yield the batches of one pass, and note that it came to its end."""
         self.work.current.value = epoch
         self.finished = False
         yield from self.loader
@@ -134,7 +134,7 @@ class LitDataLoader(Loader):
         return json.dumps(self.loader.state_dict()).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Load it, and iterate over the rest of the epoch."""
+        """Load the state, and iterate over the rest of the epoch."""
         self.loader.load_state_dict(json.loads(state))
         return self.batches(epoch)
 
@@ -216,7 +216,7 @@ class LitData(Adapter):
 
 
 def stored(dataset: Dataset, index: int) -> Element:
-    """Return an element as it is to be stored: encoded media as bytes, scalars as numbers."""
+    """Return an element for storage: encoded media as bytes, scalars as numbers."""
     element = dataset[index]
     for column in dataset.columns:
         if column.encoding != "raw":

@@ -64,7 +64,7 @@ def tensors(batch: Batch) -> dict[str, Any]:
 
 
 class Collate:
-    """Makes a batch of elements and does its batch-level work, in the worker."""
+    """Collation and batch-level work, in the worker."""
 
     def __init__(self, job: LoadingJob, dataset: Any) -> None:
         self.job = job
@@ -127,12 +127,12 @@ class MosaicLoader(Loader):
         return json.dumps(self.loader.state_dict()).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Load it, and iterate over the rest of the epoch."""
+        """Load the state, and iterate over the rest of the epoch."""
         self.loader.load_state_dict(json.loads(state))
         return self.epoch(epoch)
 
     def close(self) -> None:
-        """Drop the loader, which ends its workers, and remove the cache and the locks it leaves."""
+        """Drop the loader, which ends its workers, and remove its cache and its locks."""
         del self.loader
         Path(self.dataset._shared_barrier.filelock_path).unlink(missing_ok=True)  # noqa: SLF001
         Path(self.dataset._cache_filelock_path).unlink(missing_ok=True)  # noqa: SLF001

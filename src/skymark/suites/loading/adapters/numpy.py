@@ -46,13 +46,13 @@ class NumpyLoader(Loader):
         return str(self.delivered).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Skip what was delivered."""
+        """Skip the batches delivered."""
         return self.epoch(epoch, skip_batches=int(state))
 
 
 @adapter
 class NumpyReference(Adapter):
-    """A loop in one thread: what the oracle computes, as a loader."""
+    """The oracle's reference work as a loop in one thread."""
 
     slug: ClassVar = "numpy"
     name: ClassVar = "NumPy reference"

@@ -130,7 +130,7 @@ class PyTorchLoader(Loader):
         return pickle.dumps(self.loader.state_dict())
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Load it, and iterate over the rest of the epoch."""
+        """Load the state, and iterate over the rest of the epoch."""
         self.loader.load_state_dict(pickle.loads(state))  # noqa: S301 - what `state` made
         return self.epoch(epoch)
 

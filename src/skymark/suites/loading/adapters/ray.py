@@ -151,7 +151,7 @@ class RayLoader(Loader):
         return rows.map_batches(work, batch_format="pyarrow", compute=tasks), shuffling
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yield batches of NumPy arrays; what varies in length is collated here."""
+        """Yield batches of NumPy arrays; fields of varying length are collated here."""
         self.close()
         job = self.job
         dataset, shuffling = self.dataset(epoch)

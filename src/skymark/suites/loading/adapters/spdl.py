@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class EpochSource:
-    """Each iteration waits for an epoch and yields this rank's batches of indices in its order."""
+    """A source that waits for an epoch and yields this rank's batches of indices in its order."""
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
@@ -93,7 +93,7 @@ class SpdlLoader(Loader):
         self.pipeline.start()
 
     def results(self, epoch: int) -> Iterator[Any]:
-        """Yield what the stage returns in one epoch."""
+        """Yield the stage's results of one epoch."""
         if not self.finished:
             self.close()
         if self.pipeline is None:

@@ -103,7 +103,7 @@ class WebDatasetLoader(Loader):
 
 
 def root(job: LoadingJob) -> str:
-    """Return what stands before a shard's name: a folder or the address of a server."""
+    """Return the folder or the address of the server that holds the shards."""
     if job.format != "http-tar":
         return str(job.storage)
     from skymark.suites.loading.dataset.objects import object_url

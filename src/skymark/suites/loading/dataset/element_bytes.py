@@ -31,7 +31,7 @@ def to_bytes(column: Column, value: Any) -> bytes:
 
 
 def from_bytes(column: Column, data: bytes | memoryview) -> Any:
-    """Undo `to_bytes` without a copy: uint8 ``[length]`` for encoded columns, else the array.
+    """Read `to_bytes` back without a copy: uint8 ``[length]`` if encoded, else the array.
 
     Of the ``.npy`` header only the length is read, bytes 8 and 9 of format 1.0: the column knows
     the rest, and to parse it takes twenty times as long as to make the array.

@@ -17,7 +17,7 @@ from skymark.suites.loading.dataset.reader import Reader
 
 
 class Listing:
-    """What is known of the elements before any of them is read: their scalar columns."""
+    """The scalar columns of all elements, known before any element is read."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.objects = tuple(column for column in dataset.columns if column.shape != ())

@@ -27,7 +27,7 @@ from skymark.suites.loading.dataset.tar import TarReader, write_tar
 
 
 class SharedFormat(NamedTuple):
-    """How a format is written and read."""
+    """The writer and the reader of one format."""
 
     write: Callable[[Dataset, Path], None] | None
     """None where the canonical files serve as they are."""

@@ -21,7 +21,7 @@ CHECKED_ELEMENTS = 1_000
 
 
 class RealData:
-    """What a user named with ``--data``, opened once to plan all scenarios that are to read it.
+    """Real data named with ``--data``, opened once to plan every scenario that reads it.
 
     Raises:
         DataError: there is no such thing, or it holds no data that skymark can read.

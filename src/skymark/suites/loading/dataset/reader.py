@@ -18,7 +18,7 @@ class Reader(Protocol):
 
 
 class MemoryReader(Reader):
-    """All elements, held in memory as they are in storage (encoded images stay encoded)."""
+    """All elements, held in memory in their stored form (encoded images stay encoded)."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._elements = [

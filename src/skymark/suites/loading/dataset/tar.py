@@ -25,7 +25,7 @@ SCALARS = "json"
 
 
 class Members:
-    """How the columns of a dataset become the members of one key, and back."""
+    """The mapping between the columns of an element and the members of one key."""
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._scalars = {c.name: np.dtype(c.dtype).type for c in columns if c.shape == ()}
@@ -34,7 +34,7 @@ class Members:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What follows the key in the members' names."""
+        """The members' names after the key."""
         return (*self._arrays, *((SCALARS,) if self._scalars else ()))
 
     def write(self, element: Element) -> dict[str, bytes]:

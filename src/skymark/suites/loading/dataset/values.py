@@ -1,4 +1,4 @@
-"""Values of real data made into what canonical columns hold, each with its place for messages."""
+"""Conversion of values of real data into those of canonical columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drive a loader as usual, then reopen it: does the stream depend on the seed, and only on it?"""
+"""Drive a loader as usual, then reopen it to prove that its stream depends on the seed alone."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _streams(bench: Bench, job: LoadingJob, count: int) -> list[Array]:
 
 
 def _difference(streams: list[Array], others: list[Array]) -> str | None:
-    """Say where two lists of streams first differ; None if they agree as far as both go."""
+    """Describe the first difference of two lists of streams, as far as both go; None if equal."""
     for epoch, (stream, other) in enumerate(zip(streams, others, strict=True)):
         common = min(len(stream), len(other))
         different = np.flatnonzero(stream[:common] != other[:common])

@@ -33,7 +33,7 @@ def drive(bench: Bench) -> Outcome:
 
 
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
-    """Return what runs one timed epoch of a loader in this process."""
+    """Return a function that runs one timed epoch of a loader in this process."""
 
     def run(epoch: int, kept: frozenset[int]) -> Pass:
         return timed_pass(

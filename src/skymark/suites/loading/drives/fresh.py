@@ -49,7 +49,7 @@ class PassOrder:
 
 @dataclass(frozen=True)
 class RemotePass:
-    """A pass as it was in another process, its arrays in NumPy's form.
+    """The result of a pass in another process, its arrays in NumPy's form.
 
     `begin_ns` and `end_ns` are of the system-wide monotonic clock, so ranks can be compared.
     """

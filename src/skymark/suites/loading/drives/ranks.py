@@ -121,7 +121,7 @@ def measure(ranks: Ranks) -> Outcome:
 
 
 def single_rank_samples_per_s(bench: Bench, loader: FreshLoader) -> float:
-    """Return the throughput of one rank that has data and machine for itself; end its process."""
+    """Return the throughput of a single rank that has the machine for itself; end its process."""
     oracle = bench.oracle.fresh()
     alone = dataclasses.replace(
         bench, oracle=oracle, timed_region_begins=lambda _: None, timed_region_ends=Resources
@@ -133,7 +133,7 @@ def single_rank_samples_per_s(bench: Bench, loader: FreshLoader) -> float:
 
 
 def together(ranks: Sequence[RemotePass]) -> Pass:
-    """Return what ranks did as one pass: from the first start to the last end."""
+    """Merge the passes of ranks into one, from the first start to the last end."""
     done = Pass(
         wall_ns=max(rank.end_ns for rank in ranks) - min(rank.begin_ns for rank in ranks),
         think_ns=sum(rank.done.think_ns for rank in ranks) // len(ranks),

@@ -111,7 +111,7 @@ def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
 
 
 def difference(before: Array, after: Array, rest: Array) -> str | None:
-    """Say how a resumed stream differs from what the uninterrupted one went on with."""
+    """Describe how a resumed stream differs from the rest of the uninterrupted one."""
     if np.array_equal(after, rest):
         return None
     if (again := np.intersect1d(before, rest)).size:

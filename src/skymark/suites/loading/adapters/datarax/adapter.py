@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DataraxLoader(Loader):
-    """What both sources share."""
+    """Order, random parameters and pipeline of a Datarax loader, whatever its source."""
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
@@ -115,7 +115,7 @@ class ArrayLoader(DataraxLoader):
         return json.dumps(int(self.iterator.get_state()["position"])).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Start the session there."""
+        """Start the session at the saved position."""
         return self.epoch(epoch, json.loads(state))
 
 
@@ -166,7 +166,7 @@ class HostLoader(DataraxLoader):
         return json.dumps(self.delivered).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Leave those out of the order."""
+        """Start the epoch without the batches delivered."""
         return self.epoch(epoch, json.loads(state))
 
     def close(self) -> None:

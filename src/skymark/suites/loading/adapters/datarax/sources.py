@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array
 
 
-class Table(nnx.Variable[Any]):  # type: ignore[misc]
-    """What changes with the epoch. A class of its own, so that no batch hands it back."""
+class EpochValues(nnx.Variable[Any]):  # type: ignore[misc]
+    """Values of one epoch. A class of its own, so that no batch hands it back."""
 
 
 class ArraySource(MemorySource):  # type: ignore[misc]
@@ -37,8 +37,10 @@ class ArraySource(MemorySource):  # type: ignore[misc]
         """Set the order of an epoch, int32 ``[n]``, and its further columns ``[elements, ...]``."""
         self.length = len(order)
         # A batch cannot be short, so the order goes on to the end of the last one.
-        self.order = Table(jnp.pad(order, (0, -len(order) % batch_size), mode="edge"))
-        self.epoch_columns = nnx.data({name: Table(values) for name, values in columns.items()})
+        self.order = EpochValues(jnp.pad(order, (0, -len(order) % batch_size), mode="edge"))
+        self.epoch_columns = nnx.data(
+            {name: EpochValues(values) for name, values in columns.items()}
+        )
 
     def get_batch_at(self, start: Any, size: int, key: Any = None) -> dict[str, Any]:
         """Return the elements at places ``start:start + size`` of the order."""
@@ -50,14 +52,14 @@ class ArraySource(MemorySource):  # type: ignore[misc]
 
 
 class Feed:
-    """The host's batches of the current epoch. One object, so that nothing is compiled anew."""
+    """The host's batches of the current epoch, in one object, so that nothing is compiled anew."""
 
     def __init__(self) -> None:
         self.batches: Iterator[dict[str, Any]] = iter(())
 
 
 class HostSource(DataSourceModule):  # type: ignore[misc]
-    """A stream of batches made on the host, the last of them as short as it is."""
+    """A stream of batches made on the host, of which the last may be short."""
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(StructuralConfig())
@@ -80,7 +82,7 @@ class StepModule(nnx.Module):  # type: ignore[misc]
         self.step = step
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Do the step."""
+        """Apply the step."""
         result: dict[str, Any] = self.step(batch)
         return result
 

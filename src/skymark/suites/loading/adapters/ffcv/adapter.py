@@ -42,7 +42,7 @@ def field_of(column: Column, format: str) -> Any:
 
 
 class Fields:
-    """A dataset as FFCV's writer takes it: a tuple of fields per element."""
+    """The dataset for FFCV's writer: a tuple of fields per element."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
@@ -120,7 +120,7 @@ class FFCVLoader(Loader):
         )
 
     def stop(self) -> None:
-        """Let the thread of an epoch that was left in its middle end."""
+        """End the thread of an epoch that was left in its middle."""
         if self.running is not None:
             self.running.terminate_event.set()
 
@@ -162,7 +162,7 @@ class FFCVLoader(Loader):
         return transformed
 
     def close(self) -> None:
-        """End what runs, and drop the loader."""
+        """End the running epoch, and drop the loader."""
         self.stop()
         if self.running is not None:
             self.running.join()

@@ -30,13 +30,13 @@ class StoredJpeg(RGBImageField):  # type: ignore[misc]
 
     @property
     def metadata_type(self) -> np.dtype[Any]:
-        """What FFCV keeps of an image, and `DRAWN`."""
+        """The dtype of an image's metadata: FFCV's own fields, and `DRAWN`."""
         kept = super().metadata_type.descr
         return np.dtype([*kept, *((name, "<i4") for name in DRAWN)])
 
     @staticmethod
     def from_binary(binary: Any) -> StoredJpeg:
-        """Make the field of a file that is read."""
+        """Make the field of an existing file."""
         del binary
         return StoredJpeg()
 
@@ -49,7 +49,7 @@ class StoredJpeg(RGBImageField):  # type: ignore[misc]
 
 
 def weights(size: int, side: int) -> tuple[Any, Any, Any]:
-    """Return which pixels each output of an antialiased bilinear resize takes, and their weights.
+    """Return the pixels and weights of each output of an antialiased bilinear resize.
 
     The triangle filter as wide as the step, or one pixel where the step is smaller: first and last
     pixel, int64 ``[S]``, and weights float32 ``[S, width]``, each row of sum 1.

@@ -32,7 +32,7 @@ FILES_AT_ONCE = 4
 
 
 class TfDataLoader(Loader):
-    """One dataset graph for all epochs; what an epoch changes is held in variables."""
+    """One dataset graph for all epochs; an epoch's seed and parameters are variables."""
 
     def __init__(self, job: LoadingJob) -> None:
         import tensorflow as tf

@@ -57,7 +57,7 @@ def _feature(column: Column, value: Any) -> Any:
 
 
 def source(job: LoadingJob) -> Read:
-    """Return what reads raw elements in the job's format."""
+    """Return the function that reads raw elements in the job's format."""
     if job.format == "tfrecord":
         return _records(job.dataset.columns)
     if job.format == "memory":

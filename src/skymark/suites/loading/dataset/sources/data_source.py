@@ -1,4 +1,4 @@
-"""What every source of real data offers: named fields, read row by row in a stable order."""
+"""The base of every source of real data: named fields, read row by row in a stable order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skymark.model.errors import DataError
 
 
 class Row(NamedTuple):
-    """The wanted fields of one row, and where it stands, for messages."""
+    """The requested fields of one row, and its place, for messages."""
 
     place: str
     values: tuple[Any, ...]
@@ -54,7 +54,7 @@ class DataSource(ABC):
 
 @contextmanager
 def needs(module: str) -> Iterator[None]:
-    """Explain how to get a library that reading this data needs, where it is absent.
+    """Turn the absence of a library that this data needs into the command that installs it.
 
     Raises:
         DataError: importing the module failed because it is not installed.

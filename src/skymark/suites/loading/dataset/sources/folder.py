@@ -24,8 +24,7 @@ class MediaFolder(DataSource):
     the same name that ends in ``.txt`` is the text of an image or sound.
     """
 
-    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
-        self._folder = folder
+    def __init__(self, files: Sequence[Path]) -> None:
         wanted = IMAGES if any(suffix_of(path) in IMAGES for path in files) else SOUNDS
         media = [path for path in files if suffix_of(path) in wanted]
         by_class: dict[Path, list[Path]] = {}

@@ -1,4 +1,4 @@
-"""From the text after ``--data`` to a source, by what lies there."""
+"""Open the source that the text after ``--data`` names, by the kind of files there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = (
 
 
 def open_source(data: str) -> DataSource:
-    """Open what a user named.
+    """Open the source of real data that a text names.
 
     Raises:
         DataError: there is no such thing, or it holds no data that skymark can read.
@@ -43,7 +43,7 @@ def _open_folder(folder: Path) -> DataSource:
     by_kind: dict[Callable[[list[Path]], DataSource], list[Path]] = {}
     for path in files:
         if suffix_of(path) in MEDIA:
-            return MediaFolder(folder, files)
+            return MediaFolder(files)
         if (opener := OPENERS.get(suffix_of(path))) is not None:
             by_kind.setdefault(opener, []).append(path)
     if not by_kind:

@@ -34,7 +34,7 @@ class ParquetFiles(DataSource):
         return min(rows, limit)
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
-        """Read rows in the order they are stored."""
+        """Read rows in stored order."""
         left = limit
         for path in self._paths:
             number = 0
@@ -52,7 +52,7 @@ class ParquetFiles(DataSource):
                         left -= 1
 
     def check(self, field: str, limit: int) -> None:
-        """Look at the first and last bytes of what begins as a JPEG file."""
+        """Look at the first and last bytes of values that begin as JPEG files."""
         import io
 
         if field not in self.fields:

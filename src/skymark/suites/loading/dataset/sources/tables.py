@@ -45,7 +45,7 @@ class PlainFiles(DataSource):
         return sum(1 for _ in islice(self._rows(), limit))
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
-        """Read rows in the order they stand."""
+        """Read rows in their order."""
         for place, row in islice(self._rows(), limit):
             if missing := [field for field in fields if field not in row]:
                 raise DataError(f"{place} has no {missing[0]!r}; add it or remove the row")
@@ -119,7 +119,7 @@ def is_click_log(path: Path) -> bool:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn what goes wrong in reading a text file into an error that says what to do."""
+    """Turn the errors of reading a text file into one that says what to do."""
     try:
         yield
     except UnicodeDecodeError as error:

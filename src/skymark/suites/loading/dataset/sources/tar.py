@@ -62,7 +62,7 @@ class TarShards(DataSource):
         return sum(1 for _ in islice(self._groups(), limit))
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
-        """Read elements in the order they are stored."""
+        """Read elements in stored order."""
         for group in islice(self._groups(), limit):
             yield Row(group.place, tuple(self._value(group, field) for field in fields))
 
