@@ -1,4 +1,4 @@
-"""Callbacks of a run: its progress, and what must keep still while it measures."""
+"""Callbacks of a run: progress, and uploads that pause while it measures."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from skymark.model.plan import PlannedCell
 
 
 class Shard(Frozen):
-    """Which part of a plan a machine takes: number `index`, from 0, of `count` parts."""
+    """One of `count` parts of a plan, number `index` from 0: the cells of one machine."""
 
     index: int
     count: int

@@ -1,4 +1,4 @@
-"""Plans as files: what is planned here can be priced, sent and run as it is."""
+"""Plan files: a plan written here is priced, sent and run as it is."""
 
 from __future__ import annotations
 

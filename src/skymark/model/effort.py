@@ -1,4 +1,4 @@
-"""How much measuring a run may do."""
+"""Effort of a run: bounds on the repetitions of its cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is: its plan, where it was made, and how far it came. One file per run directory."""
+"""The manifest of a run: plan, machine, declared metrics and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is asked to do, and the ordered cells that come of it."""
+"""Selection, profile and plan: from a request to the ordered cells of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Platform = Literal["cpu", "gpu", "tpu"]
 
 
 class Selection(Frozen):
-    """Which scenarios and adapters, with which settings. Names as the user wrote them."""
+    """Scenarios, adapters and settings as the user wrote them."""
 
     scenarios: tuple[str, ...] = ()
     """Empty means what the suite takes by default."""
@@ -43,7 +43,7 @@ class Profile(Frozen):
 
 
 class PlannedCell(Frozen):
-    """A cell with what its suite says of running it, or the reason why it will not be run."""
+    """A cell with its process, machine and time, or the reason why it will not be run."""
 
     cell: Cell
     group: str
@@ -58,7 +58,7 @@ class PlannedCell(Frozen):
 
 
 class Plan(Frozen):
-    """The ordered cells of a run. What is priced, sent, run, resumed and compared is the same."""
+    """The ordered cells of a run: priced, sent, run, resumed and compared as they are here."""
 
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     suite: str

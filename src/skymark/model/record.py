@@ -1,4 +1,4 @@
-"""What became of a cell, as it is written to disk and to every store."""
+"""The record of a cell, as it is written to disk and to every store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Cause(Frozen):
 
 
 class Resources(Frozen):
-    """What the worker's process tree used in one round's timed region."""
+    """Resources that the worker's process tree used in one round's timed region."""
 
     cpu_s: float | None = None
     peak_pss_bytes: int | None = None
@@ -54,7 +54,7 @@ class Resources(Frozen):
 
 
 class Verification(Frozen):
-    """What the oracle checked, and its verdict."""
+    """Verdict of the oracle, with the counts of what it checked."""
 
     passed: bool
     cause: Cause | None = None
@@ -91,7 +91,7 @@ class Round(Frozen):
 
 
 class RoundResult(Round):
-    """One repetition of a cell as its worker reports it, with all that is derived from later."""
+    """One repetition of a cell as its worker reports it, raw samples included."""
 
     samples: dict[str, tuple[int, ...] | tuple[float, ...]] = Field(default_factory=dict)
     """Raw values in order, by column of the samples file; columns are equally long."""
@@ -105,7 +105,7 @@ class RoundResult(Round):
 
 
 class StabilityWarning(Frozen):
-    """Something that makes a number less trustworthy, and what to do about it."""
+    """A reason to distrust a number, and its remedy."""
 
     kind: str
     message: str

@@ -1,4 +1,4 @@
-"""A time that is not known exactly: at best, expected, and at worst."""
+"""Estimated durations: at best, expected, and at worst."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run on disk: manifest, records, raw samples and logs, each file written whole or not at all."""
+"""The writer of a run's directory: each file is written whole or not at all."""
 
 from __future__ import annotations
 

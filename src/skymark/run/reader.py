@@ -130,7 +130,7 @@ def read_record(path: Path) -> Record:
 
 
 def old_id(cell: Cell) -> str:
-    """Return the name that a cell's files have in runs of schema 1 and 2: without its suite."""
+    """Return the file name of a cell in runs of schema 1 and 2: its id without the suite."""
     return cell.id.removeprefix(f"{cell.suite}.")
 
 

@@ -49,7 +49,7 @@ class Seen:
 def warnings_of(
     rounds: Sequence[Round], effort: Effort, metric: Metric
 ) -> tuple[StabilityWarning, ...]:
-    """Return what makes a metric of these rounds unsafe; empty if nothing does.
+    """Return the warnings about a metric of these rounds; empty if there are none.
 
     A metric that does not vary, or that a round lacks, is not looked at.
     """

@@ -1,4 +1,4 @@
-"""When a cell has its rounds."""
+"""Stopping rule of a cell's rounds: precise enough, or the effort is spent."""
 
 from __future__ import annotations
 

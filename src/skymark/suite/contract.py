@@ -53,7 +53,7 @@ class Suite(ABC):
         """Return a line per adapter, the slug first."""
 
     def declared(self, cells: Iterable[Cell]) -> Declaration:
-        """Return what a run of these cells declares: override to name scenarios and adapters."""
+        """Return the declaration for a run of cells; override to name scenarios and adapters."""
         del cells
         return self.declaration
 
@@ -83,7 +83,7 @@ class Suite(ABC):
     # Asked on the machine that runs the cells
 
     def absence(self, cell: Cell) -> Cause | None:
-        """Return why a cell cannot be run on this machine, such as a library that is not there."""
+        """Return the cause that keeps a cell from this machine: an absent library, say."""
         del cell
         return None
 
@@ -116,11 +116,11 @@ class Suite(ABC):
     def warnings(
         self, rounds: Sequence[RoundResult], effort: Effort
     ) -> tuple[StabilityWarning, ...]:
-        """Return what makes the figures of these rounds unsafe."""
+        """Return the warnings about the figures of these rounds."""
         return warnings_of(rounds, effort, self.declaration.primary_metric)
 
     def self_test(self) -> dict[str, str]:
-        """Return what the suite's own instrument costs on this machine: texts by title."""
+        """Return the cost of the suite's own instrument on this machine: texts by title."""
         return {}
 
 

@@ -65,7 +65,7 @@ def suites() -> tuple[Suite, ...]:
 
 
 def declaration_of(manifest: Manifest) -> Declaration:
-    """Return what a run declares of its metrics; of an old run, what its suite declares today.
+    """Return a run's declaration; of a run of schema 1 or 2, its suite's present one.
 
     Raises:
         UnknownNameError: it is an old run, and its suite is not installed.
