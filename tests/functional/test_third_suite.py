@@ -116,7 +116,7 @@ def measured(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def test_it_is_listed_beside_the_suites_of_skymark(bench):
     suites = {row["name"]: row for row in json.loads(bench("list", "suites", "--json")[0])}
     assert len(suites) > 1
-    assert suites["sorting"]["metrics"] == ["elements_per_s", "comparisons"]
+    assert suites["sorting"]["compares"] == ["elements_per_s", "comparisons"]
     scenarios = json.loads(bench("list", "scenarios", "--json")[0])
     assert [one["id"] for one in scenarios if one["suite"] == "sorting"] == [
         "random", "sorted", "reversed", "few-distinct",
