@@ -39,6 +39,6 @@ def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def cache() -> Path:
     """The cache that the tests share with the user's own runs, so nothing is built twice."""
-    from skymark.execute.locations import cache_directory
+    from skymark.cache.location import cache_directory
 
     return cache_directory()

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from skymark.execute.environments import Environments
-from skymark.execute.locations import cache_directory
-from skymark.measure.cgroup import container_of
-from skymark.measure.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
+from skymark.cache.location import cache_directory
+from skymark.execute.venvs import Venvs
+from skymark.machine.cgroup import container_of
+from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.model.suite import EnvironmentSpec
+from skymark.model.venv import VenvSpec
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 DEVICE_FILES = {
@@ -40,13 +40,13 @@ def require_accelerator(platform: str, *, own: bool, root: Path = Path("/")) -> 
 
     Args:
         platform: ``gpu`` or ``tpu``.
-        own: ask pinned builds of them in an environment of its own, made on first use; else those
+        own: ask pinned builds of them in a venv of its own, made on first use; else those
             of the running interpreter.
         root: where device files are looked for.
 
     Raises:
         UsageError: one of them sees none, or there is no driver at all.
-        EnvironmentBuildError: the environment could not be made.
+        VenvBuildError: the venv could not be made.
     """
     name = platform.upper()
     if os.environ.get(REHEARSAL_VARIABLE) == "1" and container_of(root) == REHEARSAL:
@@ -55,7 +55,7 @@ def require_accelerator(platform: str, *, own: bool, root: Path = Path("/")) -> 
     if not any(path for pattern in DEVICE_FILES[platform] for path in root.glob(pattern)):
         places = " or ".join(f"/{pattern}" for pattern in DEVICE_FILES[platform])
         raise UsageError(f"no {name} here: there is no {places}; {ADVICE[platform]}")
-    python = _environment(platform) if own else Path(sys.executable)
+    python = _venv(platform) if own else Path(sys.executable)
     seen = see(platform, python)
     if not seen:
         raise UsageError(
@@ -99,15 +99,15 @@ def _ask(library: str, platform: str, python: Path) -> dict[str, Any]:
     return answer
 
 
-def _environment(platform: str) -> Path:
+def _venv(platform: str) -> Path:
     """Return the interpreter beside pinned builds of JAX and torch for the accelerator."""
-    environments = Environments(cache_directory(), lambda text: print(text, file=sys.stderr))
-    return environments.ensure(environment_spec(platform)).python
+    venvs = Venvs(cache_directory(), lambda text: print(text, file=sys.stderr))
+    return venvs.ensure(venv_spec(platform)).python
 
 
-def environment_spec(platform: str) -> EnvironmentSpec:
-    """Return the environment that is asked for an accelerator."""
-    return EnvironmentSpec(name=f"accelerator-{platform}", locked=f"container-{platform}.txt")
+def venv_spec(platform: str) -> VenvSpec:
+    """Return the venv that is asked for an accelerator."""
+    return VenvSpec(name=f"accelerator-{platform}", locked=f"container-{platform}.txt")
 
 
 if __name__ == "__main__":  # for a machine's set-up: fail there, before the run

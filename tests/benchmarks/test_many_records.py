@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skymark.cli.options import PlanOptions
-from skymark.report.load import open_run
+from skymark.run.reader import open_run
 from tests.data.make_run import measured, rounds_of, write_run
 from tests.stores.s3_server import s3_server
 

@@ -58,7 +58,7 @@ class Client:
             try:
                 status = subprocess.run(
                     command,
-                    env=self.world.environment(),
+                    env=self.world.variables(),
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     stdin=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ class Client:
         program = f"import json, sky; print(json.dumps({question}))"
         done = subprocess.run(
             [sys.executable, "-c", program],
-            env=self.world.environment(),
+            env=self.world.variables(),
             capture_output=True,
             text=True,
             timeout=COMMAND_TIMEOUT_S,

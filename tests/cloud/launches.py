@@ -58,7 +58,7 @@ class Running:
         # A shell's background job ignores Ctrl-C, and so would what the tests start from one.
         self.process = subprocess.Popen(
             ["env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments],
-            env={**client.world.environment(), **variables},
+            env={**client.world.variables(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=stdin,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.machine_script import RESULTS
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     PLAN,

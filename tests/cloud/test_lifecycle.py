@@ -17,7 +17,7 @@ import pytest
 
 from skymark.cloud.known_machines import recall
 from skymark.model.errors import UsageError
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     PLAN,
@@ -122,7 +122,7 @@ def test_the_manifest_has_the_commit_that_was_sent(launched: Launched) -> None:
 
 def test_a_secret_is_in_no_output_and_in_no_file(client: Client, launched: Launched) -> None:
     assert CANARY not in launched.command.output
-    kept = Path(client.world.environment()["SKYMARK_CACHE"], "machines")
+    kept = Path(client.world.variables()["SKYMARK_CACHE"], "machines")
     assert files_with(CANARY, [launched.results, client.world.home, kept]) == []
 
 

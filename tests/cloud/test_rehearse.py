@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.measure.rehearsal import REHEARSAL
+from skymark.machine.rehearsal import REHEARSAL
 from tests.cloud.conftest import CATALOGS, Client
 from tests.cloud.footprint import NOTHING, footprint, users_files
 
@@ -138,7 +138,7 @@ def test_prices_that_are_not_there_end_a_rehearsal_with_the_command_that_gets_th
 def test_the_doctor_names_enabled_providers_and_a_machine_that_was_left_over(
     client: Client,
 ) -> None:
-    environment = client.world.environment()
+    environment = client.world.variables()
     fresh = skymark("doctor", "--cloud", "--json", environment=environment)
     found = json.loads(fresh.stdout)
     states = {one["name"]: one["state"] for one in found["providers"]}

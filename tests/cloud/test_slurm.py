@@ -13,7 +13,7 @@ from skymark.cloud.rehearsal.fitness import PROGRAMS, SLURM_PROGRAMS, missing_pa
 from skymark.cloud.rehearsal.image import Image, host_certificates
 from skymark.cloud.rehearsal.network import make_network
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, skymark
 

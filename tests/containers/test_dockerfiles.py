@@ -47,5 +47,5 @@ def test_images_differ_only_in_what_their_platform_needs(platform):
     shared = set(text_of("cpu").splitlines()) & set(text_of(platform).splitlines())
     commands = {line for line in text_of(platform).splitlines() if re.match(r"(RUN|FROM)\b", line)}
     different = {line for line in commands if line not in shared}
-    listing = "RUN python benchmarks/docker/environments.py list"
-    assert different == {f"{listing} --accelerator {platform} $ADAPTERS > environments.jsonl"}
+    listing = "RUN python benchmarks/docker/venvs.py list"
+    assert different == {f"{listing} --accelerator {platform} $ADAPTERS > venvs.jsonl"}

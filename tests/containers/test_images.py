@@ -66,7 +66,7 @@ def test_a_complete_run_lies_in_the_mounted_directory(secret_run):
     manifest = manifest_in(results)
     assert manifest.finished
     assert manifest.counts == {Status.OK: 1}
-    assert manifest.environment.limits.container == "podman"
+    assert manifest.machine.limits.container == "podman"
     names = {path.name for path in run_in(results).iterdir()}
     assert {"manifest.json", "records", "samples", "logs", "report.html"} <= names
 

@@ -15,10 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from skymark.measure.statistics import figures_of, summary_of, warnings_of
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import EFFORTS
-from skymark.model.environment import Accelerator, Environment, GitState, Hardware, Limits, Load
+from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import (
@@ -30,10 +29,11 @@ from skymark.model.record import (
     Status,
     Verification,
 )
+from skymark.suites.loading.figures import figures_of, summary_of, warnings_of
 
 BEGIN = datetime(2026, 1, 15, 9, 30, tzinfo=UTC)
 
-ENVIRONMENT = Environment(
+MACHINE = Machine(
     captured_at=BEGIN,
     hardware=Hardware(
         architecture="x86_64",
@@ -162,7 +162,7 @@ def measured(one: Cell, rounds: Sequence[RoundResult], **more: Any) -> Record:
         "warnings": warnings_of(rounds, effort),
         "versions": {one.adapter: "1.2.3", "numpy": "2.3.0"},
         "page_cache": "warm",
-        "hardware_key": ENVIRONMENT.hardware_key,
+        "hardware_key": MACHINE.hardware_key,
         "started_at": BEGIN,
         "ended_at": BEGIN + timedelta(minutes=1),
     }
@@ -188,7 +188,7 @@ def write_run(
     *,
     planned: Sequence[Cell] = (),
     finished: bool = True,
-    environment: Environment = ENVIRONMENT,
+    machine: Machine = MACHINE,
     effort: str = "quick",
 ) -> Path:
     """Write a run of these records; `planned` cells have no record yet."""
@@ -210,7 +210,7 @@ def write_run(
         finished=finished,
         plan=plan,
         plan_hash=plan.hash,
-        environment=environment,
+        machine=machine,
         counts=counts,
     )
     (directory / "records").mkdir(parents=True)

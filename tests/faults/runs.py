@@ -16,11 +16,11 @@ from pathlib import Path
 
 import psutil
 
-from skymark.measure.statistics import summary_of
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, RoundResult, RoundSummary, Status
-from skymark.report.load import open_run
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.run.reader import open_run
+from skymark.suites.loading.figures import summary_of
 from tests.faults.table import Row
 
 WITNESS = Path(__file__).with_name("witness.py")

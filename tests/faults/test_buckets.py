@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.report.load import open_run
-from skymark.store.local import SUMS, RunDirectory
+from skymark.run.directory import SUMS, RunDirectory
+from skymark.run.reader import open_run
 from tests.faults.runs import Case, skymark, until
 from tests.faults.test_killed import kill_all
 from tests.stores.faulty_proxy import faulty_proxy

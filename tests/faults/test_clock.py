@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.report.load import open_run
+from skymark.run.reader import open_run
 from tests.faults.runs import Case, skymark, until, workers_of
 
 SOURCE = Path(__file__).with_name("clock.c")

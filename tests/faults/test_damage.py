@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from skymark.report.load import open_run
+from skymark.run.reader import open_run
 from tests.faults.runs import Case, skymark, until
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from tests.faults.runs import Case, until
 
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from skymark.report.load import open_run
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.run.reader import open_run
 from tests.faults.runs import Case, until
 from tests.faults.test_buckets import fetched, finish_as_told
 from tests.stores.wandb_server import wandb_server

@@ -6,7 +6,7 @@ The fault tests count with them what was measured, without trusting what skymark
 import json
 import os
 
-from skymark.loading.adapters.numpy import NumpyReference
+from skymark.suites.loading.adapters.numpy import NumpyReference
 
 
 class Witness(NumpyReference):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from skymark.loading.adapter import Job, Loader
-from skymark.loading.adapters.numpy import NumpyLoader, NumpyReference
+from skymark.suites.loading.adapter import Job, Loader
+from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
 
 
 class Cheat(NumpyReference):

@@ -8,8 +8,8 @@ import os
 import numpy as np
 import pytest
 
-from skymark.loading.registry import adapter_class, scenario_class
-from skymark.loading.scenario import Size
+from skymark.suites.loading.registry import adapter_class, scenario_class
+from skymark.suites.loading.scenario import Size
 
 SIZES = {
     "CV-2": Size(
@@ -54,13 +54,13 @@ class TestJax:
         return importlib.import_module("jax")
 
     def test_datarax_calls_native_what_has_operators(self):
-        from skymark.loading.transforms.jax import WORK
+        from skymark.suites.loading.transforms.jax import WORK
 
         assert adapter_class("datarax").native == set(WORK)
 
     @pytest.mark.parametrize("id", ["CV-2", "PC-1", "PR-2", "TAB-1", "TAB-2"])
     def test_operators_do_what_the_reference_does(self, id, tmp_path):
-        from skymark.loading.transforms import jax as native
+        from skymark.suites.loading.transforms import jax as native
 
         scenario, dataset = made(id, tmp_path)
         drawn = native.random_parameters(scenario, dataset, EPOCH)
@@ -76,13 +76,13 @@ class TestTensorFlow:
         return importlib.import_module("tensorflow")
 
     def test_tfdata_calls_native_what_has_operators(self):
-        from skymark.loading.transforms.tensorflow import BATCH_WORK, ELEMENT_WORK
+        from skymark.suites.loading.transforms.tensorflow import BATCH_WORK, ELEMENT_WORK
 
         assert adapter_class("tfdata").native == set(BATCH_WORK) | set(ELEMENT_WORK)
 
     @pytest.mark.parametrize("id", ["PC-1", "PR-2", "TAB-1", "TAB-2"])
     def test_operators_on_batches_do_what_the_reference_does(self, id, tmp_path, tensorflow):
-        from skymark.loading.transforms import tensorflow as native
+        from skymark.suites.loading.transforms import tensorflow as native
 
         scenario, dataset = made(id, tmp_path)
         batch = {name: tensorflow.constant(v) for name, v in raw_batch(dataset).items()}
@@ -93,7 +93,7 @@ class TestTensorFlow:
         agree(batch, scenario, dataset)
 
     def test_packing_ragged_documents_does_what_the_reference_does(self, tmp_path, tensorflow):
-        from skymark.loading.transforms import tensorflow as native
+        from skymark.suites.loading.transforms import tensorflow as native
 
         scenario, dataset = made("NLP-1", tmp_path)
         ragged = {
@@ -108,9 +108,9 @@ class TestTensorFlow:
     @pytest.mark.parametrize("format", ["tfrecord", "files", "tar", "memory"])
     @pytest.mark.parametrize("id", ["CV-2", "NLP-1", "TAB-2"])
     def test_every_format_gives_the_raw_elements(self, id, format, tmp_path, tensorflow):
-        from skymark.loading.adapter import Job
-        from skymark.loading.dataset import tensorflow as reading
-        from skymark.loading.dataset.formats import write_files, write_tar
+        from skymark.suites.loading.adapter import Job
+        from skymark.suites.loading.dataset import tensorflow as reading
+        from skymark.suites.loading.dataset.formats import write_files, write_tar
 
         scenario, dataset = made(id, tmp_path / "canonical")
         storage = tmp_path / format

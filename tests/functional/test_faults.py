@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skymark.measure.statistics import summary_of
 from skymark.model.record import Record, RoundResult, Status
+from skymark.suites.loading.figures import summary_of
 from tests.functional.conftest import CHEATS, Ran, command, environment, run_in
 
 BROKEN = [f"{CHEATS}:{name}" for name in ("Hangs", "Leaks", "Dies", "Prints", "Raises")]
@@ -157,7 +157,7 @@ def test_an_interrupted_run_is_valid_and_resume_completes_it(
 def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
     (tmp_path / "own.py").write_text(
         "import os\n"
-        "from skymark.loading.adapters.numpy import NumpyReference\n"
+        "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
         "class Own(NumpyReference):\n"
         "    slug = 'own'\n"
         "    def open(self, job):\n"

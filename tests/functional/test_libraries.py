@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.loading.registry import adapters, scenarios
 from skymark.model.plan import Plan
 from skymark.model.record import Status
+from skymark.suites.loading.registry import adapters, scenarios
 from tests.functional.conftest import run_in
 
 INSTALLABLE = [slug for slug, cls in adapters().items() if not cls.install_hint]

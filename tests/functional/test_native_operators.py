@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from skymark.execute.environments import Environments, import_root
-from skymark.execute.locations import cache_directory
-from skymark.loading.suite import LoadingSuite
+from skymark.cache.location import cache_directory
+from skymark.execute.venvs import Venvs, import_root
+from skymark.suites.loading.suite import LoadingSuite
 
 PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "py", "pygments")
 """Pure Python, so that it can be lent to an environment that has no pytest."""
@@ -27,7 +27,7 @@ def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):
         origin = Path(find_spec(name).origin)
         module = origin.parent if origin.stem == "__init__" else origin
         (lent / module.name).symlink_to(module)
-    built = Environments(cache_directory()).ensure(LoadingSuite().environment(slug))
+    built = Venvs(cache_directory()).ensure(LoadingSuite().venv(slug))
     done = subprocess.run(
         [
             *(built.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"),

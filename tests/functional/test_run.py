@@ -1,4 +1,4 @@
-"""Runs of real libraries in environments of their own, from the command line to the files."""
+"""Runs of real libraries in venvs of their own, from the command line to the files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_run_ends_well_with_a_record_per_cell_and_a_finished_manifest(nine):
     assert manifest.finished
     assert manifest.counts == {Status.OK: 9}
     assert list(manifest.cells) == IDS
-    assert manifest.environment.hardware.logical_cores
+    assert manifest.machine.hardware.logical_cores
     assert list((nine.output / "rounds").iterdir()) == []
 
 
@@ -167,7 +167,7 @@ def test_the_running_environment_serves_what_it_has_and_skips_the_rest_with_the_
 
 def test_an_environment_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path):
     (tmp_path / "own.py").write_text(
-        "from skymark.loading.adapters.numpy import NumpyReference\n"
+        "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
         "class Own(NumpyReference):\n"
         "    slug = 'own'\n"
         "    requirements = ('no-such-package-xyz',)\n"
@@ -183,7 +183,7 @@ def test_an_environment_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(
     assert skipped.cause.action == f"skymark env build {tmp_path / 'own.py'}:Own"
     assert "no-such-package-xyz" in (ran.output / "logs" / "TAB-1.small.own.log").read_text()
     assert ran.records["TAB-1.small.numpy"].status is Status.OK
-    assert "skipped  own: uv could not make the environment of own" in ran.stderr
+    assert "skipped  own: uv could not make the venv of own" in ran.stderr
 
 
 def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):

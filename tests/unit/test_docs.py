@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.main import app
-from skymark.loading.adapter import ABILITIES
-from skymark.loading.registry import adapters, scenarios
+from skymark.suites.loading.adapter import ABILITIES
+from skymark.suites.loading.registry import adapters, scenarios
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -95,7 +95,7 @@ def test_every_verdict_is_explained():
 
 def test_every_other_cause_and_every_warning_is_explained():
     kinds = kinds_in("execute", "measure") | {"lacks-ability", "lacks-format", "library-absent"}
-    assert {"timeout", "environment", "drift", "cpu-quota", "leaked-processes"} <= kinds
+    assert {"timeout", "venv", "drift", "cpu-quota", "leaked-processes"} <= kinds
     assert {kind for kind in kinds if f"`{kind}`" not in page("troubleshooting.md")} == set()
 
 

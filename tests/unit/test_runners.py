@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.runners import accelerator, full_runner
-from skymark.measure.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
+from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 
 ROOT = Path(__file__).parents[2]

@@ -253,7 +253,7 @@ def _stop_or_leave(order: Order) -> Choice:
 def _show_end(ended: Ended) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
-    from skymark.report.load import open_run
+    from skymark.run.reader import open_run
 
     if ended.left_running:
         _say_how_to_come_back(ended.order)
@@ -284,7 +284,7 @@ def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page
-    from skymark.report.load import open_run
+    from skymark.run.reader import open_run
 
     runs = {
         ended.order.run_id.removeprefix(f"{run_id}-"): open_run(ended.brought.directory)
@@ -344,7 +344,7 @@ def _profile_there(profile: str) -> str:
 
 def _with_environments(plan: Plan) -> tuple[str, ...]:
     """Return the plan's adapters whose environments can be made before the run."""
-    from skymark.loading.registry import adapters
+    from skymark.suites.loading.registry import adapters
 
     known = adapters()
     planned = ((name, known.get(name.partition("@")[0])) for name in plan.groups())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from skymark.cache.location import cache_directory
 from skymark.cli.tables import print_rows, stdout_console
-from skymark.execute.locations import cache_directory
-from skymark.measure.environment import capture
-from skymark.measure.fitness import fitness_warnings
-from skymark.measure.self_test import null_utilisation, own_cost_ns
+from skymark.machine.facts import capture
+from skymark.machine.fitness import fitness_warnings
+from skymark.suites.loading.self_test import null_utilisation, own_cost_ns
 
 if TYPE_CHECKING:
     from skymark.cloud.checkup import Checkup, Provider
@@ -99,19 +99,19 @@ def _left_over(machine: Live) -> str:
 def _doctor_of_this_machine(*, json: bool) -> int:
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
-    environment = capture(cache)
-    warnings = fitness_warnings(environment)
+    machine = capture(cache)
+    warnings = fitness_warnings(machine)
     cost_ns, utilisation = own_cost_ns(), null_utilisation(THINK_MS)
     if json:
         found = {
-            "environment": environment.model_dump(mode="json"),
+            "machine": machine.model_dump(mode="json"),
             "warnings": [warning.model_dump() for warning in warnings],
             "own_cost_ns_per_batch": cost_ns,
             "null_loader_utilisation": utilisation,
         }
         print(json_module.dumps(found, indent=1))
         return 0
-    hardware = environment.hardware
+    hardware = machine.hardware
     print_rows(
         ("", ""),
         [

@@ -16,7 +16,7 @@ from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
     from skymark.model.record import Record
-    from skymark.report.load import Run
+    from skymark.run.reader import Run
 
 
 def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cache.location import cache_directory
 from skymark.cli.tables import Json, print_rows
-from skymark.execute.environments import Environments
-from skymark.execute.locations import cache_directory
 from skymark.execute.profiles import load_profile, profile_paths
-from skymark.loading.adapter import Adapter
-from skymark.loading.registry import adapters, scenarios
-from skymark.loading.suite import LoadingSuite
-from skymark.model.errors import EnvironmentBuildError
+from skymark.execute.venvs import Venvs
+from skymark.model.errors import VenvBuildError
+from skymark.suites.loading.adapter import Adapter
+from skymark.suites.loading.registry import adapters, scenarios
+from skymark.suites.loading.suite import LoadingSuite
 
 Row = dict[str, object]
 
@@ -58,12 +58,12 @@ def scenario_rows() -> list[Row]:
 
 def adapter_rows() -> list[Row]:
     """One row per adapter."""
-    environments = Environments(cache_directory())
+    venvs = Venvs(cache_directory())
     return [
         {
             "slug": slug,
             "name": cls.name,
-            "environment": environment_state(slug, cls, environments),
+            "venv": venv_state(slug, cls, venvs),
             "formats": list(cls.formats),
             "native": sorted(cls.native),
         }
@@ -71,13 +71,13 @@ def adapter_rows() -> list[Row]:
     ]
 
 
-def environment_state(slug: str, cls: type[Adapter], environments: Environments) -> str:
-    """Say whether an adapter can run: its environment is built, will be built, or cannot be."""
+def venv_state(slug: str, cls: type[Adapter], venvs: Venvs) -> str:
+    """Say whether an adapter can run: its venv is built, will be built, or cannot be."""
     if cls.install_hint:
         return f"not by itself; run: {cls.install_hint}"
     try:
-        built = environments.is_built(LoadingSuite().environment(slug))
-    except EnvironmentBuildError as error:
+        built = venvs.is_built(LoadingSuite().venv(slug))
+    except VenvBuildError as error:
         return str(error)
     return "built" if built else "made on first use"
 

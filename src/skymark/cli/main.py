@@ -19,7 +19,7 @@ COMMANDS = (
         "run",
         """Measure scenarios × adapters on this machine.
 
-        Each library runs in an environment and a process of its own, and an oracle checks that all
+        Each library runs in a venv and a process of its own, and an oracle checks that all
         did the same work. Results are written cell by cell: Ctrl-C keeps them, and the same command
         with --output DIRECTORY --resume goes on. What is not given comes from the profile.
 
@@ -158,7 +158,7 @@ COMMANDS = (
         Exit status: 0 none is left, 1 one is still there; its id and price are printed.
         """,
     ),
-    ("environments:env", "env", "List, build or remove the adapters' environments."),
+    ("venvs:env", "env", "List, build or remove the adapters' venvs."),
     (
         "doctor:doctor",
         "doctor",

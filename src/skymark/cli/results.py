@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from skymark.cli.options import Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import UsageError
-from skymark.report.load import Run, open_run
+from skymark.run.reader import Run, open_run
 from skymark.store.store import FINISH_S
 
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}

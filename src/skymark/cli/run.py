@@ -73,7 +73,7 @@ def run(
         Literal["own", "current"],
         Parameter(
             group=WHERE,
-            help="own: each adapter in an environment of its own, made when it is first needed. "
+            help="own: each adapter in a venv of its own, made when it is first needed. "
             "current: all in the one that skymark runs in.",
         ),
     ] = "own",
@@ -139,7 +139,7 @@ def plan(
 def _show(path: Path, records: Iterable[Record], *, json: bool) -> bool:
     """Show the run and write its page; returns whether that could be written."""
     from skymark.cli.results import show, write_page
-    from skymark.report.load import open_run
+    from skymark.run.reader import open_run
 
     opened = open_run(path, known=records)
     show(opened, json=json)

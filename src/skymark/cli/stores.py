@@ -67,7 +67,7 @@ def fetch(
     """Bring a run from a store; the help is in `skymark.cli.main`."""
     from rich.console import Console
 
-    from skymark.report.load import open_run
+    from skymark.run.reader import open_run
     from skymark.store.fetching import fetch as bring
     from skymark.store.store import open_source, runs_at
 

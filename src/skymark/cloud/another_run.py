@@ -22,7 +22,7 @@ from skymark.model.errors import UsageError
 
 
 def execute(
-    orders: Sequence[Order], screen: Screen, results: Path, environment: Mapping[str, str]
+    orders: Sequence[Order], screen: Screen, results: Path, variables: Mapping[str, str]
 ) -> list[Ended]:
     """Run something else on a live machine, without set-up; the machine stays.
 
@@ -30,7 +30,7 @@ def execute(
         orders: one run each, all on the same machine.
         screen: who is told. Ctrl-C takes back what has not ended, and brings home what it measured.
         results: directory of runs; each of these gets a directory of its own there.
-        environment: the caller's, for secrets.
+        variables: the caller's, for secrets.
 
     Returns:
         How each ended, in the order given.
@@ -46,7 +46,7 @@ def execute(
     all_ended = [Ended(order) for order in orders]
     left = list(all_ended)
     try:
-        _queue(all_ended, record["handle"].launched_resources, screen, environment)
+        _queue(all_ended, record["handle"].launched_resources, screen, variables)
         while left:
             _see_through(left[0], screen)
             collect(left[0].order, results, screen, left[0])
@@ -58,13 +58,13 @@ def execute(
 
 
 def _queue(
-    all_ended: Sequence[Ended], launched: Any, screen: Screen, environment: Mapping[str, str]
+    all_ended: Sequence[Ended], launched: Any, screen: Screen, variables: Mapping[str, str]
 ) -> None:
     """Put every run into the machine's queue; where one does not get there, none is left in it."""
     try:
         for place, ended in enumerate(all_ended):
             order = ended.order
-            send_secrets(order, secrets_for(order.options, environment))
+            send_secrets(order, secrets_for(order.options, variables))
             task = make_run_task(order)
             task.name = _job_name(order)
             if place > 0:  # the source is there, and stays the same for all

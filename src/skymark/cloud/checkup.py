@@ -56,7 +56,7 @@ class Checkup(Frozen):
         return enabled and not self.machines and not self.problems
 
 
-def check_up(environment: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Checkup:
+def check_up(variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Checkup:
     """Ask every provider whether the credentials work, and which machines are there.
 
     Without a network the answer is that nothing could be asked, after at most twice `timeout_s`.
@@ -77,21 +77,19 @@ def check_up(environment: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Ch
     except SkymarkError as error:
         problems.append(str(error))
     return Checkup(
-        providers=providers(enabled, environment), machines=machines, problems=tuple(problems)
+        providers=providers(enabled, variables), machines=machines, problems=tuple(problems)
     )
 
 
-def providers(
-    enabled: frozenset[str] | None, environment: Mapping[str, str]
-) -> tuple[Provider, ...]:
+def providers(enabled: frozenset[str] | None, variables: Mapping[str, str]) -> tuple[Provider, ...]:
     """Return the state of every provider.
 
     Args:
         enabled: names of those that SkyPilot may use; None where it could not be asked.
-        environment: the user's.
+        variables: the user's.
     """
     known = [
-        Provider(name=one.provider, state=_state(one, enabled, environment), access=one)
+        Provider(name=one.provider, state=_state(one, enabled, variables), access=one)
         for one in ACCESS
     ]
     others = (enabled or frozenset()) - {one.provider for one in ACCESS}
@@ -99,12 +97,12 @@ def providers(
     return (*known, *further)
 
 
-def _state(access: Access, enabled: frozenset[str] | None, environment: Mapping[str, str]) -> State:
+def _state(access: Access, enabled: frozenset[str] | None, variables: Mapping[str, str]) -> State:
     if enabled is not None and access.provider in enabled:
         return State.ENABLED
-    home = Path(environment.get("HOME") or Path.home())
+    home = Path(variables.get("HOME") or Path.home())
     files = any((home / name.removeprefix("~/")).is_file() for name in access.credentials)
-    if not files and not any(environment.get(name) for name in access.variables):
+    if not files and not any(variables.get(name) for name in access.variables):
         return State.ABSENT
     return State.UNKNOWN if enabled is None else State.NOT_WORKING
 

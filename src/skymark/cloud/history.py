@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from skymark.measure.rehearsal import REHEARSAL
+from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.manifest import Manifest
@@ -153,7 +153,7 @@ def read_history(directory: Path, plan: Plan) -> tuple[PastRun, ...]:
     found: list[PastRun] = []
     for path in sorted(directory.glob("*/manifest.json")):
         manifest = _read_manifest(path)
-        if manifest is None or manifest.environment.limits.container == REHEARSAL:
+        if manifest is None or manifest.machine.limits.container == REHEARSAL:
             continue
         if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
             continue

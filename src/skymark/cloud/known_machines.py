@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from skymark.cache.location import cache_directory
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
-from skymark.execute.locations import cache_directory
 from skymark.model.errors import UsageError
-from skymark.store.whole_files import write_whole
+from skymark.whole_files import write_whole
 
 SECRETS_SUFFIX = ".secrets"
 DAY_S = 86400

@@ -93,14 +93,14 @@ class Ended:
         return self.job is JobEnd.SUCCEEDED and whole and not self.problems
 
 
-def offer(order: Order, plan: Plan, results: Path, environment: Mapping[str, str]) -> Offered:
+def offer(order: Order, plan: Plan, results: Path, variables: Mapping[str, str]) -> Offered:
     """Check what an order needs and say what it costs; hires nothing.
 
     Args:
         order: what is wanted.
         plan: what runs there.
         results: directory of earlier runs, which tell how long cells take.
-        environment: the caller's, for secrets.
+        variables: the caller's, for secrets.
 
     Raises:
         UsageError: no credentials, no such machine, a wrong YAML.
@@ -127,7 +127,7 @@ def offer(order: Order, plan: Plan, results: Path, environment: Mapping[str, str
     hourly_usd = None if highest_usd is None else highest_usd * order.num_nodes
     seconds = limit_s(order, hourly_usd, around_s)
     set_limits(task, seconds, highest_usd)
-    return Offered(order, task, priced, seconds, secrets_for(order.options, environment))
+    return Offered(order, task, priced, seconds, secrets_for(order.options, variables))
 
 
 def launch(offered: Offered, screen: Screen, results: Path) -> Ended:

@@ -11,7 +11,7 @@ from skymark.cloud.machine_script import script
 from skymark.cloud.order import Order
 from skymark.cloud.providers import cloud_of
 from skymark.cloud.skypilot import explained, sdk
-from skymark.measure.environment import git_state, run_program
+from skymark.machine.facts import git_state, run_program
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.resources import resource_directory
 

@@ -54,18 +54,18 @@ class Order(Frozen):
     idle_minutes: int = Field(default=IDLE_MINUTES, ge=1)
 
 
-def idle_minutes_for(stores: Sequence[str], environment: Mapping[str, str], *, keep: bool) -> int:
+def idle_minutes_for(stores: Sequence[str], variables: Mapping[str, str], *, keep: bool) -> int:
     """Return after how many minutes without a job a machine ends itself, where nobody said it.
 
     Args:
         stores: of ``skymark run --store`` on the machine.
-        environment: the caller's, whose W&B key goes to the machine.
+        variables: the caller's, whose W&B key goes to the machine.
         keep: whether the machine is to stay for more runs.
     """
     if keep:
         return KEPT_IDLE_MINUTES
     in_bucket = any(store.startswith("s3://") for store in stores)
-    in_wandb = environment.get("WANDB_API_KEY") and environment.get("WANDB_MODE") not in NOT_SENT
+    in_wandb = variables.get("WANDB_API_KEY") and variables.get("WANDB_MODE") not in NOT_SENT
     return STORED_IDLE_MINUTES if in_bucket or in_wandb else IDLE_MINUTES
 
 

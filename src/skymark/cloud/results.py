@@ -17,8 +17,8 @@ from skymark.cloud.ssh import PAUSE_S, host, rsync
 from skymark.model.base import Frozen
 from skymark.model.manifest import Manifest
 from skymark.model.record import Status
+from skymark.run.directory import RunDirectory
 from skymark.store.fetching import fetch
-from skymark.store.local import RunDirectory
 from skymark.store.store import open_source
 
 CANCELLED_S = 30.0
@@ -162,9 +162,9 @@ def _completed(
     machines = {
         one.hardware_key: one
         for manifest in manifests
-        for one in (manifest.environment, *manifest.continued_on)
+        for one in (manifest.machine, *manifest.continued_on)
     }
-    machines.pop(head.environment.hardware_key)
+    machines.pop(head.machine.hardware_key)
     counts = Counter(record.status for record in found.values() if record is not None)
     ended = [manifest.ended_at for manifest in manifests if manifest.ended_at is not None]
     update = {

@@ -30,19 +30,19 @@ BUCKET = (
 HUB = ("HF_TOKEN",)
 
 
-def secrets_for(options: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+def secrets_for(options: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the secrets of a run: of Weights & Biases, and of buckets and the Hub if it uses them.
 
     Args:
         options: of ``skymark run``.
-        environment: the caller's.
+        variables: the caller's.
     """
-    names = list(WANDB) if environment.get("WANDB_API_KEY") else []
+    names = list(WANDB) if variables.get("WANDB_API_KEY") else []
     if any("s3://" in option for option in options):
         names += BUCKET
     if any("hf://" in option for option in options):
         names += HUB
-    return {name: environment[name] for name in names if environment.get(name)}
+    return {name: variables[name] for name in names if variables.get(name)}
 
 
 def write_secrets(path: Path, secrets: Mapping[str, str]) -> None:

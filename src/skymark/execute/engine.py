@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from skymark.execute.environments import Environments, import_root
 from skymark.execute.partition import Shard
 from skymark.execute.process import DIED, WorkerError, WorkerProcess, describe_leaks
-from skymark.measure.statistics import enough, figures_of, summary_of, warnings_of
+from skymark.execute.venvs import Venvs, import_root
 from skymark.model.cell import Cell
-from skymark.model.errors import EnvironmentBuildError
+from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan
 from skymark.model.record import Cause, Record, RoundResult, StabilityWarning, Status, Verification
-from skymark.model.suite import Suite
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.suite.contract import Suite
+from skymark.suites.loading.figures import enough, figures_of, summary_of, warnings_of
 
 PREPARE_TIMEOUT_S = 1800.0
 """Time to generate, download or convert the data of one cell."""
@@ -28,7 +28,7 @@ class Observer(Protocol):
     """Is told how a run goes; the CLI shows it."""
 
     def stage(self, text: str) -> None:
-        """Something that is not a measurement begins, such as making an environment."""
+        """Something that is not a measurement begins, such as making a venv."""
 
     def planned(self, steps: int) -> None:
         """So many cell-rounds are to be measured."""
@@ -89,7 +89,7 @@ class Engine:
         run: RunDirectory,
         cache: Path,
         observer: Observer,
-        environments: Environments | None,
+        venvs: Venvs | None,
         current_python: Path,
         *,
         shard: Shard | None = None,
@@ -104,7 +104,7 @@ class Engine:
             run: where results go; finished cells found there are not run again.
             cache: where datasets lie.
             observer: told how it goes.
-            environments: makes the adapters' environments; None to run all in `current_python`.
+            venvs: makes the adapters' venvs; None to run all in `current_python`.
             current_python: the interpreter for ``--env current``.
             shard: the part of the plan to run here; None for all of it.
             uploads: what sends results elsewhere meanwhile; None if nothing does.
@@ -120,7 +120,7 @@ class Engine:
         self._run = run
         self._cache = cache
         self._observer = observer
-        self._environments = environments
+        self._venvs = venvs
         self._current_python = current_python
         self._uploads = uploads
         self._now = now
@@ -136,7 +136,7 @@ class Engine:
         """
         self._take_up(retry)
         self._refuse()
-        self._build_environments()
+        self._build_venvs()
         self._prepare()
         self._measure_rounds()
         return [self.records[planned.cell.id] for planned in self._cells]
@@ -163,19 +163,19 @@ class Engine:
                 status, cause = planned.refusal
                 self._end(Progress(planned.cell, self._now()), status, cause)
 
-    def _build_environments(self) -> None:
+    def _build_venvs(self) -> None:
         for reference in dict.fromkeys(p.cell.reference for p in self._progress.values()):
-            if self._environments is None:
+            if self._venvs is None:
                 self._pythons[reference] = self._current_python
                 continue
             try:
-                built = self._environments.ensure(self._suite.environment(reference))
+                built = self._venvs.ensure(self._suite.venv(reference))
                 self._pythons[reference] = built.python
-            except EnvironmentBuildError as error:
+            except VenvBuildError as error:
                 for progress in self._pending(reference):
                     self._run.write_log(progress.cell, error.log_tail)
                     cause = Cause(
-                        kind="environment",
+                        kind="venv",
                         message=f"{error}: {error.log_tail}",
                         action=f"skymark env build {reference}",
                     )
@@ -285,7 +285,7 @@ class Engine:
             self._suite.runner,
             reference,
             self._cache,
-            None if self._environments is None else import_root(self._cache),
+            None if self._venvs is None else import_root(self._cache),
             self._run.open_log(cell),
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from skymark.model.effort import EFFORTS
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
-from skymark.model.suite import Suite, load_object
+from skymark.references import load_object
+from skymark.suite.contract import Suite
 
-SUITES = {"loading": "skymark.loading.suite:LoadingSuite"}
+SUITES = {"loading": "skymark.suites.loading.suite:LoadingSuite"}
 
 
 def suite_named(name: str) -> Suite:

@@ -14,20 +14,20 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
+from skymark.cache.location import cache_directory
 from skymark.execute.engine import Engine, Observer
-from skymark.execute.environments import Environments
-from skymark.execute.locations import cache_directory
-from skymark.execute.machine_lock import measuring
 from skymark.execute.partition import Shard
 from skymark.execute.planner import suite_named
-from skymark.measure.environment import capture
+from skymark.execute.venvs import Venvs
+from skymark.machine.facts import capture
+from skymark.machine.measuring_lock import measuring
 from skymark.model.errors import RunDirectoryError, StoreUnavailableError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
+from skymark.run.directory import SUMS, RunDirectory
+from skymark.run.sole_writer import sole_writer
 from skymark.store.fetching import fetch
-from skymark.store.local import SUMS, RunDirectory
-from skymark.store.sole_writer import sole_writer
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored, Storing
 
@@ -95,13 +95,13 @@ def run_plan(
             created_at=datetime.now(UTC),
             plan=plan,
             plan_hash=plan.hash,
-            environment=capture(cache),
+            machine=capture(cache),
             stores=tuple(store.url for store in stores.values()),
         )
         run = RunDirectory.create(path, manifest, plan, resume=resume)
         run.changed = storing.changed
         run.changed("", ["manifest.json", SUMS])
-        environments = Environments(cache, observer.stage) if own else None
+        environments = Venvs(cache, observer.stage) if own else None
         python = Path(sys.executable)
         engine = Engine(
             plan,

@@ -20,7 +20,8 @@ from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
-from skymark.model.suite import Runner, load_object
+from skymark.references import load_object
+from skymark.suite.contract import Runner
 
 
 class Channel:

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
-from skymark.measure.process_end import MARKER_VARIABLE, kill_tree
-from skymark.measure.process_table import PROC, Process, Table, own_cpu_s, process_table, tree_of
+from skymark.machine.process_end import MARKER_VARIABLE, kill_tree
+from skymark.machine.process_table import PROC, Process, Table, own_cpu_s, process_table, tree_of
 from skymark.model.record import Resources
 
 __all__ = ["MARKER_VARIABLE", "TreeSampler", "cpu_seconds_of_tree", "kill_tree", "pss_bytes"]

@@ -35,7 +35,7 @@ class RunDirectoryError(UsageError):
     """An output directory that holds another plan, or that cannot be written."""
 
 
-class EnvironmentBuildError(SkymarkError):
+class VenvBuildError(SkymarkError):
     """An adapter's environment could not be made. `log_tail` says why."""
 
     exit_code = 1

@@ -10,7 +10,7 @@ from pydantic import Field
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.environment import Environment, GitState
+from skymark.model.machine import GitState, Machine
 from skymark.model.plan import Plan
 from skymark.model.record import SCHEMA_VERSION, Status
 
@@ -29,9 +29,9 @@ class Manifest(Frozen):
     finished: bool = False
     plan: Plan
     plan_hash: str
-    environment: Environment
+    machine: Machine
     """Where the run was begun."""
-    continued_on: tuple[Environment, ...] = ()
+    continued_on: tuple[Machine, ...] = ()
     """Machines of other hardware that went on with it, such as one that replaced a preempted one.
 
     Each record says by `hardware_key` which machine measured it; rounds are never mixed.
@@ -56,7 +56,7 @@ class Manifest(Frozen):
     @property
     def git(self) -> GitState | None:
         """The commit of skymark that ran."""
-        return self.environment.git
+        return self.machine.git
 
     @cached_property
     def cells(self) -> dict[str, Cell]:

@@ -178,7 +178,7 @@ class Record(Frozen):
     environment_settings: dict[str, Setting] = Field(default_factory=dict)
     page_cache: Literal["warm", "cold"] | None = None
     hardware_key: str | None = None
-    """`Environment.hardware_key` of the machine that measured it."""
+    """`Machine.hardware_key` of the machine that measured it."""
     samples_sha256: str | None = None
     """SHA-256 hex digest of the cell's samples file; null where nothing was measured."""
     started_at: datetime

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
-from skymark.measure.difference import PRACTICAL, Difference, Verdict, difference
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
 from skymark.model.record import Record, Status
-from skymark.report.load import Run
 from skymark.report.ranking import rates
+from skymark.run.reader import Run
+from skymark.statistics.difference import PRACTICAL, Difference, Verdict, difference
 
 Across = Literal["hardware", "versions", "cells"]
 """What may differ between two runs, because it is what one wants to compare: the machine, the
@@ -148,7 +148,7 @@ def _hardware(before: Run, after: Run) -> Iterator[str]:
     for run in (before, after):
         for machine in run.manifest.continued_on:
             yield f"{run.manifest.run_id} was continued on {machine.name}"
-    one, other = before.manifest.environment, after.manifest.environment
+    one, other = before.manifest.machine, after.manifest.machine
     if one.hardware_key == other.hardware_key:
         return
     for name, old, new in _fields(one.hardware, other.hardware):
@@ -159,7 +159,7 @@ def _hardware(before: Run, after: Run) -> Iterator[str]:
 
 
 def _versions(before: Run, after: Run, pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
-    old, new = before.manifest.environment.python, after.manifest.environment.python
+    old, new = before.manifest.machine.python, after.manifest.machine.python
     if old != new:
         yield f"Python is {old} and {new}"
     seen: set[str] = set()
@@ -186,10 +186,10 @@ def _remarks(before: Run, after: Run) -> Iterator[str]:
     one, other = before.manifest, after.manifest
     if one.effort != other.effort:
         yield f"effort is {one.effort.name} and {other.effort.name}"
-    if one.environment.system != other.environment.system:
-        yield f"system is {one.environment.system} and {other.environment.system}"
-    if one.environment.skymark != other.environment.skymark:
-        yield f"skymark is {one.environment.skymark} and {other.environment.skymark}"
+    if one.machine.system != other.machine.system:
+        yield f"system is {one.machine.system} and {other.machine.system}"
+    if one.machine.skymark != other.machine.skymark:
+        yield f"skymark is {one.machine.skymark} and {other.machine.skymark}"
     for run in (before, after):
         if run.missing:
             yield f"{run.manifest.run_id} lacks {len(run.missing)} planned cells"

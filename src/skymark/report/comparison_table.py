@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from skymark.measure.difference import Verdict
 from skymark.report.text import count, plain, significant
+from skymark.statistics.difference import Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from skymark.model.row import COLUMNS as COLUMNS_OF_RECORD
 from skymark.model.row import Value, row_of
 
 if TYPE_CHECKING:
-    from skymark.report.load import Run
+    from skymark.run.reader import Run
 
 COLUMNS: dict[str, type] = {"run_id": str, **COLUMNS_OF_RECORD}
 """Name and type of every column, in order."""

@@ -10,10 +10,10 @@ from skymark.model.errors import SkymarkError
 from skymark.report import text
 from skymark.report.names import adapter_name
 from skymark.report.page import anchor_of, page_of
-from skymark.store.whole_files import write_whole
+from skymark.whole_files import write_whole
 
 if TYPE_CHECKING:
-    from skymark.report.load import Run
+    from skymark.run.reader import Run
 
 
 def write_html(run: Run, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def scenario_title(scenario: str) -> str | None:
     """Return what a scenario does, in a few words; None for one that this skymark lacks."""
-    from skymark.loading.registry import scenarios
+    from skymark.suites.loading.registry import scenarios
 
     known = scenarios().get(scenario)
     return None if known is None else known.title
@@ -13,7 +13,7 @@ def scenario_title(scenario: str) -> str | None:
 
 def adapter_name(adapter: str) -> str:
     """Return a library's own name with the version asked for, or the slug as it is."""
-    from skymark.loading.registry import adapters
+    from skymark.suites.loading.registry import adapters
 
     slug, at, version = adapter.partition("@")
     known = adapters().get(slug)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from skymark.measure.fitness import fitness_warnings
+from skymark.machine.fitness import fitness_warnings
 from skymark.model.record import Cause, Record, StabilityWarning, Status
 from skymark.report.chart import Axis, linear_axis, log_axis
-from skymark.report.load import Run
 from skymark.report.names import adapter_name, scenario_title
 from skymark.report.ranking import Row, ranked
 from skymark.report.text import count, milliseconds
+from skymark.run.reader import Run
 
 WHISKER_LIMIT = 1.25
 """An interval may lengthen the axis to so many times the largest rate; beyond it is cut."""
@@ -120,7 +120,7 @@ def page_of(run: Run) -> Page:
         bad=tuple(record for record in run.records if record.status.is_bad),
         absent=tuple(_absent(run.records)),
         warned=tuple(_warned(run.records)),
-        fitness=fitness_warnings(run.manifest.environment),
+        fitness=fitness_warnings(run.manifest.machine),
         verified=tuple(record for record in run.records if record.verification is not None),
         versions=tuple(_versions(run.records)),
     )

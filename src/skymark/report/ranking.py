@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skymark.measure.difference import Difference, Verdict, difference
 from skymark.model.record import Figures, Record, Status
+from skymark.statistics.difference import Difference, Verdict, difference
 
 BASELINE = "numpy"
 """The plain loop that every scenario has."""

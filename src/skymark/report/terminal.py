@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
-from skymark.measure.difference import Difference, Verdict
 from skymark.model.record import Cause, Estimate, Record, StabilityWarning, Status
 from skymark.report.names import scenario_title
 from skymark.report.ranking import BASELINE, Row, ranked
@@ -24,11 +23,12 @@ from skymark.report.text import (
     significant,
     size,
 )
+from skymark.statistics.difference import Difference, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from skymark.report.load import Run
+    from skymark.run.reader import Run
 
 STYLES = {
     Status.OK: "green",
@@ -94,8 +94,8 @@ def print_report(run: Run, console: Console) -> None:
 
 
 def _machine(run: Run) -> Text:
-    hardware = run.manifest.environment.hardware
-    limits = run.manifest.environment.limits
+    hardware = run.manifest.machine.hardware
+    limits = run.manifest.machine.limits
     parts = [
         f"profile {run.manifest.profile}",
         f"effort {run.manifest.effort.name}",

@@ -8,8 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
-from skymark.store.store import LARGEST_FILE_BYTES
-from skymark.store.whole_files import write_whole
+from skymark.whole_files import LARGEST_FILE_BYTES, write_whole
 
 
 class DirectoryStore:

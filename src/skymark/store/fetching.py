@@ -12,9 +12,9 @@ from typing import TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
-from skymark.store.local import SUMS
-from skymark.store.store import LARGEST_FILE_BYTES, Source
-from skymark.store.whole_files import explained, write_whole
+from skymark.run.directory import SUMS
+from skymark.store.store import Source
+from skymark.whole_files import LARGEST_FILE_BYTES, explained, write_whole
 
 MOST_FILES = 500_000
 MOST_BYTES = 50 << 30

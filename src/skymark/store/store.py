@@ -27,9 +27,6 @@ LISTERS: dict[str, str] = {
 }
 """By scheme: what names the runs at an address."""
 
-LARGEST_FILE_BYTES = 256 << 20
-"""A file beyond this is none of skymark's; it is neither read from a store nor opened."""
-
 FINISH_S = 120.0
 """How long the end of a run waits for stores that are slow or away."""
 
@@ -105,7 +102,7 @@ def open_store(url: str, run_id: str) -> Store:
         UsageError: the address names no store, its client is not installed, or a variable that it
             needs is not set.
     """
-    from skymark.model.suite import load_object
+    from skymark.references import load_object
 
     scheme = url.partition(":")[0]
     if scheme not in OPENERS:
@@ -125,7 +122,7 @@ def open_source(url: str) -> Source:
     Raises:
         UsageError: the address names no store, or its client is not installed.
     """
-    from skymark.model.suite import load_object
+    from skymark.references import load_object
 
     scheme = url.partition(":")[0]
     if scheme == "wandb":
@@ -143,7 +140,7 @@ def open_source(url: str) -> Source:
 
 def runs_at(url: str) -> list[str]:
     """Return the ids of the runs at an address; empty where stores cannot tell."""
-    from skymark.model.suite import load_object
+    from skymark.references import load_object
 
     scheme = url.partition(":")[0]
     if scheme not in LISTERS:

@@ -15,7 +15,7 @@ from tenacity.nap import sleep_using_event
 
 from skymark.model.errors import StoreError, StoreUnavailableError
 from skymark.model.record import Record
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from skymark.store.store import Store
 
 ORDER = ("samples", "logs", "records", "rounds")

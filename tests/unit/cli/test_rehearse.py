@@ -9,9 +9,9 @@ from skymark.cli.rehearse import summary
 from skymark.cloud.rehearsal.changes import Change
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.rehearse import Rehearsal, for_rehearsal
-from skymark.measure.environment import capture
-from skymark.measure.fitness import fitness_warnings
-from skymark.measure.rehearsal import REHEARSAL
+from skymark.machine.facts import capture
+from skymark.machine.fitness import fitness_warnings
+from skymark.machine.rehearsal import REHEARSAL
 from skymark.resources import resource_directory
 
 LINE = '  SKYMARK_REHEARSAL: "1"'

@@ -8,13 +8,13 @@ import pytest
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.results import add_price, bring_from_store, merge
-from skymark.measure.environment import capture
+from skymark.machine.facts import capture
 from skymark.model.cell import Cell
 from skymark.model.effort import EFFORTS
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Record, Status
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from tests.data.make_run import measured, rounds_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,17 +32,17 @@ PLAN = Plan(
 @pytest.fixture
 def part(tmp_path):
     """Make a machine's part of the run, with the records of some cells."""
-    environment = capture(tmp_path)
+    machine = capture(tmp_path)
 
     def make(name, *cells, plan=PLAN, cores=None):
-        hardware = environment.hardware.model_copy(update={"logical_cores": cores})
+        hardware = machine.hardware.model_copy(update={"logical_cores": cores})
         manifest = Manifest(
             run_id="one",
             created_at=NOW,
             ended_at=NOW,
             plan=plan,
             plan_hash=plan.hash,
-            environment=environment.model_copy(update={"hardware": hardware}),
+            machine=machine.model_copy(update={"hardware": hardware}),
         )
         run = RunDirectory.create(tmp_path / name / "one", manifest, plan, resume=False)
         for cell in cells:
@@ -72,7 +72,7 @@ def test_the_parts_of_two_machines_are_one_whole_run(part, tmp_path):
 def test_machines_of_other_hardware_are_named_in_the_manifest(part, tmp_path):
     merge([part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)], "one", tmp_path / "home")
     manifest = RunDirectory(tmp_path / "home").manifest()
-    machines = (manifest.environment, *manifest.continued_on)
+    machines = (manifest.machine, *manifest.continued_on)
     assert [one.hardware.logical_cores for one in machines] == [8, 16]
 
 

@@ -12,7 +12,7 @@ from skymark.cloud.estimate import Estimate
 from skymark.cloud.machine_prices import Candidate
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.environment import Environment, Hardware, Limits, Load
+from skymark.model.machine import Hardware, Limits, Load, Machine
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Record, Resources, RoundSummary, Status
@@ -46,7 +46,7 @@ def plan(cells: Sequence[Cell], profile: str = "cpu", effort: Effort = EFFORT) -
     return Plan(profile=profile, effort=effort, cells=tuple(PlannedCell(cell=one) for one in cells))
 
 
-def environment() -> Environment:
+def machine() -> Machine:
     hardware = Hardware(
         architecture="x86_64",
         cpu_model=None,
@@ -57,7 +57,7 @@ def environment() -> Environment:
         accelerators=(),
     )
     limits = Limits(**dict.fromkeys(Limits.model_fields))
-    return Environment(
+    return Machine(
         captured_at=BEGIN,
         hardware=hardware,
         limits=limits,
@@ -76,7 +76,7 @@ def manifest(plan: Plan, created_at: datetime = BEGIN) -> Manifest:
         created_at=created_at,
         plan=plan,
         plan_hash=plan.hash,
-        environment=environment(),
+        machine=machine(),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.cloud.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
-from skymark.measure.rehearsal import REHEARSAL
+from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.record import Status
 from tests.unit.cloud_cost.conftest import EFFORT, cell, manifest, plan, record
 
@@ -86,9 +86,9 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
 
 def test_what_was_rehearsed_tells_nothing_of_a_real_machine(tmp_path):
     real = manifest(plan([FIRST]))
-    limits = real.environment.limits.model_copy(update={"container": REHEARSAL})
-    simulated = real.environment.model_copy(update={"limits": limits})
-    rehearsed = real.model_copy(update={"environment": simulated})
+    limits = real.machine.limits.model_copy(update={"container": REHEARSAL})
+    simulated = real.machine.model_copy(update={"limits": limits})
+    rehearsed = real.model_copy(update={"machine": simulated})
     write(tmp_path / "a", rehearsed, [record(FIRST, [0, 4], end_s=8)])
     assert read_history(tmp_path, plan([FIRST])) == ()
 

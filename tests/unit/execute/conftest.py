@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from skymark.execute.engine import Engine
-from skymark.execute.environments import Environments
+from skymark.execute.venvs import Venvs
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
 from skymark.model.plan import Plan, PlannedCell, Selection
 from skymark.model.record import Cause, Record, Status
-from skymark.model.suite import EnvironmentSpec
-from skymark.store.local import RunDirectory
+from skymark.model.venv import VenvSpec
+from skymark.run.directory import RunDirectory
 
 WORKER_SIDE = Path(__file__).with_name("worker_side")
 WRONG_PACKAGE = "nowhere @ file:///nowhere/nowhere-1.0-py3-none-any.whl"
@@ -35,7 +35,7 @@ EFFORT = Effort(
 
 
 class ScriptedSuite:
-    """Cells that say themselves what their worker does. Implements `skymark.model.suite.Suite`."""
+    """Cells that say themselves what their worker does. Implements `Suite`."""
 
     name = "scripted"
     runner = "scripted:ScriptedRunner"
@@ -43,9 +43,9 @@ class ScriptedSuite:
     def plan(self, selection: Selection) -> list[PlannedCell]:
         raise NotImplementedError
 
-    def environment(self, adapter: str) -> EnvironmentSpec:
+    def environment(self, adapter: str) -> VenvSpec:
         wrong = adapter == "cannot-be-installed"
-        return EnvironmentSpec(name=adapter, packages=(WRONG_PACKAGE,) if wrong else ())
+        return VenvSpec(name=adapter, packages=(WRONG_PACKAGE,) if wrong else ())
 
     def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
         for cell in cells:
@@ -118,7 +118,7 @@ class Bed:
             run=self.run,
             cache=self.cache,
             observer=self.witness,
-            environments=Environments(self.cache, self.witness.stage) if own else None,
+            environments=Venvs(self.cache, self.witness.stage) if own else None,
             current_python=Path(sys.executable),
         )
 

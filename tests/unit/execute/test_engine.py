@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pyarrow.parquet as pq
 import pytest
 
-from skymark.measure.statistics import enough
 from skymark.model.errors import StorageFullError
 from skymark.model.record import RoundResult, Status, Verification
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.suites.loading.figures import enough
 from tests.unit.execute.conftest import EFFORT, Witness, cell_of, plan_of
 
 

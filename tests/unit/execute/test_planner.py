@@ -67,6 +67,8 @@ def test_unknown_efforts_and_suites_name_the_nearest():
 
 
 def test_a_plan_without_cells_is_refused(monkeypatch):
-    monkeypatch.setattr("skymark.loading.suite.LoadingSuite.plan", lambda self, selection: [])
+    monkeypatch.setattr(
+        "skymark.suites.loading.suite.LoadingSuite.plan", lambda self, selection: []
+    )
     with pytest.raises(UsageError, match="no cell"):
         make_plan(PROFILE, Selection())

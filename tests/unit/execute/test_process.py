@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from skymark.execute import process
-from skymark.execute.environments import import_root
 from skymark.execute.process import WorkerError, WorkerProcess
+from skymark.execute.venvs import import_root
 from skymark.model.record import RoundResult
 from tests.unit.execute.conftest import EFFORT, cell_of
 

@@ -34,7 +34,7 @@ def test_an_unknown_name_names_the_nearest_and_all(name, nearest):
         (errors.UsageError, 2),
         (errors.DataError, 2),
         (errors.RunDirectoryError, 2),
-        (errors.EnvironmentBuildError, 1),
+        (errors.VenvBuildError, 1),
         (errors.StorageFullError, 1),
         (errors.GateError, 3),
     ],

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from skymark.report.load import Run, open_run
+from skymark.run.reader import Run, open_run
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -11,14 +11,14 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from skymark.measure.difference import Verdict
 from skymark.model.errors import GateError, UsageError
 from skymark.model.record import Cause, Status
 from skymark.report.compare import compare_runs, gate
 from skymark.report.comparison_table import print_comparison
 from skymark.report.html import render
-from skymark.report.load import Run, open_run
 from skymark.report.terminal import print_report
+from skymark.run.reader import Run, open_run
+from skymark.statistics.difference import Verdict
 
 Build = Callable[..., Run]
 
@@ -68,9 +68,9 @@ def test_the_practical_margin_decides_what_counts(build: Build) -> None:
 def test_other_hardware_is_refused_by_name_and_allowed_on_request(
     build: Build, make: ModuleType
 ) -> None:
-    hardware = make.ENVIRONMENT.hardware.model_copy(update={"cpu_model": "Another CPU"})
-    other = make.ENVIRONMENT.model_copy(update={"hardware": hardware})
-    before, after = build("a"), build("b", environment=other)
+    hardware = make.MACHINE.hardware.model_copy(update={"cpu_model": "Another CPU"})
+    other = make.MACHINE.model_copy(update={"hardware": hardware})
+    before, after = build("a"), build("b", machine=other)
     with pytest.raises(
         UsageError, match=r"cpu_model is Example CPU 3000 and Another CPU.*--across hardware"
     ):
@@ -86,9 +86,9 @@ def test_other_library_versions_are_refused_by_name_and_allowed_on_request(build
 
 
 def test_another_python_is_refused(build: Build, make: ModuleType) -> None:
-    other = make.ENVIRONMENT.model_copy(update={"python": "CPython 3.13.0"})
+    other = make.MACHINE.model_copy(update={"python": "CPython 3.13.0"})
     with pytest.raises(UsageError, match=r"Python is CPython 3\.12\.4 and CPython 3\.13\.0"):
-        compare_runs(build("a"), build("b", environment=other))
+        compare_runs(build("a"), build("b", machine=other))
 
 
 def test_other_settings_are_refused_by_cell_and_allowed_on_request(build: Build) -> None:
@@ -99,15 +99,15 @@ def test_other_settings_are_refused_by_cell_and_allowed_on_request(build: Build)
 
 
 def test_every_reason_to_refuse_is_told_at_once(build: Build, make: ModuleType) -> None:
-    other = make.ENVIRONMENT.model_copy(update={"python": "CPython 3.13.0"})
-    after = build("b", environment=other, settings={"workers": 4})
+    other = make.MACHINE.model_copy(update={"python": "CPython 3.13.0"})
+    after = build("b", machine=other, settings={"workers": 4})
     with pytest.raises(UsageError, match="--across versions cells"):
         compare_runs(build("a"), after)
 
 
 def test_what_does_not_change_speed_is_remarked_only(build: Build, make: ModuleType) -> None:
-    other = make.ENVIRONMENT.model_copy(update={"system": "Linux 6.9.0", "skymark": "0.2.0"})
-    after = build("b", environment=other, effort="standard")
+    other = make.MACHINE.model_copy(update={"system": "Linux 6.9.0", "skymark": "0.2.0"})
+    after = build("b", machine=other, effort="standard")
     differs = compare_runs(build("a"), after).differs
     assert differs == (
         "effort is quick and standard",
@@ -179,8 +179,8 @@ def test_the_table_shows_rates_ratio_interval_and_verdict(build: Build) -> None:
 def test_a_run_continued_on_other_hardware_is_compared_only_on_request(
     build: Build, make: ModuleType
 ) -> None:
-    hardware = make.ENVIRONMENT.hardware.model_copy(update={"cpu_model": "Example CPU 4000"})
-    other = make.ENVIRONMENT.model_copy(update={"hardware": hardware})
+    hardware = make.MACHINE.hardware.model_copy(update={"cpu_model": "Example CPU 4000"})
+    other = make.MACHINE.model_copy(update={"hardware": hardware})
     before, mixed = build("a"), build("b")
     manifest = mixed.manifest.model_copy(update={"continued_on": (other,)})
     mixed = dataclasses.replace(mixed, manifest=manifest)

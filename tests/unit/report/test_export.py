@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skymark.report.export import COLUMNS, write_csv, write_parquet
-from skymark.report.load import Run
+from skymark.run.reader import Run
 
 
 def test_csv_has_a_line_per_cell_and_missing_is_empty(saved: Run, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Cause, Status
 from skymark.report.html import render, write_html
-from skymark.report.load import Run, open_run
+from skymark.run.reader import Run, open_run
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SELF_CLOSING = {"rect", "line", "circle"}

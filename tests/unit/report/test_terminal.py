@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from skymark.model.record import Cause, Status
-from skymark.report.load import Run, open_run
 from skymark.report.terminal import print_report
+from skymark.run.reader import Run, open_run
 
 
 def shown(run: Run, width: int = 140) -> str:

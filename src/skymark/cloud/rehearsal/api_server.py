@@ -28,13 +28,11 @@ class ApiServer:
     Args:
         directory: for its log and settings; the log is ``api-server.log``.
         hosts: the ``/etc/hosts`` that it sees.
-        environment: its environment, whole.
+        variables: its environment variables, all of them.
         port: where it listens, on the loopback interface.
     """
 
-    def __init__(
-        self, directory: Path, hosts: Path, environment: dict[str, str], port: int
-    ) -> None:
+    def __init__(self, directory: Path, hosts: Path, variables: dict[str, str], port: int) -> None:
         self.port = port
         self.log = directory / "api-server.log"
         self._spec = directory / "api-server.json"
@@ -44,7 +42,7 @@ class ApiServer:
                 {
                     "binds": {"/etc/hosts": os.fspath(hosts)},
                     "command": command,
-                    "environment": environment,
+                    "variables": variables,
                 }
             )
         )

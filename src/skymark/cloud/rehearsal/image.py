@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cloud.rehearsal.runtime import MARKS, RUNTIME, Runtime
-from skymark.measure.rehearsal import REHEARSAL
+from skymark.machine.rehearsal import REHEARSAL
 
 CERTIFICATES = "/etc/ssl/certs/machine-bundle.crt"
 """Where a machine keeps the certificates it trusts: this machine's and the simulated cloud's."""
@@ -50,7 +50,7 @@ UseDNS no
 PasswordAuthentication no
 AcceptEnv LANG LC_*
 Subsystem sftp internal-sftp
-SetEnv {environment}
+SetEnv {variables}
 """
 
 
@@ -75,14 +75,14 @@ class Image:
     def spec(self, name: str, address: str, user: str, public_keys: list[str]) -> dict[str, Any]:
         """Return what `machine_start` needs to know of one machine's contents."""
         home = f"/home/{user}"
-        environment = {**_passed_on(), **dict.fromkeys(TRUST_VARIABLES, CERTIFICATES)}
-        quoted = " ".join(shlex.quote(f"{key}={value}") for key, value in environment.items())
+        variables = {**_passed_on(), **dict.fromkeys(TRUST_VARIABLES, CERTIFICATES)}
+        quoted = " ".join(shlex.quote(f"{key}={value}") for key, value in variables.items())
         files = {
             "/etc/hostname": f"{name}\n",
             "/etc/hosts": _hosts_file({**self.hosts, name: address}),
             "/run/systemd/container": f"{REHEARSAL}\n",
             "/etc/resolv.conf": _resolvers(),
-            "/etc/ssh/sshd_config": SSH_SERVER.format(environment=quoted),
+            "/etc/ssh/sshd_config": SSH_SERVER.format(variables=quoted),
             f"{home}/.ssh/authorized_keys": "".join(f"{key.strip()}\n" for key in public_keys),
         }
         copies = {CERTIFICATES: str(self.certificates)}

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 
-def keep(command: list[str], environment: dict[str, str]) -> int:
+def keep(command: list[str], variables: dict[str, str]) -> int:
     """Run a command as the namespace's only purpose; adopt and reap what it leaves.
 
     Returns:
@@ -32,9 +32,7 @@ def keep(command: list[str], environment: dict[str, str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     # Our own standard output is a pipe that nobody reads: who fills it stands still.
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environment
-    )
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=variables)
     while True:
         readable, _, _ = select.select([sys.stdin.fileno(), child_ended], [], [])
         if sys.stdin.fileno() in readable and not os.read(sys.stdin.fileno(), 4096):
@@ -63,7 +61,7 @@ def main() -> None:
     spec = json.loads(Path(sys.argv[1]).read_text())
     for target, source in spec["binds"].items():
         subprocess.run(["mount", "--bind", source, target], check=True)
-    sys.exit(keep(spec["command"], spec["environment"]))
+    sys.exit(keep(spec["command"], spec["variables"]))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from skymark.cloud.rehearsal.changes import Change
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.world import rehearsal_world
-from skymark.measure.rehearsal import REHEARSAL_VARIABLE
+from skymark.machine.rehearsal import REHEARSAL_VARIABLE
 
 INFRA = "lambda"
 
@@ -63,8 +63,8 @@ def rehearse(
             arguments = ["--infra", INFRA, "--yes", "--machine", os.fspath(simulated)]
             command = [sys.executable, "-m", "skymark", "launch", profile, *arguments, *options]
             # What is noted of machines for those who come back to them goes with the machines.
-            environment = {**world.environment(), "SKYMARK_CACHE": place}
-            went.exit_code = _run(command, environment)
+            variables = {**world.variables(), "SKYMARK_CACHE": place}
+            went.exit_code = _run(command, variables)
             went.bill = world.cloud.bill()
             say("taking the cloud away")
     return went
@@ -79,10 +79,10 @@ def for_rehearsal(yaml: str) -> str:
     return f"{yaml[: found.end()]}\n{line}{yaml[found.end() :]}"
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+def _run(command: Sequence[str], variables: dict[str, str]) -> int:
     """Run a command to its end, which Ctrl-C asks it for too; returns its exit status."""
     # Without a terminal it asks nothing: what is left running would go with the cloud.
-    child = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+    child = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL)
     try:
         while True:
             try:

@@ -1,7 +1,7 @@
 """A whole cloud on this machine: SkyPilot, machines for hire and a bill, gone without a trace.
 
     with rehearsal_world() as world:
-        subprocess.run(["sky", "launch", ...], env=world.environment())
+        subprocess.run(["sky", "launch", ...], env=world.variables())
         print(world.cloud.bill())
     print(world.changes.record)
 
@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from skymark.cache.location import cache_directory
 from skymark.cloud.rehearsal.api_server import ApiServer, free_port
 from skymark.cloud.rehearsal.certificate import make_certificate
 from skymark.cloud.rehearsal.changes import Changes
@@ -52,7 +53,6 @@ from skymark.cloud.rehearsal.machine_start import USER_ID
 from skymark.cloud.rehearsal.network import Network, make_network
 from skymark.cloud.rehearsal.runtime import Runtime
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
-from skymark.execute.locations import cache_directory
 
 DISK_GIB = 64.0
 """Size of a machine's disk unless told otherwise. It takes room here only as it fills."""
@@ -105,11 +105,11 @@ class World:
     _client: Mapping[str, str]
     slurm: list[SlurmCluster] = field(default_factory=list)
 
-    def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the environment for a SkyPilot client (or `skymark launch`) in this world.
+    def variables(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the variables for a SkyPilot client (or `skymark launch`) in this world.
 
         Args:
-            base: what it starts from; this process's environment by default.
+            base: what it starts from; this process's variables by default.
         """
         inherited = os.environ if base is None else base
         kept = {key: value for key, value in inherited.items() if not key.startswith("SKYPILOT_")}
@@ -222,11 +222,11 @@ def rehearsal_world(
             hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
             port = free_port()
             client = _client_variables(home, user, port)
-            environment = {**_kept_variables(), **client, "HOME": os.fspath(home)}
-            environment[MEMORY_VARIABLE] = SERVER_MEMORY_GIB
-            environment["TMPDIR"] = os.fspath(root / "tmp")
-            environment |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), str(bundle))
-            server = ApiServer(root, hosts, environment, port)
+            variables = {**_kept_variables(), **client, "HOME": os.fspath(home)}
+            variables[MEMORY_VARIABLE] = SERVER_MEMORY_GIB
+            variables["TMPDIR"] = os.fspath(root / "tmp")
+            variables |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), str(bundle))
+            server = ApiServer(root, hosts, variables, port)
             stack.callback(server.stop)
             server.start()
             machines = root / "machines"
@@ -252,10 +252,10 @@ def _make_directory(directory: Path | None, changes: Changes) -> Path:
 
 def _ask_skypilot(home: Path) -> tuple[str, str, str]:
     """Return the provider's host name, the catalogue version and the release of this SkyPilot."""
-    environment = {**_kept_variables(), "HOME": os.fspath(home)}
+    variables = {**_kept_variables(), "HOME": os.fspath(home)}
     asked = subprocess.run(
         [sys.executable, "-c", ASK_SKYPILOT],
-        env=environment,
+        env=variables,
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""Where a bucket is: its address, its endpoint and its region, from a URL and the environment."""
+"""Address, endpoint and region of a bucket, from a URL and environment variables."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ class BucketAddress(Frozen):
 
 
 def bucket_address(
-    url: str, environment: Mapping[str, str], profile_region: str | None = None
+    url: str, variables: Mapping[str, str], profile_region: str | None = None
 ) -> BucketAddress:
     """Read where a bucket is.
 
     Args:
         url: ``s3://bucket/prefix``.
-        environment: the variables; see `ENDPOINT_VARIABLES` and `REGION_VARIABLES`.
-        profile_region: the region where the environment names none.
+        variables: of the environment; see `ENDPOINT_VARIABLES` and `REGION_VARIABLES`.
+        profile_region: the region where no variable names one.
 
     Raises:
         UsageError: the URL or the endpoint cannot be meant so.
     """
     bucket, prefix = _bucket_and_prefix(url)
-    variable, endpoint = _endpoint(bucket, environment)
+    variable, endpoint = _endpoint(bucket, variables)
     is_r2 = variable == "R2_ENDPOINT_URL" or R2_HOST in (endpoint or "")
-    regions = [environment.get(name) for name in REGION_VARIABLES]
+    regions = [variables.get(name) for name in REGION_VARIABLES]
     named = next((region for region in [*regions, profile_region] if region), "us-east-1")
     # R2 has one region and refuses the names of AWS's.
     region = "auto" if is_r2 else named
@@ -78,7 +78,7 @@ def _bucket_and_prefix(url: str) -> tuple[str, str]:
     if "@" in parts.netloc:
         raise UsageError(
             "the s3:// address holds credentials; give them as AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY in the environment, where no log shows them"
+            "AWS_SECRET_ACCESS_KEY as variables, where no log shows them"
         )
     segments = parts.path.strip("/").split("/") if parts.path.strip("/") else []
     wrong = parts.query or parts.fragment or {"", ".", ".."} & set(segments)
@@ -87,13 +87,13 @@ def _bucket_and_prefix(url: str) -> tuple[str, str]:
     return parts.netloc, "/".join(segments)
 
 
-def _endpoint(bucket: str, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+def _endpoint(bucket: str, variables: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return the variable that names an endpoint and the endpoint, or None and None."""
-    variable = next((name for name in ENDPOINT_VARIABLES if environment.get(name)), None)
+    variable = next((name for name in ENDPOINT_VARIABLES if variables.get(name)), None)
     if variable is None:
         return None, None
     try:
-        parts = urlsplit(environment[variable])
+        parts = urlsplit(variables[variable])
         port = parts.port
     except ValueError:  # its message would show the address
         parts, port = urlsplit(""), None

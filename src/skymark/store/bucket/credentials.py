@@ -1,7 +1,7 @@
 """Credentials for a bucket that obstore does not find by itself: profiles below ``~/.aws``.
 
-obstore reads the environment, web identities, container roles and instance roles. Profiles, single
-sign-on included, are boto3's matter, and are used where boto3 is installed.
+obstore reads environment variables, web identities, container roles and instance roles. Profiles,
+single sign-on included, are boto3's matter, and are used where boto3 is installed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skymark.model.errors import StoreRefusedError
-from skymark.model.suite import load_object
+from skymark.references import load_object
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -47,17 +47,17 @@ class ProfileCredentials:
         }
 
 
-def has_keys(environment: Mapping[str, str]) -> bool:
-    """Return whether the environment itself holds the keys."""
-    return all(environment.get(name) for name in KEY_VARIABLES)
+def has_keys(variables: Mapping[str, str]) -> bool:
+    """Return whether the variables hold the keys."""
+    return all(variables.get(name) for name in KEY_VARIABLES)
 
 
-def wants_profile(environment: Mapping[str, str]) -> bool:
+def wants_profile(variables: Mapping[str, str]) -> bool:
     """Return whether there is a profile and nothing that boto3 would prefer to it."""
-    if has_keys(environment) or environment.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
+    if has_keys(variables) or variables.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return False
-    return bool(environment.get("AWS_PROFILE")) or any(
-        Path(environment.get(name) or default).expanduser().is_file()
+    return bool(variables.get("AWS_PROFILE")) or any(
+        Path(variables.get(name) or default).expanduser().is_file()
         for name, default in PROFILE_FILES.items()
     )
 
@@ -78,22 +78,22 @@ def has_boto3() -> bool:
     return find_spec("boto3") is not None
 
 
-def require_findable(environment: Mapping[str, str]) -> None:
-    """Refuse an environment in which credentials are asked for that cannot be had.
+def require_findable(variables: Mapping[str, str]) -> None:
+    """Refuse variables in which credentials are asked for that cannot be had.
 
     Raises:
         StoreRefusedError: a key is set but empty, one is there without the other, or a profile is
             named and boto3, which reads it, is not installed.
     """
-    given = {name: environment[name] for name in KEY_VARIABLES if name in environment}
-    if given and not has_keys(environment):
+    given = {name: variables[name] for name in KEY_VARIABLES if name in variables}
+    if given and not has_keys(variables):
         empty = " and ".join(name for name in KEY_VARIABLES if not given.get(name))
         raise StoreRefusedError(
             f"{empty} is not set or empty; set both {' and '.join(KEY_VARIABLES)}"
         )
-    if environment.get("AWS_PROFILE") and wants_profile(environment) and not has_boto3():
+    if variables.get("AWS_PROFILE") and wants_profile(variables) and not has_boto3():
         raise StoreRefusedError(
-            f"AWS_PROFILE={environment['AWS_PROFILE']} names a profile, and boto3, which reads "
+            f"AWS_PROFILE={variables['AWS_PROFILE']} names a profile, and boto3, which reads "
             "profiles, is not installed; pip install boto3, "
             f"or set {' and '.join(KEY_VARIABLES)} instead"
         )

@@ -22,7 +22,7 @@ from skymark.store.bucket.credentials import (
     wants_profile,
 )
 from skymark.store.bucket.errors import ConditionUnknownError, explained
-from skymark.store.store import LARGEST_FILE_BYTES
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -216,7 +216,7 @@ def open_bucket(url: str, run_id: str) -> BucketStore:
     Args:
         url: ``s3://bucket/prefix``. The endpoint is `R2_ENDPOINT_URL`, `AWS_ENDPOINT_URL_S3` or
             `AWS_ENDPOINT_URL`, else AWS; the region `AWS_REGION` or `AWS_DEFAULT_REGION`. Keys
-            come from the environment, a profile (with boto3) or the machine's role.
+            come from variables, a profile (with boto3) or the machine's role.
         run_id: the run's name; its files are ``prefix/run-id/PATH``.
 
     Raises:

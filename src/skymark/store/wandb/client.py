@@ -22,9 +22,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from skymark.store.store import LARGEST_FILE_BYTES
 from skymark.store.wandb.process import CALLS, Refusal, read_frame, write_frame
 from skymark.store.wandb.tool import end_with_parent
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 REFUSED_STATUSES = {400, 401, 403, 404}
 FOLDER = "skymark/"

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from skymark.model.record import Record
 from skymark.model.row import row_of
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 
 ARTIFACT_TYPE = "benchmark-results"
 SHORT_COMMIT = 12
@@ -61,7 +61,7 @@ class RunContent:
         """The artifact's name: by commit, else by skymark's version."""
         git = self.manifest.git
         if git is None:
-            return f"{ARTIFACT_TYPE}-{self.manifest.environment.skymark.replace('+', '-')}"
+            return f"{ARTIFACT_TYPE}-{self.manifest.machine.skymark.replace('+', '-')}"
         return f"{ARTIFACT_TYPE}-{git.commit}{'-dirty' if git.dirty else ''}"
 
     @property
@@ -93,7 +93,7 @@ class RunContent:
         told = manifest.model_dump(
             mode="json",
             include={
-                "schema_version", "run_id", "created_at", "ended_at", "plan_hash", "environment",
+                "schema_version", "run_id", "created_at", "ended_at", "plan_hash", "machine",
                 "continued_on", "counts", "hourly_price_usd", "price_usd",
             },
         )  # fmt: skip

@@ -141,7 +141,7 @@ class _Service:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=home,
-            env=environment(home, home),
+            env=variables_below(home, home),
             start_new_session=True,  # Ctrl-C is for skymark, which still has files to store
         )
         self._waiting: dict[int, Future[tuple[Any, bytes]]] = {}
@@ -212,8 +212,8 @@ def run_bounded(
         home: what it writes stays below it; also its working directory.
         log: the file that its output is appended to.
         limit_s: seconds until it is ended with all that it started.
-        variables: added to its environment.
-        without: removed from its environment.
+        variables: added to those it inherits.
+        without: removed from those it inherits.
 
     Returns:
         Its exit code, which proves nothing; None where it was ended.
@@ -222,7 +222,7 @@ def run_bounded(
         tempfile.TemporaryDirectory(prefix="skymark-", ignore_cleanup_errors=True) as temporary,
         log.open("ab") as output,
     ):
-        inherited = environment(home, Path(temporary))
+        inherited = variables_below(home, Path(temporary))
         changed = {name: value for name, value in inherited.items() if name not in without}
         process = subprocess.Popen(
             command,
@@ -246,8 +246,8 @@ def python_module(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def environment(home: Path, temporary: Path) -> dict[str, str]:
-    """Return this process's environment, with wandb's files below a directory.
+def variables_below(home: Path, temporary: Path) -> dict[str, str]:
+    """Return this process's variables, with wandb's files below a directory.
 
     The user's settings of wandb stay where they are: they are read and hold the server's address.
 

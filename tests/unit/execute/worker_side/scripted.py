@@ -25,7 +25,7 @@ BATCHES = 4
 
 
 class ScriptedRunner:
-    """Does what ``cell.settings`` say; implements `skymark.model.suite.Runner`.
+    """Does what ``cell.settings`` say; implements `skymark.suite.contract.Runner`.
 
     Settings: ``does`` for every round, or ``round0``, ``round1`` …; ``ms`` and ``versions`` hold
     one value per round, with commas between. ``journal.jsonl`` in the cache notes what was asked.

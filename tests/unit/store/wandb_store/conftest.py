@@ -7,7 +7,7 @@ import os
 import pytest
 
 from skymark.model.record import Cause, Status
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from skymark.store.wandb.process import Limits
 from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import cell, ended, measured, rounds_of, write_run

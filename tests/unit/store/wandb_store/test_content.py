@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from skymark.store.wandb.content import COLUMNS, RunContent
 from skymark.store.wandb.process import safe_name
 from tests.data.make_run import ENVIRONMENT

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from skymark.store.wandb.store import open_artifact, open_run_files
 from tests.data.make_run import ENVIRONMENT
 from tests.stores.wandb_backend import KEY

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
-from skymark.store.local import RunDirectory
+from skymark.run.directory import RunDirectory
 from tests.stores.wandb_backend import KEY
 from tests.unit.store.wandb_store.conftest import HURRIED
 

@@ -1,0 +1,160 @@
+"""Adapter venvs: made by uv on first use, cached by the hash of their pins.
+
+Each adapter runs with the newest release of its library, which one common venv could not
+give to all. uv hard-links files from its own cache, so a package that many venvs share is
+on disk once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from skymark.model.base import Frozen, digest_of
+from skymark.model.errors import VenvBuildError
+from skymark.model.venv import VenvSpec
+from skymark.resources import resource_directory
+
+LOG_TAIL_LINES = 15
+MARKER = "skymark-venv.json"
+
+
+class BuiltVenv(Frozen):
+    """A venv on disk."""
+
+    name: str
+    directory: Path
+    size_bytes: int | None = None
+
+    @property
+    def python(self) -> Path:
+        """The venv's interpreter."""
+        return self.directory / "bin" / "python"
+
+
+class Venvs:
+    """The adapter venvs below one cache directory."""
+
+    def __init__(self, cache: Path, announce: Callable[[str], None] = lambda _: None) -> None:
+        self._root = cache / "venvs"
+        self._announce = announce
+
+    def path_of(self, spec: VenvSpec) -> Path:
+        """Return where a venv lies, or would lie; changed pins give another place."""
+        texts = [_requirements(name) for name in (spec.locked, spec.declared) if name is not None]
+        python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
+        key = digest_of([texts, list(spec.packages), python, sys.platform])
+        name = re.sub(r"[^\w@.+-]", "_", spec.name)
+        return self._root / f"{name}-{key[:12]}"
+
+    def is_built(self, spec: VenvSpec) -> bool:
+        """Whether the venv is complete."""
+        return _is_complete(self.path_of(spec))
+
+    def ensure(self, spec: VenvSpec) -> BuiltVenv:
+        """Return the venv, making it first if needed, under a lock.
+
+        Raises:
+            VenvBuildError: uv failed; the message has the tail of its log.
+        """
+        from filelock import FileLock
+
+        directory = self.path_of(spec)
+        built = BuiltVenv(name=spec.name, directory=directory)
+        if _is_complete(directory):
+            return built
+        self._root.mkdir(parents=True, exist_ok=True)
+        with FileLock(directory.with_name(f"{directory.name}.lock")):
+            if not _is_complete(directory):
+                self._announce(f"making the venv of {spec.name} (once)")
+                shutil.rmtree(directory, ignore_errors=True)
+                try:
+                    self._build(spec, directory)
+                except BaseException:
+                    shutil.rmtree(directory, ignore_errors=True)
+                    raise
+        return built
+
+    def built(self) -> Iterator[BuiltVenv]:
+        """Yield the venvs on disk, with the size of their files."""
+        for marker in sorted(self._root.glob(f"*/{MARKER}")):
+            name = json.loads(marker.read_text())["name"]
+            size = sum(
+                path.lstat().st_size for path in marker.parent.rglob("*") if not path.is_dir()
+            )
+            yield BuiltVenv(name=name, directory=marker.parent, size_bytes=size)
+
+    def clean(self, name: str | None = None) -> list[BuiltVenv]:
+        """Remove venvs, all or those of one name; returns what was removed."""
+        removed = [built for built in self.built() if name in {None, built.name}]
+        for built in removed:
+            shutil.rmtree(built.directory)
+        return removed
+
+    def _build(self, spec: VenvSpec, directory: Path) -> None:
+        requirements = resource_directory("requirements")
+        python = spec.python or sys.executable
+        self._uv(spec, "venv", "--python", python, os.fspath(directory))
+        # Else every worker compiles what it imports, where Python may not write bytecode.
+        install = ["pip", "install", "--compile-bytecode"]
+        install += ["--python", os.fspath(directory / "bin" / "python")]
+        if spec.locked is not None:
+            self._uv(spec, *install, "--require-hashes", "-r", f"{requirements / spec.locked}")
+        extra = [] if spec.declared is None else ["-r", f"{requirements / spec.declared}"]
+        if extra or spec.packages:
+            self._uv(spec, *install, *extra, *spec.packages)
+        (directory / MARKER).write_text(spec.model_dump_json())
+
+    def _uv(self, spec: VenvSpec, *arguments: str) -> None:
+        from uv import find_uv_bin
+
+        command = [find_uv_bin(), *arguments, "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LOG_TAIL_LINES:])
+            raise VenvBuildError(
+                f"uv could not make the venv of {spec.name} "
+                f"(`uv {' '.join(arguments[:2])}` exited with {done.returncode})",
+                log_tail=tail,
+            )
+
+
+def _is_complete(directory: Path) -> bool:
+    """Whether a venv was made to its end, and the Python it stands on is still there."""
+    return (directory / MARKER).exists() and (directory / "bin" / "python").exists()
+
+
+def _requirements(name: str) -> str:
+    """Return a requirement file's text, and that of the files it includes."""
+    path = resource_directory("requirements") / name
+    try:
+        text = path.read_text()
+        included = re.findall(r"^-r\s+(\S+)", text, re.MULTILINE)
+        return text + "".join((path.parent / other).read_text() for other in included)
+    except FileNotFoundError as error:
+        raise VenvBuildError(
+            f"this installation has no requirements/{name}; in a checkout, `make pins` writes it"
+        ) from error
+
+
+def import_root(cache: Path) -> Path:
+    """Return a directory that holds skymark and nothing else, to put on a worker's path.
+
+    A worker's venv does not have skymark installed; adding the directory that skymark lies
+    in would bring along everything that is installed beside it.
+    """
+    package = Path(__file__).resolve().parents[1]
+    root = cache / "import" / digest_of(os.fspath(package))[:12]
+    root.mkdir(parents=True, exist_ok=True)
+    link = root / "skymark"
+    if not link.is_symlink():
+        with contextlib.suppress(FileExistsError):  # another run made it meanwhile
+            link.symlink_to(package)
+    return root

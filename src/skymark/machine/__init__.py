@@ -1,0 +1,1 @@
+"""The machine: facts, limits, accelerator, fitness, processes, the measuring lock."""

@@ -1,0 +1,176 @@
+"""Find out what machine and software a run is made with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import skymark
+from skymark.machine.cgroup import limits_of
+from skymark.machine.disk import disk_of
+from skymark.model.machine import (
+    Accelerator,
+    GitState,
+    Hardware,
+    Load,
+    Machine,
+)
+
+Run = Callable[[Sequence[str]], str | None]
+"""Runs a program and returns its output; None if it is not there, fails or hangs."""
+
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+COMMIT_VARIABLE = "SKYMARK_COMMIT"
+"""The commit of skymark, with ``-dirty`` where files were changed."""
+OBSERVED_S = 0.2
+"""How long the cores are watched to tell how busy they are."""
+
+
+def capture(directory: Path, run: Run | None = None) -> Machine:
+    """Return what this process runs on, looking for about a quarter of a second.
+
+    What the platform does not tell is null.
+
+    Args:
+        directory: where the data under test lies; its disk is described.
+        run: starts `git`, `nvidia-smi` and the like.
+    """
+    ask = run_program if run is None else run
+    import psutil
+
+    disk_kind, filesystem, free_bytes = disk_of(directory)
+    return Machine(
+        captured_at=datetime.now(UTC),
+        hardware=Hardware(
+            architecture=platform.machine(),
+            cpu_model=cpu_model(ask),
+            physical_cores=psutil.cpu_count(logical=False),
+            logical_cores=psutil.cpu_count(),
+            memory_bytes=psutil.virtual_memory().total,
+            disk_kind=disk_kind,
+            accelerators=accelerators(ask),
+        ),
+        limits=limits_of(),
+        load=Load(
+            load_average_1m=os.getloadavg()[0],
+            cpu_busy_share=psutil.cpu_percent(OBSERVED_S) / 100,
+            memory_available_bytes=psutil.virtual_memory().available,
+            swap_used_bytes=psutil.swap_memory().used,
+            disk_free_bytes=free_bytes,
+            cpu_governor=cpu_governor(),
+            turbo=turbo(),
+            on_battery=on_battery(),
+        ),
+        system=f"{platform.system()} {platform.release()}",
+        filesystem=filesystem,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        skymark=skymark.__version__,
+        git=git_state(ask),
+    )
+
+
+def run_program(command: Sequence[str]) -> str | None:
+    """Run a program for at most 10 s and return its standard output.
+
+    Returns:
+        None if the program is absent, fails or does not end in time.
+    """
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=10, errors="replace"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def cpu_model(run: Run) -> str | None:
+    """Return the processor's name, such as ``AMD EPYC 7763 64-Core Processor``."""
+    if sys.platform == "darwin":
+        return (run(["sysctl", "-n", "machdep.cpu.brand_string"]) or "").strip() or None
+    lines = _text(Path("/proc/cpuinfo")) or ""
+    for key in ("model name", "Hardware", "cpu model"):
+        for line in lines.splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == key and value.strip():
+                return " ".join(value.split())
+    # ARM servers give numbers in cpuinfo, which lscpu knows the names of.
+    for line in (run(["lscpu"]) or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "Model name" and value.strip(" -"):
+            return value.strip()
+    return None
+
+
+def accelerators(run: Run, driver: Path = NVIDIA_DRIVER) -> tuple[Accelerator, ...] | None:
+    """Return the NVIDIA GPUs that ``nvidia-smi`` names.
+
+    Returns:
+        Empty where there is no driver; None where there is one that does not answer.
+    """
+    query = "--query-gpu=name,memory.total,driver_version"
+    output = run(["nvidia-smi", query, "--format=csv,noheader,nounits"])
+    if output is None:
+        return None if driver.exists() else ()
+    found = []
+    for line in output.splitlines():
+        name, memory_mib, version = (part.strip() for part in line.rsplit(",", 2))
+        memory = int(memory_mib) << 20 if memory_mib.isdigit() else None
+        found.append(Accelerator(name=name, memory_bytes=memory, driver=version))
+    return tuple(found)
+
+
+def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str | None:
+    """Return the frequency governor of the cores, or all of them where they differ."""
+    files = sorted(root.glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    governors = {_text(file) for file in files} - {None, ""}
+    return ", ".join(sorted(str(governor) for governor in governors)) or None
+
+
+def turbo(root: Path = Path("/sys/devices/system/cpu")) -> bool | None:
+    """Return whether the cores may exceed their nominal frequency."""
+    if (disabled := _text(root / "intel_pstate" / "no_turbo")) in {"0", "1"}:
+        return disabled == "0"
+    if (boost := _text(root / "cpufreq" / "boost")) in {"0", "1"}:
+        return boost == "1"
+    return None
+
+
+def on_battery() -> bool | None:
+    """Return whether the machine runs on its battery; None for one that has none."""
+    import psutil
+
+    if not hasattr(psutil, "sensors_battery"):
+        return None
+    battery = psutil.sensors_battery()
+    return None if battery is None or battery.power_plugged is None else not battery.power_plugged
+
+
+def git_state(run: Run, package: Path = Path(skymark.__file__).parent) -> GitState | None:
+    """Return the commit of the checkout that skymark lies in; None where it is installed.
+
+    Where a checkout came without its history, to a container or a rented machine, `COMMIT_VARIABLE`
+    says what it was. A package below somebody else's repository (a virtual machine in a
+    checkout) is not part of it, which git tells by whether it tracks the file.
+    """
+    git = ["git", "-C", os.fspath(package)]
+    if run([*git, "ls-files", "--error-unmatch", "__init__.py"]) is None:
+        told, _, suffix = os.environ.get(COMMIT_VARIABLE, "").partition("-")
+        return GitState(commit=told, dirty=suffix == "dirty") if told else None
+    commit = run([*git, "rev-parse", "HEAD"])
+    changes = run([*git, "status", "--porcelain", "--untracked-files=no", ":/"])
+    if commit is None or changes is None:
+        return None
+    return GitState(commit=commit.strip(), dirty=bool(changes.strip()))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,121 @@
+"""Whether a machine is fit for measuring, and what to do where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from skymark.machine.rehearsal import REHEARSAL
+from skymark.model.machine import Machine
+from skymark.model.record import StabilityWarning
+
+BUSY_SHARE = 0.10
+"""More of all cores' time than this used by others disturbs a measurement."""
+
+THROTTLED_SHARE = 0.01
+LEAST_FREE_DISK_BYTES = 5 << 30
+LEAST_FREE_MEMORY_SHARE = 0.15
+NOTABLE_SWAP_BYTES = 256 << 20
+
+
+def fitness_warnings(machine: Machine) -> tuple[StabilityWarning, ...]:
+    """Return what on this machine makes measurements unsafe, the worst first."""
+    return (
+        *_rehearsal_warnings(machine),
+        *_processor_warnings(machine),
+        *_limit_warnings(machine),
+        *_space_warnings(machine),
+    )
+
+
+def _rehearsal_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+    if machine.limits.container == REHEARSAL:
+        yield StabilityWarning(
+            kind="rehearsal",
+            message="the machine was simulated: its figures say nothing of a rented one",
+            action="`skymark launch` measures on a real one",
+        )
+
+
+def _processor_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+    load, cores = machine.load, machine.limits.usable_cores or 1
+    if load.cpu_busy_share is not None and load.cpu_busy_share > BUSY_SHARE:
+        yield StabilityWarning(
+            kind="busy-machine",
+            message=f"other programs use {load.cpu_busy_share:.0%} of the processor",
+            action="stop them, or wait until they are done (`top` shows which)",
+        )
+    elif load.load_average_1m is not None and load.load_average_1m > max(0.5, cores / 2):
+        yield StabilityWarning(
+            kind="load-average",
+            message=f"the load of the last minute is {load.load_average_1m:.1f} on {cores} cores",
+            action="wait a minute if a program has just ended, else stop what runs (`top`)",
+        )
+    if load.cpu_governor is not None and "powersave" in load.cpu_governor:
+        yield StabilityWarning(
+            kind="powersave-governor",
+            message=f"the frequency governor is {load.cpu_governor}: the clock lags the load",
+            action="sudo cpupower frequency-set --governor performance",
+        )
+    if load.on_battery:
+        yield StabilityWarning(
+            kind="on-battery",
+            message="the machine runs on its battery, which slows the processor",
+            action="plug it in",
+        )
+
+
+def _limit_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+    limits = machine.limits
+    quota, cores = limits.cpu_quota_cores, limits.usable_cores
+    if limits.cpu_throttled_share is not None and limits.cpu_throttled_share > THROTTLED_SHARE:
+        yield StabilityWarning(
+            kind="cpu-throttled",
+            message=(
+                f"the control group was stopped in {limits.cpu_throttled_share:.0%} of its "
+                "periods for using its whole CPU quota"
+            ),
+            action="give the container more CPU, or pin it to whole cores (--cpuset-cpus)",
+        )
+    if quota is not None and cores is not None and quota < cores:
+        yield StabilityWarning(
+            kind="cpu-quota",
+            message=(
+                f"{cores} cores are visible but only {quota:g} may be used: libraries that count "
+                "cores start too many threads"
+            ),
+            action="pin the container to whole cores (--cpuset-cpus) in place of a quota",
+        )
+
+
+def _space_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+    load, limits = machine.load, machine.limits
+    if load.swap_used_bytes is not None and load.swap_used_bytes > NOTABLE_SWAP_BYTES:
+        yield StabilityWarning(
+            kind="swap-in-use",
+            message=f"{load.swap_used_bytes / 2**20:,.0f} MiB of memory lie in swap",
+            action="free memory, then `sudo swapoff -a && sudo swapon -a`",
+        )
+    allowed = [
+        size
+        for size in (machine.hardware.memory_bytes, limits.memory_limit_bytes)
+        if size is not None
+    ]
+    free = load.memory_available_bytes
+    if free is not None and allowed and free < LEAST_FREE_MEMORY_SHARE * min(allowed):
+        yield StabilityWarning(
+            kind="low-memory",
+            message=f"only {free / 2**30:.1f} GiB of memory are free: the page cache may not last",
+            action="stop other programs, or choose smaller variants",
+        )
+    if load.disk_free_bytes is not None and load.disk_free_bytes < LEAST_FREE_DISK_BYTES:
+        yield StabilityWarning(
+            kind="low-disk",
+            message=f"only {load.disk_free_bytes / 2**30:.1f} GiB of disk are free",
+            action="`skymark env clean` removes environments; datasets can be removed by hand",
+        )
+    if machine.filesystem in {"nfs", "nfs4", "cifs", "9p"}:
+        yield StabilityWarning(
+            kind="network-disk",
+            message=f"the data lies on a network file system ({machine.filesystem})",
+            action="set SKYMARK_CACHE to a directory on a local disk",
+        )

@@ -1,0 +1,105 @@
+"""The machine and the software that a run was made with: what its numbers are true of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from skymark.model.base import Frozen, digest_of
+
+DiskKind = Literal["nvme", "ssd", "hdd", "virtual", "network", "memory"]
+
+
+class Accelerator(Frozen):
+    """One accelerator as its driver names it."""
+
+    name: str
+    memory_bytes: int | None = None
+    driver: str | None = None
+
+
+class Hardware(Frozen):
+    """What does not change while the machine runs. Null is unknown."""
+
+    architecture: str
+    cpu_model: str | None
+    physical_cores: int | None
+    logical_cores: int | None
+    memory_bytes: int | None
+    disk_kind: DiskKind | None
+    """Of the disk that holds the data under test."""
+    accelerators: tuple[Accelerator, ...] | None
+    """Null where there is a driver that could not be asked; empty where there is none."""
+
+
+class Limits(Frozen):
+    """What this process may use of the machine. Null is no limit that could be found."""
+
+    usable_cores: int | None
+    """Logical cores that the affinity mask allows."""
+    cpu_quota_cores: float | None
+    """CPU time per time that the control group allows."""
+    cpu_throttled_share: float | None
+    """Share of the control group's periods so far in which it ran into that quota."""
+    memory_limit_bytes: int | None
+    container: str | None
+    """``docker``, ``podman``, ``kubernetes`` …; null outside a container."""
+
+
+class Load(Frozen):
+    """What went on when the run began. Null is unknown."""
+
+    load_average_1m: float | None
+    cpu_busy_share: float | None
+    """Share of all cores' time that was used while nothing of skymark ran."""
+    memory_available_bytes: int | None
+    swap_used_bytes: int | None
+    disk_free_bytes: int | None
+    cpu_governor: str | None
+    turbo: bool | None
+    on_battery: bool | None
+
+
+class GitState(Frozen):
+    """The commit that skymark itself was run from."""
+
+    commit: str
+    dirty: bool
+
+
+class Machine(Frozen):
+    """Everything about where a run was made."""
+
+    captured_at: datetime
+    hardware: Hardware
+    limits: Limits
+    load: Load
+    system: str
+    """Operating system and kernel, such as ``Linux 6.8.0``."""
+    filesystem: str | None
+    """Type of the file system that holds the data under test, such as ``ext4``."""
+    python: str
+    """Implementation and version, such as ``CPython 3.11.9``."""
+    skymark: str
+    git: GitState | None
+    """Null where skymark was installed from a package."""
+
+    @property
+    def name(self) -> str:
+        """The machine as a person would call it: processor and accelerators."""
+        chips = [one.name for one in self.hardware.accelerators or ()]
+        return ", ".join([self.hardware.cpu_model or self.hardware.architecture, *chips])
+
+    @property
+    def hardware_key(self) -> str:
+        """A digest that is equal for results that may be compared: same machine type and limits.
+
+        Memory counts in whole GiB, because kernels of one machine type reserve differing amounts.
+        """
+        hardware = self.hardware.model_dump(mode="json")
+        hardware["memory_bytes"] = round((self.hardware.memory_bytes or 0) / 2**30)
+        for accelerator in hardware["accelerators"] or []:
+            del accelerator["driver"]
+        limits = self.limits
+        allowed = [limits.usable_cores, limits.cpu_quota_cores, limits.memory_limit_bytes]
+        return digest_of([hardware, allowed])

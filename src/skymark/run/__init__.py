@@ -1,0 +1,1 @@
+"""A run on disk: its layout, writer and reader."""

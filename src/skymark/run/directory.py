@@ -1,0 +1,255 @@
+"""A run on disk: manifest, records, raw samples and logs, each file written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from skymark.model.cell import Cell
+from skymark.model.errors import RunDirectoryError, StorageFullError
+from skymark.model.manifest import Manifest
+from skymark.model.record import Record, RoundResult
+from skymark.run.sole_writer import LOCK
+from skymark.whole_files import PART, explained, write_whole
+
+if TYPE_CHECKING:
+    from skymark.model.plan import Plan
+
+SUMS = "SHA256SUMS"
+KEPT = ("records", "samples", "logs", "rounds")
+
+Changed = Callable[[str, Sequence[str]], None]
+"""Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
+
+
+class RunDirectory:
+    """One run's directory. Every write is a temporary file, an fsync and a rename."""
+
+    def __init__(
+        self,
+        path: Path,
+        hardware_key: str | None = None,
+        changed: Changed = lambda *_: None,
+    ) -> None:
+        """Name a directory; nothing is read or written yet.
+
+        Args:
+            path: where it lies.
+            hardware_key: of this machine; rounds measured on another are not continued.
+            changed: told after each write and removal.
+        """
+        self.path = path
+        self.hardware_key = hardware_key
+        self.changed = changed
+
+    @classmethod
+    def create(cls, path: Path, manifest: Manifest, plan: Plan, *, resume: bool) -> RunDirectory:
+        """Start a run's directory, or take up one of the same plan.
+
+        A run that is continued on other hardware, or with other stores, says so in its manifest.
+
+        Raises:
+            RunDirectoryError: it holds another plan, or this plan without `resume`, or cannot be
+                written.
+        """
+        run = cls(path, manifest.machine.hardware_key)
+        if (path / "manifest.json").exists():
+            theirs = run.manifest()
+            if theirs.plan_hash != plan.hash:
+                raise RunDirectoryError(
+                    f"{path} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
+                    "choose another --output, or the options that made it"
+                )
+            if not resume:
+                raise RunDirectoryError(
+                    f"{path} holds this plan already; add --resume to continue it, "
+                    "or choose another --output"
+                )
+            if (update := _continuation(theirs, manifest)) != theirs:
+                run.write_manifest(update)
+            (path / SUMS).unlink(missing_ok=True)  # true again when the run has ended
+            return run
+        if path.is_dir() and not all(map(_may_be_left, path.iterdir())):
+            raise RunDirectoryError(f"{path} is not empty and no run; choose another --output")
+        try:
+            run.write_manifest(manifest)
+        except StorageFullError as error:
+            raise RunDirectoryError(
+                f"cannot write to {path}: {error.__cause__}; choose another --output"
+            ) from error
+        return run
+
+    def manifest(self) -> Manifest:
+        """Read the manifest.
+
+        Raises:
+            RunDirectoryError: there is none, or it is damaged.
+        """
+        try:
+            return Manifest.model_validate_json((self.path / "manifest.json").read_bytes())
+        except (OSError, ValidationError) as error:
+            raise RunDirectoryError(f"{self.path} is no readable run: {error}") from error
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest."""
+        self._write("manifest.json", manifest.model_dump_json(indent=1).encode())
+        self.changed("", ["manifest.json"])
+
+    def write_sums(self) -> None:
+        """Write the digests of all files, for ``sha256sum --check`` and for whoever fetches."""
+        lines = [
+            f"{sha256((self.path / name).read_bytes()).hexdigest()}  {name}\n"
+            for name in self.files()
+            if name != SUMS
+        ]
+        self._write(SUMS, "".join(lines).encode())
+        self.changed("", [SUMS])
+
+    def files(self) -> list[str]:
+        """Return the paths of the run's files, the manifest first."""
+        found = []
+        for kept in KEPT:
+            for folder, _, names in os.walk(self.path / kept):
+                place = Path(folder).relative_to(self.path).as_posix()
+                found += [f"{place}/{name}" for name in names if not name.startswith(".")]
+        whole = [name for name in ("manifest.json", SUMS) if (self.path / name).exists()]
+        return [*whole, *sorted(found)]
+
+    def log_path(self, cell: Cell) -> Path:
+        """Return where a cell's output goes."""
+        return self.path / "logs" / f"{cell.id}.log"
+
+    def open_log(self, cell: Cell) -> Path:
+        """Make a cell's log if there is none, for a worker to append to; returns its path."""
+        path = self.log_path(cell)
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        return path
+
+    def write_log(self, cell: Cell, text: str) -> None:
+        """Write the log of a cell that no worker ran."""
+        self._write(f"logs/{cell.id}.log", text.encode())
+
+    def record_path(self, cell: Cell) -> Path:
+        """Return where a cell's record goes."""
+        return self.path / "records" / f"{cell.id}.json"
+
+    def samples_path(self, cell: Cell) -> Path:
+        """Return where a cell's raw samples go."""
+        return self.path / "samples" / f"{cell.id}.parquet"
+
+    def record(self, cell: Cell) -> Record | None:
+        """Return the cell's record if it is readable, has the same hash and its own samples."""
+        with contextlib.suppress(OSError, ValidationError):
+            found = Record.model_validate_json(self.record_path(cell).read_bytes())
+            if found.cell_hash == cell.hash and self._has_samples(found):
+                return found
+        return None
+
+    def _has_samples(self, record: Record) -> bool:
+        if record.samples_sha256 is None:
+            return True
+        samples = self.samples_path(record.cell).read_bytes()
+        return sha256(samples).hexdigest() == record.samples_sha256
+
+    def write_record(self, record: Record, rounds: Sequence[RoundResult] = ()) -> Record:
+        """Write a finished cell: its raw samples first, then its record; drops the rounds.
+
+        Samples of an earlier record of the cell are replaced, or removed where there are no rounds.
+
+        Returns:
+            The record as written, with its samples' digest and this machine's hardware.
+        """
+        cell = record.cell
+        digest = self._write_samples(cell, rounds) if rounds else None
+        if digest is None:
+            self.samples_path(cell).unlink(missing_ok=True)
+        record = record.model_copy(
+            update={"samples_sha256": digest, "hardware_key": self.hardware_key}
+        )
+        self._write(f"records/{cell.id}.json", record.model_dump_json(indent=1).encode())
+        kept = [f"rounds/{cell.id}/{path.name}" for path in self._rounds_path(cell).glob("*.json")]
+        shutil.rmtree(self._rounds_path(cell), ignore_errors=True)
+        written = (f"samples/{cell.id}.parquet", f"logs/{cell.id}.log", f"records/{cell.id}.json")
+        self.changed(cell.id, [*written, *kept])
+        return record
+
+    def rewrite_record(self, record: Record) -> None:
+        """Write the record of a finished cell with something that became known later."""
+        path = f"records/{record.cell.id}.json"
+        self._write(path, record.model_dump_json(indent=1).encode())
+        self.changed(record.cell.id, [path])
+
+    def write_round(self, cell: Cell, result: RoundResult, versions: dict[str, str]) -> None:
+        """Keep one round of an unfinished cell, so that an interrupted run repeats little."""
+        content = {
+            "cell_hash": cell.hash,
+            "hardware_key": self.hardware_key,
+            "versions": versions,
+            "result": result.model_dump(mode="json"),
+        }
+        path = f"rounds/{cell.id}/{result.round}.json"
+        self._write(path, json.dumps(content).encode())
+        self.changed(cell.id, [path])
+
+    def rounds(self, cell: Cell) -> Iterator[tuple[RoundResult, dict[str, str]]]:
+        """Yield the rounds kept of an unfinished cell, measured on this hardware, with versions.
+
+        They come in the order in which they were measured; damaged ones are left out.
+        """
+        paths = [p for p in self._rounds_path(cell).glob("*.json") if p.stem.isdecimal()]
+        for path in sorted(paths, key=lambda path: int(path.stem)):
+            with contextlib.suppress(OSError, ValueError, KeyError, RecursionError):
+                content = json.loads(path.read_bytes())
+                ours = (cell.hash, self.hardware_key)
+                if (content["cell_hash"], content.get("hardware_key")) == ours:
+                    yield RoundResult.model_validate(content["result"]), content["versions"]
+
+    def _rounds_path(self, cell: Cell) -> Path:
+        return self.path / "rounds" / cell.id
+
+    def _write_samples(self, cell: Cell, rounds: Sequence[RoundResult]) -> str:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = {
+            "round": pa.array([r.round for r in rounds for _ in r.wait_ns], pa.int16()),
+            "epoch": pa.array([e for r in rounds for e in r.epoch], pa.int32()),
+            "wait_ns": pa.array([w for r in rounds for w in r.wait_ns], pa.int64()),
+            "elements": pa.array([n for r in rounds for n in r.batch_elements], pa.int32()),
+            "warm_up": pa.array([e < r.warmup_epochs for r in rounds for e in r.epoch], pa.bool_()),
+        }
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns), buffer, compression="zstd")
+        data = buffer.getvalue().to_pybytes()
+        self._write(f"samples/{cell.id}.parquet", data)
+        return sha256(data).hexdigest()
+
+    def _write(self, target: str, data: bytes) -> None:
+        with explained(self.path / target):
+            write_whole(self.path / target, data)
+
+
+def _may_be_left(entry: Path) -> bool:
+    """Whether a run that was killed before it had a manifest leaves such a thing."""
+    return entry.name == LOCK or (entry.name.startswith(".") and entry.suffix == PART)
+
+
+def _continuation(begun: Manifest, now: Manifest) -> Manifest:
+    """Return the manifest of a run that goes on: with this machine, and with today's stores."""
+    known = {one.hardware_key for one in (begun.machine, *begun.continued_on)}
+    here = now.machine
+    machines = () if here.hardware_key in known else (here,)
+    stores = tuple(dict.fromkeys((*begun.stores, *now.stores)))
+    return begun.model_copy(
+        update={"continued_on": (*begun.continued_on, *machines), "stores": stores}
+    )

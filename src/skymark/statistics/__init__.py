@@ -1,0 +1,1 @@
+"""Intervals, differences, stopping and stability. Pure functions."""

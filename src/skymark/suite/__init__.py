@@ -1,0 +1,1 @@
+"""The contract of a suite, and how suites are found."""

@@ -1,0 +1,225 @@
+"""What an adapter is: one data-loading library, used as its documentation recommends.
+
+An adapter is one class in one file. Its body states what the library can do (`abilities`), which
+storage it reads (`formats`, the recommended one first) and where it has operators of its own
+(`native`). `convert` writes a dataset in the library's own format; `open` returns a `Loader`.
+The library itself is imported inside the methods, never at the top of the file.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.model.cell import Setting
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.scenario import Batch, Scenario
+
+ABILITIES: Mapping[str, str] = {
+    "map": "apply a Python function to every element, or do the scenario's work natively",
+    "shuffle": "shuffle globally or in a buffer, from a seed",
+    "seeded": "give the same stream for the same seed",
+    "worker-invariant": "give the same stream whatever the number of workers",
+    "batch-map": "apply a function to whole batches",
+    "variable-length": "collate elements of different lengths",
+    "bucket": "batch elements of similar length together",
+    "shard": "share a dataset between ranks, every element once over all ranks",
+    "checkpoint": "save the position in the middle of an epoch and continue in another process",
+    "stream": "deliver the first batch without reading all data first",
+    "eager": "load everything before the first batch",
+    "jax": "place batches on a JAX device mesh",
+    "source:memory": "read elements from memory",
+    "source:files": "read elements from one local file each",
+    "source:tar": "read elements from tar shards",
+    "source:columnar": "read elements from columnar files",
+    "source:http": "read elements from object storage over HTTP",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a loader needs to know. Picklable, so that it can be sent to worker processes.
+
+    `job.transform(element, epoch)` is the per-element work, `job.collate(elements)` makes a batch
+    of transformed elements, `job.read` gives raw elements by index from the chosen storage.
+    """
+
+    scenario: Scenario
+    dataset: Dataset
+    """The canonical dataset (memory-mapped). `len(job.dataset)` is the number of elements."""
+    storage: Path
+    """Where the data lies in `format`."""
+    format: str
+    batch_size: int
+    seed: int = 0
+    workers: int = 2
+    """Worker processes or threads, as the library has them; 0 means in the calling thread."""
+    prefetch: int = 2
+    """Batches to hold ready, per worker where the library counts so."""
+    shuffle: bool = True
+    drop_last: bool = False
+    rank: int = 0
+    world: int = 1
+    options: Mapping[str, Setting] = field(default_factory=dict)
+    """Settings that only this adapter knows, given as ``--set NAME=VALUE``."""
+
+    def transform(self, element: Element, epoch: int) -> Element:
+        """Apply the scenario's reference work to one raw element ``{index, columns…}``."""
+        return self.scenario.transform(element, epoch)
+
+    def collate(self, elements: list[Element]) -> Batch:
+        """Make a batch of transformed elements: NumPy arrays ``[B, ...]`` by field."""
+        return self.scenario.collate(elements)
+
+    def mix(self, batch: Batch, epoch: int) -> Batch:
+        """Apply the scenario's batch-level work; identity for most scenarios."""
+        return self.scenario.mix(batch, epoch)
+
+    def choice(self, option: str, *values: str) -> str:
+        """Return an option that has few values, the first of them if it is not set.
+
+        Raises:
+            UsageError: it is set to something else.
+        """
+        value = str(self.options.get(option, values[0]))
+        if value not in values:
+            raise UsageError(f"{option}={value!r} does not exist; choose from {', '.join(values)}")
+        return value
+
+    def shuffle_seed(self, epoch: int) -> int:
+        """Return the 31-bit seed for the library's own shuffle in this epoch."""
+        from skymark.suites.loading.random import derived_seed
+
+        return derived_seed(self.seed, epoch)
+
+    def reader(self) -> Reader:
+        """Open random access to the raw elements in a shared storage format."""
+        from skymark.suites.loading.dataset.formats import open_reader
+
+        reader: Reader = open_reader(self.format, self.storage, self.dataset)
+        return reader
+
+
+class Reader(ABC):
+    """Random access to raw elements, for libraries that take a user's own source. Picklable."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Element: ...
+
+
+class Loader(ABC):
+    """An open loader. Made once per cell and process; `epoch` is called for each pass."""
+
+    @abstractmethod
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Start one pass over the data and return its batches.
+
+        Worker pools should live on from one epoch to the next where the library can do that.
+        """
+
+    def ready(self, batch: Batch) -> None:
+        """Block until the batch can be used; override for libraries that compute lazily."""
+
+    def state(self) -> bytes:
+        """Return the position after the latest batch delivered (ability ``checkpoint``)."""
+        raise NotImplementedError
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Continue an epoch from a position, in a new process (ability ``checkpoint``)."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop every worker and free what was opened. Called once."""
+
+
+class Adapter(ABC):
+    """A data-loading library, as its documentation recommends to use it."""
+
+    slug: ClassVar[str]
+    name: ClassVar[str]
+    """The library's name as it writes it."""
+    distribution: ClassVar[str]
+    """The package whose version counts, as the registry calls it."""
+    imports: ClassVar[str]
+    """The module to import; timed as `import_s`."""
+    homepage: ClassVar[str] = ""
+    abilities: ClassVar[frozenset[str]] = frozenset()
+    limits: ClassVar[Mapping[str, str]] = {}
+    """Why an ability is lacking, for the `unsupported` record: ability to reason."""
+    formats: ClassVar[tuple[str, ...]] = ("canonical",)
+    """Storage formats it reads, the recommended one first."""
+    options: ClassVar[Mapping[str, str]] = {}
+    """Settings that only this adapter reads from `Job.options`: name to what it does."""
+    native: ClassVar[frozenset[str]] = frozenset()
+    """Scenario ids whose work is done by the library's own operators."""
+    short_batch_per_worker: ClassVar[int] = 0
+    """Short batches that each worker may deliver at the end of its own share of the data."""
+    requirements: ClassVar[tuple[str, ...]] = ()
+    """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
+    version: ClassVar[int] = 1
+    """Raise when the adapter's code changes what is measured, so old records are not reused."""
+    variables: ClassVar[Mapping[str, str]] = {}
+    """Environment variables of the worker, set before the library is imported."""
+    python: ClassVar[str | None] = None
+    """A Python version the library needs, such as ``3.12``, where the running one will not do."""
+    needs_gpu: ClassVar[bool] = False
+    install_hint: ClassVar[str] = ""
+    """The command that makes it available, where no registry package does."""
+
+    @classmethod
+    def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
+        """Return the storage format for a cell.
+
+        A scenario may ask for a kind of source; else it is the recommended one, where one file per
+        element is only recommended for encoded media (images, audio), never for rows of numbers.
+        """
+        from skymark.suites.loading.storage import format_of_source
+
+        if (source := scenario.source(axes)) is not None:
+            return format_of_source(source, cls.formats)
+        if not scenario.encoded_media:
+            return next(format for format in cls.formats if format != "files")
+        return cls.formats[0]
+
+    def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
+        """Write a dataset in a format that only this library has.
+
+        Shared formats (`skymark.suites.loading.dataset.formats`) are written by skymark.
+        """
+        raise NotImplementedError(f"{self.slug} has no format {format!r}")
+
+    @abstractmethod
+    def open(self, job: Job) -> Loader:
+        """Return a loader for the job. Reading must not start before `Loader.epoch`."""
+
+    def close(self) -> None:
+        """Free what lives longer than one loader, such as a cluster. Called once, at the end."""
+
+
+ADAPTERS: dict[str, type[Adapter]] = {}
+
+
+def adapter(cls: type[Adapter]) -> type[Adapter]:
+    """Register an adapter class under its slug.
+
+    Raises:
+        UsageError: another class has the slug, or an ability does not exist.
+    """
+    if ADAPTERS.get(cls.slug, cls) is not cls:
+        raise UsageError(
+            f"adapter slug {cls.slug!r} is taken by {ADAPTERS[cls.slug].__module__}; "
+            "choose another slug"
+        )
+    if unknown := (cls.abilities | set(cls.limits)) - set(ABILITIES):
+        raise UsageError(f"adapter {cls.slug!r} names unknown abilities {sorted(unknown)}")
+    ADAPTERS[cls.slug] = cls
+    return cls

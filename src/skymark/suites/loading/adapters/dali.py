@@ -1,0 +1,258 @@
+"""NVIDIA DALI: a pipeline of operators, fed by an external source that decides the order.
+
+CV-1 is done by DALI's own operators (decode the drawn box, resize, mirror, normalise) in `workers`
+threads, with boxes and flips as inputs. Work that is a Python function is done by the source
+itself, in `workers` processes (``parallel=True``); with 0 workers in the calling thread.
+
+The CPU operators are used, which need neither a GPU nor a driver. ``--set dali_device=gpu`` decodes
+with the ``mixed`` decoder, resizes and normalises on the first GPU, and copies batches to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.bucketing import batches_of
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Array, Element
+    from skymark.suites.loading.scenario import Batch
+
+
+class Source:
+    """Gives finished batches, each a function of epoch and iteration alone.
+
+    So DALI may call it in any process, and can resume it from a checkpoint.
+    """
+
+    def __init__(self, job: Job, first_epoch: int) -> None:
+        self.job = job
+        self.first_epoch = first_epoch
+        self.reader = job.reader()
+        self.shuffled: tuple[int, Array] | None = None
+
+    def __call__(self, info: Any) -> tuple[Any, ...]:
+        job, epoch = self.job, self.first_epoch + info.epoch_idx
+        if self.shuffled is None or self.shuffled[0] != epoch:
+            self.shuffled = (epoch, self.order(epoch))
+        start = info.iteration * job.batch_size
+        indices = self.shuffled[1][start : start + job.batch_size].tolist()
+        if not indices or (job.drop_last and len(indices) < job.batch_size):
+            raise StopIteration
+        return tuple(self.fields(indices, epoch).values())
+
+    def order(self, epoch: int) -> Array:
+        """Return this rank's indices in an order that depends on seed and epoch alone."""
+        import numpy as np
+
+        job = self.job
+        order = np.arange(len(job.dataset))
+        if job.shuffle:
+            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
+        return order[job.rank :: job.world]
+
+    def fields(self, indices: list[int], epoch: int) -> Batch:
+        """Read elements, do the work on them and return a batch."""
+        job = self.job
+        elements = [job.transform(self.reader[index], epoch) for index in indices]
+        return job.mix(job.collate(elements), epoch)
+
+
+class ElementSource(Source):
+    """Gives lists of transformed elements, to be batched by length afterwards."""
+
+    def fields(self, indices: list[int], epoch: int) -> Batch:
+        """Read elements and do the work on them; each field is a list of arrays."""
+        import numpy as np
+
+        elements = [self.job.transform(self.reader[index], epoch) for index in indices]
+        return {name: [np.asarray(e[name]) for e in elements] for name in elements[0]}
+
+
+class CropSource(Source):
+    """Gives encoded images with what was drawn for them, for `crop_resize_normalise`."""
+
+    def fields(self, indices: list[int], epoch: int) -> Batch:
+        """Read elements; ``corner`` and ``shape`` of the box are in pixels, vertical first."""
+        import numpy as np
+
+        scenario: Any = self.job.scenario
+        elements = [self.reader[index] for index in indices]
+        boxes = scenario.boxes(epoch, self.job.dataset)[indices]
+        return {
+            "index": np.array(indices),
+            "label": np.stack([element["label"] for element in elements]),
+            "jpeg": [np.asarray(element["jpeg"]) for element in elements],
+            "corner": boxes[:, :2].copy(),
+            "shape": boxes[:, 2:].copy(),
+            "flip": scenario.table(epoch)["flip"][indices].astype(np.int32),
+        }
+
+
+def crop_resize_normalise(inputs: dict[str, Any], side: int, *, mixed: bool) -> dict[str, Any]:
+    """Define the operators of CV-1 on what `CropSource` gives."""
+    from nvidia.dali import fn, types
+
+    from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
+
+    image = fn.decoders.image_slice(
+        inputs["jpeg"],
+        start=inputs["corner"],
+        shape=inputs["shape"],
+        axis_names="HW",
+        device="mixed" if mixed else "cpu",
+    )
+    image = fn.resize(image, size=[side, side], interp_type=types.INTERP_LINEAR, antialias=True)
+    image = fn.crop_mirror_normalize(
+        image,
+        mirror=inputs["flip"],
+        mean=[255 * value for value in IMAGENET_MEAN],
+        std=[255 * value for value in IMAGENET_DEVIATION],
+        dtype=types.FLOAT,
+        output_layout="HWC",
+    )
+    return {"index": inputs["index"], "label": inputs["label"], "image": image}
+
+
+class DaliLoader(Loader):
+    """One `Pipeline`, reset from epoch to epoch."""
+
+    def __init__(self, job: Job, *, native: bool) -> None:
+        self.job = job
+        self.native = native
+        self.bucketed = bool(job.scenario.bucket_boundaries)
+        self.pipeline: Any = None
+        self.names: list[str] = []
+        self.first_epoch = 0
+        self.next_epoch: int | None = None
+        """What a reset leads to; None in the middle of an epoch."""
+
+    def build(self, epoch: int, checkpoint: bytes | None = None) -> None:
+        """Build a pipeline that starts at an epoch, or at a checkpoint of one that did."""
+        from nvidia.dali import Pipeline, fn
+
+        self.close()
+        job = self.job
+        cls = CropSource if self.native else ElementSource if self.bucketed else Source
+        source = cls(job, epoch)
+        names = list(source.fields([0], epoch))
+        processes = 0 if self.native else job.workers
+        ahead = {"prefetch_queue_depth": max(job.prefetch, processes)} if processes else {}
+        on_gpu = job.choice("dali_device", "cpu", "gpu") == "gpu" and self.native
+        self.pipeline = Pipeline(
+            batch_size=job.batch_size,
+            num_threads=max(1, job.workers) if self.native else 1,
+            device_id=0 if on_gpu else None,
+            prefetch_queue_depth=job.prefetch,
+            py_num_workers=processes,
+            enable_checkpointing=True,
+            checkpoint=checkpoint,
+        )
+        with self.pipeline:
+            nodes = fn.external_source(
+                source=source,
+                num_outputs=len(names),
+                batch_info=True,
+                parallel=processes > 0,
+                **ahead,
+            )
+            fields = dict(zip(names, nodes, strict=True))
+            if self.native:
+                fields = crop_resize_normalise(fields, job.scenario.size["side"], mixed=on_gpu)
+            self.pipeline.set_outputs(*fields.values())
+        self.pipeline.build()
+        self.names, self.first_epoch = list(fields), epoch
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Yield batches of NumPy arrays."""
+        if self.pipeline is not None and self.next_epoch == epoch:
+            self.pipeline.reset()
+        else:
+            self.build(epoch)
+        return self.batches(epoch)
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Yield the rest of the epoch that the pipeline is in."""
+        self.next_epoch = None
+        runs = self.runs()
+        if self.bucketed:
+            yield from batches_of(
+                (element for run in runs for element in elements_of(run)), self.job
+            )
+        else:
+            for run in runs:
+                yield {name: tensors.as_cpu().as_array() for name, tensors in run.items()}
+        self.next_epoch = epoch + 1
+
+    def runs(self) -> Iterator[dict[str, Any]]:
+        """Run the pipeline until its source ends the epoch."""
+        while True:
+            try:
+                outputs = self.pipeline.run()
+            except StopIteration:
+                return
+            yield dict(zip(self.names, outputs, strict=True))
+
+    def state(self) -> bytes:
+        """Return DALI's own checkpoint, with the epoch that the pipeline counts from."""
+        checkpoint: bytes = self.pipeline.checkpoint()
+        return b"%d " % self.first_epoch + checkpoint
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Build the pipeline from the checkpoint and go on."""
+        first_epoch, _, checkpoint = state.partition(b" ")
+        self.build(int(first_epoch), checkpoint)
+        return self.batches(epoch)
+
+    def close(self) -> None:
+        """Drop the pipeline, which ends its threads and processes."""
+        self.pipeline = None
+
+
+def elements_of(run: dict[str, Any]) -> Iterator[Element]:
+    """Yield the elements of what `ElementSource` gave."""
+    import numpy as np
+
+    for row in zip(*run.values(), strict=True):
+        yield dict(zip(run, map(np.array, row), strict=True))
+
+
+@adapter
+class Dali(Adapter):
+    """`nvidia.dali.Pipeline` with `fn.external_source`."""
+
+    slug: ClassVar = "dali"
+    name: ClassVar = "NVIDIA DALI"
+    distribution: ClassVar = "nvidia-dali-cuda130"
+    imports: ClassVar = "nvidia.dali"
+    homepage: ClassVar = "https://docs.nvidia.com/deeplearning/dali"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "checkpoint",
+            "stream",
+            "eager",
+            "source:memory",
+            "source:files",
+            "source:tar",
+            "source:columnar",
+            "source:http",
+        }
+    )
+    limits: ClassVar = {"jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA"}
+    formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    options: ClassVar = {"dali_device": "`cpu` (the default) or `gpu`, where CV-1 is done"}
+    native: ClassVar = frozenset({"CV-1"})
+
+    def open(self, job: Job) -> Loader:
+        """Return the loader; its pipeline is built when an epoch is asked for."""
+        return DaliLoader(job, native=job.scenario.id in self.native)

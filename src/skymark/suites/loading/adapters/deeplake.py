@@ -1,0 +1,231 @@
+"""Deep Lake: columns in its own format, read in batches of random rows.
+
+Deep Lake 4 has no loader without PyTorch or TensorFlow, and its own random order (a query with
+``ORDER BY RANDOM()``) cannot be seeded, so the order is drawn here: each batch asks every column
+for its rows at once. JPEG images are an `Image` column, which Deep Lake decodes itself; that
+replaces the first stage of the scenarios in `native`. `workers` are threads that make whole
+batches, `prefetch` is how many batches each may be ahead; 0 means in the calling thread.
+
+Importing Deep Lake makes it report to Sentry, which no setting turns off: the environment sends
+it to a proxy that is not there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.bucketing import batches_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from skymark.model.cell import Setting
+    from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
+    from skymark.suites.loading.scenario import Batch, Scenario
+
+OWN_FORMAT = "Deep Lake reads its own format only; other files have to be imported into it first"
+APPENDED_ROWS = 4096
+"""Rows handed to Deep Lake at a time when a dataset is written."""
+
+
+def write(dataset: Dataset, url: str) -> Any:
+    """Write a dataset at a Deep Lake URL and return it, open."""
+    import deeplake
+
+    schema = {"index": deeplake.types.Int64()}
+    schema |= {column.name: column_type(column) for column in dataset.columns}
+    written = deeplake.create(url, schema=schema)
+    for start in range(0, len(dataset), APPENDED_ROWS):
+        rows = [dataset[at] for at in range(start, min(start + APPENDED_ROWS, len(dataset)))]
+        table: dict[str, Any] = {"index": [row["index"] for row in rows]}
+        for column in dataset.columns:
+            values = [row[column.name] for row in rows]
+            raw = column.encoding == "raw"
+            table[column.name] = values if raw else [bytes(value) for value in values]
+        written.append(table)
+    written.commit()
+    return written
+
+
+def column_type(column: Column) -> Any:
+    """Return the Deep Lake type of a column: encoded images stay encoded as they are."""
+    import numpy as np
+    from deeplake import types
+
+    dtype = np.dtype(column.dtype).name
+    if column.encoding == "jpeg":
+        return types.Image(dtype="uint8", sample_compression="jpg")
+    if column.encoding != "raw":
+        return types.Bytes()
+    if column.shape == ():
+        return dtype
+    return types.Array(dtype, 1) if column.shape is None else types.Array(dtype, [*column.shape])
+
+
+class DeepLakeLoader(Loader):
+    """Batches of rows gathered from an open dataset, in a pool of threads."""
+
+    def __init__(self, job: Job, *, decodes: bool) -> None:
+        import deeplake
+
+        self.job = job
+        self.decodes = decodes
+        self.memory = f"mem://skymark-{id(self)}" if job.format == "memory" else None
+        if self.memory is not None:
+            self.dataset = write(job.dataset, self.memory)
+        else:
+            self.dataset = deeplake.open_read_only(f"file://{job.storage}")
+        self.stages = job.scenario.stages()
+        self.pool = ThreadPoolExecutor(job.workers) if job.workers else None
+
+    def order(self, epoch: int) -> list[list[int]]:
+        """Return this rank's batches of indices, in an order from seed and epoch alone."""
+        import numpy as np
+
+        job = self.job
+        order = np.arange(len(job.dataset))
+        if job.shuffle:
+            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
+        mine = order[job.rank :: job.world].tolist()
+        batches = [mine[at : at + job.batch_size] for at in range(0, len(mine), job.batch_size)]
+        short = job.drop_last and len(batches[-1]) < job.batch_size
+        return batches[:-1] if short and not job.scenario.bucket_boundaries else batches
+
+    def read(self, indices: list[int]) -> list[Element]:
+        """Return raw elements; their images are Pillow images if Deep Lake decodes."""
+        fields: dict[str, Any] = {"index": indices}
+        for column in self.job.dataset.columns:
+            stored = self.dataset[column.name]
+            if column.encoding == "raw":
+                fields[column.name] = stored[indices]
+            elif column.encoding != "jpeg":
+                fields[column.name] = as_arrays(stored[indices])
+            elif self.decodes:
+                fields["image"] = as_images(stored[indices])
+            else:
+                fields[column.name] = as_arrays(stored.get_bytes(indices))
+        return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+
+    def transform(self, element: Element, epoch: int) -> Element:
+        """Do the work, without its first stage if Deep Lake has decoded the image."""
+        job = self.job
+        if not self.decodes:
+            return job.transform(element, epoch)
+        parameters = job.scenario.parameters(epoch, element["index"])
+        element = {name: v for name, v in element.items() if name not in {"height", "width"}}
+        for stage in self.stages[1:]:
+            element = stage.apply(element, parameters)
+        return element
+
+    def elements(self, epoch: int, indices: list[int]) -> list[Element]:
+        """Read and transform the elements of a batch."""
+        return [self.transform(element, epoch) for element in self.read(indices)]
+
+    def batch(self, epoch: int, indices: list[int]) -> Batch:
+        """Read, transform and collate a batch."""
+        return self.job.mix(self.job.collate(self.elements(epoch, indices)), epoch)
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Yield batches of NumPy arrays."""
+        order = self.order(epoch)
+        if self.job.scenario.bucket_boundaries:
+            lists = self.ahead(partial(self.elements, epoch), order)
+            return batches_of(chain.from_iterable(lists), self.job)
+        return self.ahead(partial(self.batch, epoch), order)
+
+    def ahead(self, work: Callable[[list[int]], Any], order: list[list[int]]) -> Iterator[Any]:
+        """Yield the results of `work` in order, made in the pool before they are asked for."""
+        if self.pool is None:
+            yield from map(work, order)
+            return
+        waiting: deque[Future[Any]] = deque()
+        for indices in order:
+            waiting.append(self.pool.submit(work, indices))
+            if len(waiting) > self.job.workers * self.job.prefetch:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def close(self) -> None:
+        """End the threads and forget what was put into memory."""
+        import deeplake
+
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
+        if self.memory is not None:
+            deeplake.delete(self.memory)
+            self.memory = None
+
+
+def as_arrays(values: list[bytes]) -> list[Array]:
+    """Return encoded values as uint8 arrays ``[length]``."""
+    import numpy as np
+
+    return [np.frombuffer(value, np.uint8) for value in values]
+
+
+def as_images(pixels: list[Array]) -> list[Any]:
+    """Return decoded pixels ``[height, width, channels]`` as Pillow images in RGB."""
+    from PIL import Image
+
+    return [Image.fromarray(p.squeeze()).convert("RGB") for p in pixels]
+
+
+@adapter
+class DeepLake(Adapter):
+    """`deeplake.open_read_only`, with rows taken by lists of indices."""
+
+    slug: ClassVar = "deeplake"
+    name: ClassVar = "Deep Lake"
+    distribution: ClassVar = "deeplake"
+    imports: ClassVar = "deeplake"
+    homepage: ClassVar = "https://docs.deeplake.ai"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "stream",
+            "eager",
+            "source:memory",
+            "source:columnar",
+        }
+    )
+    limits: ClassVar = {
+        "checkpoint": "Deep Lake has no loader whose position could be saved",
+        "jax": "Deep Lake delivers NumPy arrays and knows no device mesh",
+        "source:files": OWN_FORMAT,
+        "source:tar": OWN_FORMAT,
+        "source:http": "Deep Lake opens datasets in stores that list their objects (S3, GCS, "
+        "Azure), which plain HTTP does not",
+    }
+    formats: ClassVar = ("deeplake", "memory")
+    native: ClassVar = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
+    variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
+
+    @classmethod
+    def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
+        """Return Deep Lake's own format, which is columnar, but for data in memory."""
+        return "memory" if scenario.source(axes) == "memory" else "deeplake"
+
+    def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
+        """Write Deep Lake's format."""
+        if format != "deeplake":
+            super().convert(dataset, directory, format)
+        write(dataset, f"file://{directory}")
+
+    def open(self, job: Job) -> Loader:
+        """Return the loader."""
+        return DeepLakeLoader(job, decodes=job.scenario.id in self.native)

@@ -1,0 +1,191 @@
+"""Megatron Energon: tar shards with `.nv-meta`, a task encoder and a savable loader."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.bucketing import bucket_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.scenario import Batch
+
+SHUFFLE_BUFFER = 1000
+SEQUENCE = 100
+"""Elements in the shuffle buffer, and read in one go from a shard, as in the library's guide."""
+
+
+@cache
+def encoder_class() -> Any:
+    """Make the task encoder; the library is not imported before."""
+    from megatron.energon import Cooker, DefaultTaskEncoder, basic_sample_keys, stateless
+
+    from skymark.suites.loading.dataset.tar import Members
+
+    @stateless  # type: ignore[untyped-decorator]
+    def cook(sample: dict[str, Any]) -> dict[str, Any]:
+        """Keep the members of a crude sample; `encode_sample` reads them."""
+        return {**basic_sample_keys(sample), "members": sample}
+
+    class Encoder(DefaultTaskEncoder):  # type: ignore[misc]
+        """Does the scenario's work, with the epoch shared by the workers that live on."""
+
+        decoder = None
+        cookers = (Cooker(cook),)
+
+        def __init__(self, job: Job) -> None:
+            from multiprocessing import Value
+
+            super().__init__()
+            self.job = job
+            self.current = Value("q", 0, lock=False)
+            self.members = Members(job.dataset.columns)
+
+        @stateless  # type: ignore[untyped-decorator]
+        def encode_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
+            members = sample["members"]
+            element = self.members.read(members["__key__"].rpartition("/")[2], members)
+            return self.job.transform(element, self.current.value)
+
+        @stateless  # type: ignore[untyped-decorator]
+        def batch(self, samples: list[Element]) -> Any:
+            batch = self.job.collate(samples)
+            return self.job.mix(batch, self.current.value) if self.job.scenario.mixes else batch
+
+    class BucketEncoder(Encoder):
+        """Batches elements of similar length as well."""
+
+        def batch_group_criterion(self, sample: Element) -> tuple[int, None]:
+            return bucket_of(sample, self.job.scenario), None
+
+    return Encoder, BucketEncoder
+
+
+class EnergonLoader(Loader):
+    """One loader whose workers live on from epoch to epoch."""
+
+    def __init__(self, job: Job) -> None:
+        plain, bucketing = encoder_class()
+        self.job = job
+        self.encoder = (bucketing if job.scenario.bucket_boundaries else plain)(job)
+        self.start()
+
+    def start(self) -> None:
+        """Make the loader; its workers start with the first epoch."""
+        from megatron.energon import (
+            WorkerConfig,
+            get_loader,
+            get_savable_loader,
+            get_train_dataset,
+        )
+        from megatron.energon.errors import reraise_exception
+
+        job = self.job
+        dataset = get_train_dataset(
+            str(job.storage),
+            worker_config=WorkerConfig(
+                rank=job.rank,
+                world_size=job.world,
+                num_workers=job.workers,
+                seed_offset=job.shuffle_seed(0),
+                global_error_handler=reraise_exception,
+            ),
+            batch_size=job.batch_size,
+            batch_drop_last=job.drop_last,
+            shuffle_buffer_size=SHUFFLE_BUFFER if job.shuffle else None,
+            max_samples_per_sequence=SEQUENCE if job.shuffle else None,
+            shuffle_over_epochs_multiplier=1 if job.shuffle else None,
+            task_encoder=self.encoder,
+            repeat=False,
+        )
+        savable = "checkpoint" in job.scenario.requirements(job.scenario.axes)
+        make_loader = get_savable_loader if savable else get_loader
+        self.loader: Any = make_loader(dataset, prefetch_factor=job.prefetch)
+        self.finished = True
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Yield batches of tensors; the library shuffles every pass anew."""
+        if not self.finished:
+            self.close()  # an epoch that was left in its middle would go on there
+            self.start()
+        self.encoder.current.value = epoch
+        self.finished = False
+        yield from self.loader
+        self.finished = True
+
+    def state(self) -> bytes:
+        """Return the state of the SavableDataLoader."""
+        return pickle.dumps(self.loader.save_state_rank())
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Restore it, and iterate over the rest of the epoch."""
+        self.loader.restore_state_rank(pickle.loads(state))  # noqa: S301 - what `state` made
+        return self.epoch(epoch)
+
+    def close(self) -> None:
+        """End the workers."""
+        iterator = self.loader._iterator  # noqa: SLF001 - PyTorch has no public way
+        if iterator is not None:
+            iterator._shutdown_workers()  # noqa: SLF001
+
+
+@adapter
+class Energon(Adapter):
+    """`megatron.energon` over a dataset that `energon prepare` indexed."""
+
+    slug: ClassVar = "energon"
+    name: ClassVar = "Energon"
+    distribution: ClassVar = "megatron-energon"
+    imports: ClassVar = "megatron.energon"
+    homepage: ClassVar = "https://nvidia.github.io/Megatron-Energon"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "checkpoint",
+            "stream",
+            "source:tar",
+        }
+    )
+    limits: ClassVar = {
+        "worker-invariant": "each worker reads a share of the shards, so the order depends on "
+        "how many workers there are",
+        "eager": "elements always stream from their shards",
+        "jax": "its loader delivers PyTorch tensors, not JAX arrays",
+        "source:memory": "elements are read from tar shards only",
+        "source:files": "elements are read from tar shards only",
+        "source:columnar": "elements are read from tar shards only",
+        "source:http": "shards are read from disk or from cloud stores, not over plain HTTP",
+    }
+    formats: ClassVar = ("indexed-tar",)
+    short_batch_per_worker: ClassVar = 1
+
+    def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
+        """Write tar shards and let the library's own tool index them."""
+        from megatron.energon.cli.main import main
+
+        from skymark.suites.loading.dataset.formats import write_tar
+
+        if format != "indexed-tar":
+            super().convert(dataset, directory, format)
+        write_tar(dataset, directory)
+        settings = "--non-interactive --no-progress --num-workers 1 --split-ratio 1,0,0"
+        main(
+            ["prepare", str(directory), *settings.split(), "--sample-type", "CrudeWebdataset"],
+            standalone_mode=False,
+        )
+
+    def open(self, job: Job) -> Loader:
+        """Return the loader."""
+        return EnergonLoader(job)

@@ -1,0 +1,139 @@
+"""jax-dataloader: a Dataset behind its PyTorch or its JAX backend.
+
+The PyTorch backend has worker processes and stacks fields itself. The JAX backend works in the
+calling thread and asks the Dataset for whole batches; it serves where a batch is made in another
+way, where JAX runs before the workers could be forked, and with ``--set backend=jax``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.scenario import Scenario
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.scenario import Batch
+
+
+class Elements:
+    """What a Dataset needs: a length, and elements by index, one or many."""
+
+    def __init__(self, job: Job) -> None:
+        from multiprocessing import Value
+
+        self.job = job
+        self.reader = job.reader()
+        self.current = Value("q", 0, lock=False)  # tells the epoch to workers that live on
+
+    def __len__(self) -> int:
+        return len(self.job.dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        job, reader, epoch = self.job, self.reader, self.current.value
+        if isinstance(index, int):
+            return job.transform(reader[index], epoch)
+        return job.collate([job.transform(reader[one], epoch) for one in index.tolist()])
+
+
+def default_backend(scenario: Scenario) -> str:
+    """Return ``pytorch`` wherever its workers can do the work."""
+    collates = type(scenario).collate is not Scenario.collate
+    runs_jax = "jax" in scenario.requirements(scenario.axes)
+    return "jax" if collates or runs_jax else "pytorch"
+
+
+class JaxDataLoaderLoader(Loader):
+    """One DataLoader whose workers live on from epoch to epoch."""
+
+    def __init__(self, job: Job) -> None:
+        import jax_dataloader as jdl
+
+        self.job = job
+        self.dataset: Any = type("Dataset", (Elements, jdl.Dataset), {})(job)
+        self.backend = job.options.get("backend", default_backend(job.scenario))
+        if self.backend == "pytorch":
+            import torch
+
+            self.generator = torch.Generator()
+            self.loader = self.data_loader(
+                self.generator,
+                num_workers=job.workers,
+                persistent_workers=job.workers > 0,
+                prefetch_factor=job.prefetch if job.workers else None,
+            )
+
+    def data_loader(self, generator: Any, **settings: Any) -> Any:
+        """Return the library's DataLoader."""
+        import jax_dataloader as jdl
+
+        job = self.job
+        return jdl.DataLoader(
+            self.dataset,
+            backend=self.backend,
+            batch_size=job.batch_size,
+            shuffle=job.shuffle,
+            drop_last=job.drop_last,
+            generator=generator,
+            **settings,
+        )
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Iterate over batches of NumPy arrays, in an order drawn from the epoch's seed."""
+        job, seed = self.job, self.job.shuffle_seed(epoch)
+        self.dataset.current.value = epoch
+        if self.backend == "pytorch":
+            self.generator.manual_seed(seed)
+        else:
+            import jax
+
+            self.loader = self.data_loader(jax.random.PRNGKey(seed))
+        if not job.scenario.mixes:
+            return iter(self.loader)
+        return (job.mix(batch, epoch) for batch in self.loader)
+
+    def close(self) -> None:
+        """Drop the loader, which ends its workers."""
+        del self.loader
+
+
+@adapter
+class JaxDataLoader(Adapter):
+    """`jax_dataloader.DataLoader` over a Dataset."""
+
+    slug: ClassVar = "jax-dataloader"
+    name: ClassVar = "jax-dataloader"
+    distribution: ClassVar = "jax-dataloader"
+    imports: ClassVar = "jax_dataloader"
+    homepage: ClassVar = "https://birkhoffg.github.io/jax-dataloader"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "stream",
+            "eager",
+            "jax",
+            "source:memory",
+            "source:files",
+            "source:tar",
+            "source:columnar",
+            "source:http",
+        }
+    )
+    limits: ClassVar = {
+        "bucket": "its DataLoader chooses the elements of a batch itself, at random or in order",
+        "shard": "its DataLoader knows no ranks and takes no sampler",
+        "checkpoint": "its DataLoader has no state to save",
+    }
+    formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    options: ClassVar = {"backend": "`pytorch` or `jax`; else what the scenario allows"}
+    variables: ClassVar = {"JAX_PLATFORMS": "cpu"}
+
+    def open(self, job: Job) -> Loader:
+        """Return the DataLoader."""
+        return JaxDataLoaderLoader(job)

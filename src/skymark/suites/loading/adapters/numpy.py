@@ -1,0 +1,87 @@
+"""The NumPy reference: a plain loop over the canonical data. The baseline of every table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.bucketing import batches_of
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.scenario import Batch
+
+
+class NumpyLoader(Loader):
+    """Read, transform, collate, one element after another, in the calling thread."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.reader = job.reader()
+        self.delivered = 0
+
+    def order(self, epoch: int) -> list[int]:
+        """Return this rank's elements in this epoch's order."""
+        import numpy as np
+
+        job = self.job
+        indices = np.arange(len(job.dataset))
+        if job.shuffle:
+            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(indices)
+        order: list[int] = indices[job.rank :: job.world].tolist()
+        return order
+
+    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
+        """Yield batches of NumPy arrays."""
+        job, reader = self.job, self.reader
+        order = self.order(epoch)[skip_batches * job.batch_size :]
+        elements = (job.transform(reader[index], epoch) for index in order)
+        self.delivered = skip_batches
+        for batch in batches_of(elements, job):
+            self.delivered += 1
+            yield job.mix(batch, epoch)
+
+    def state(self) -> bytes:
+        """Return the number of batches delivered in this epoch."""
+        return str(self.delivered).encode()
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Skip what was delivered."""
+        return self.epoch(epoch, skip_batches=int(state))
+
+
+@adapter
+class NumpyReference(Adapter):
+    """A loop in one thread: what the oracle computes, as a loader."""
+
+    slug: ClassVar = "numpy"
+    name: ClassVar = "NumPy reference"
+    distribution: ClassVar = "numpy"
+    imports: ClassVar = "numpy"
+    homepage: ClassVar = "https://numpy.org"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "checkpoint",
+            "stream",
+            "eager",
+            "source:memory",
+            "source:files",
+            "source:tar",
+            "source:columnar",
+            "source:http",
+        }
+    )
+    limits: ClassVar = {"jax": "NumPy has no device arrays"}
+    formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
+
+    def open(self, job: Job) -> Loader:
+        """Return the loop."""
+        return NumpyLoader(job)

@@ -1,0 +1,176 @@
+"""PyTorch DataLoader: a map-style dataset, a seeded sampler, persistent worker processes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.bucketing import Batches
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.scenario import Batch
+
+Key = tuple[int, int]
+"""(epoch, index). Persistent workers are not told of a new epoch, so it comes with each index."""
+
+
+class Elements:
+    """Map-style dataset of transformed elements, each with its epoch."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.reader = job.reader()
+
+    def __getitem__(self, key: Key) -> tuple[int, Element]:
+        epoch, index = key
+        return epoch, self.job.transform(self.reader[index], epoch)
+
+
+class EpochSampler:
+    """This rank's keys in an order that depends on seed and epoch alone."""
+
+    def __init__(self, job: Job, epoch: Any) -> None:
+        self.job = job
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(range(self.job.rank, len(self.job.dataset), self.job.world))
+
+    def __iter__(self) -> Iterator[Key]:
+        import torch
+
+        job, total, epoch = self.job, len(self.job.dataset), self.epoch.value
+        generator = torch.Generator().manual_seed(job.shuffle_seed(epoch))
+        order = torch.randperm(total, generator=generator) if job.shuffle else torch.arange(total)
+        return ((epoch, index) for index in order[job.rank :: job.world].tolist())
+
+
+class Share:
+    """A worker's share of the elements, for an iterable-style dataset."""
+
+    def __init__(self, job: Job, sampler: EpochSampler) -> None:
+        self.elements = Elements(job)
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[Element]:
+        from itertools import islice
+
+        from torch.utils.data import get_worker_info
+
+        worker = get_worker_info()
+        start, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        return (self.elements[key][1] for key in islice(self.sampler, start, None, step))
+
+
+def tensors(batch: Batch) -> dict[str, Any]:
+    """Turn arrays into tensors, which travel between processes in shared memory."""
+    import torch
+
+    return {name: torch.as_tensor(value) for name, value in batch.items()}
+
+
+def collate(job: Job, elements: list[tuple[int, Element]]) -> dict[str, Any]:
+    """Make a batch, and do its batch-level work in the worker, as torchvision recommends."""
+    epoch = elements[0][0]
+    batch = job.collate([element for _, element in elements])
+    return tensors(job.mix(batch, epoch) if job.scenario.mixes else batch)
+
+
+def loader_class(job: Job) -> Any:
+    """Return DataLoader, or torchdata's replacement where positions are to be saved."""
+    if "checkpoint" in job.scenario.requirements(job.scenario.axes):
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        return StatefulDataLoader
+    from torch.utils.data import DataLoader
+
+    return DataLoader
+
+
+class PyTorchLoader(Loader):
+    """One DataLoader whose workers live on from epoch to epoch."""
+
+    def __init__(self, job: Job) -> None:
+        from multiprocessing import Value
+
+        from torch.utils.data import IterableDataset
+
+        self.current = Value("q", 0, lock=False)
+        sampler = EpochSampler(job, self.current)
+        workers = {
+            "num_workers": job.workers,
+            "persistent_workers": job.workers > 0,
+            "prefetch_factor": job.prefetch if job.workers else None,
+        }
+        if job.scenario.bucket_boundaries:
+            IterableDataset.register(Batches)  # a subclass, without importing torch up there
+            stream = Batches(Share(job, sampler), job)
+            self.loader = loader_class(job)(stream, batch_size=None, collate_fn=tensors, **workers)
+        else:
+            self.loader = loader_class(job)(
+                Elements(job),
+                batch_size=job.batch_size,
+                sampler=sampler,
+                collate_fn=partial(collate, job),
+                drop_last=job.drop_last,
+                **workers,
+            )
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Iterate over batches of tensors."""
+        self.current.value = epoch
+        return iter(self.loader)
+
+    def state(self) -> bytes:
+        """Return the state of torchdata's StatefulDataLoader."""
+        return pickle.dumps(self.loader.state_dict())
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Load it, and iterate over the rest of the epoch."""
+        self.loader.load_state_dict(pickle.loads(state))  # noqa: S301 - what `state` made
+        return self.epoch(epoch)
+
+    def close(self) -> None:
+        """Drop the loader, which ends its workers."""
+        del self.loader
+
+
+@adapter
+class PyTorch(Adapter):
+    """`torch.utils.data.DataLoader`, or torchdata's StatefulDataLoader to save positions."""
+
+    slug: ClassVar = "pytorch"
+    name: ClassVar = "PyTorch DataLoader"
+    distribution: ClassVar = "torch"
+    imports: ClassVar = "torch.utils.data"
+    homepage: ClassVar = "https://pytorch.org/docs/stable/data.html"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "checkpoint",
+            "stream",
+            "eager",
+            "source:memory",
+            "source:files",
+            "source:tar",
+            "source:columnar",
+            "source:http",
+        }
+    )
+    limits: ClassVar = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
+    formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+
+    def open(self, job: Job) -> Loader:
+        """Return the DataLoader."""
+        return PyTorchLoader(job)

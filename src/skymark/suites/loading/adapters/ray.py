@@ -1,0 +1,285 @@
+"""Ray Data: a streaming dataset of rows, transformed by tasks and iterated over in batches.
+
+Files are read in random order and rows shuffled in a buffer of `shuffle_buffer` rows while
+iterating, as Ray's guide has it for training; a global shuffle (``--set ray_shuffle=global``)
+reads everything before the first batch. `workers` limits the tasks of an operator (at least one:
+Ray always works in processes of its own), `prefetch` is Ray's `prefetch_batches`.
+
+Ray is started once for all cells. Two of its settings are changed: `preserve_order`, because the
+order would else depend on which task ends first; and `use_datasource_v2`, because the newer
+Parquet reader starts 32 processes in every epoch to read footers, which is made for clusters and
+cloud storage and takes many seconds on a small machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, Reader, adapter
+from skymark.suites.loading.bucketing import batches_of
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.scenario import Batch
+
+BLOCK_ROWS = 256
+"""Rows of a block that is handed over from memory."""
+SHUFFLE_BUFFER = 1024
+"""Rows to shuffle among, unless ``--set shuffle_buffer=N`` says otherwise."""
+HEAD_TIMEOUT_S = 30.0
+"""How long a rank waits for rank 0 to start Ray."""
+
+
+def transform_block(
+    job: Job, reader: Reader | None, epoch: int, rows: Any
+) -> Iterator[dict[str, Any]]:
+    """Turn a block of raw rows, an Arrow table, into columns of transformed elements."""
+    elements = raw_elements(job, rows) if reader is None else read_elements(reader, rows)
+    for start in range(0, len(elements), job.batch_size):
+        chunk = elements[start : start + job.batch_size]
+        yield columns_of([job.transform(element, epoch) for element in chunk], job)
+
+
+def raw_elements(job: Job, rows: Any) -> list[Element]:
+    """Return the elements in a block of rows that Ray has read."""
+    from skymark.suites.loading.dataset.formats import rows_of_table
+    from skymark.suites.loading.dataset.tar import Members
+
+    if job.format in {"parquet", "memory"}:
+        return rows_of_table(rows, job.dataset.columns)
+    layout = Members(job.dataset.columns)
+    members = [[value.as_buffer() for value in rows[suffix]] for suffix in layout.suffixes]
+    return [
+        layout.read(key, dict(zip(layout.suffixes, row, strict=True)))
+        for key, *row in zip(rows["__key__"].to_pylist(), *members, strict=True)
+    ]
+
+
+def read_elements(reader: Reader, rows: Any) -> list[Element]:
+    """Read the elements that a block of indices names."""
+    return [reader[index] for index in rows["index"].to_pylist()]
+
+
+def columns_of(elements: list[Element], job: Job) -> dict[str, Any]:
+    """Return one column per field: stacked, or an object array of arrays of varying length."""
+    import numpy as np
+
+    columns: dict[str, Any] = {}
+    for name in elements[0]:
+        values = [np.asarray(element[name]) for element in elements]
+        if name in job.scenario.variable_length:
+            columns[name] = np.empty(len(values), object)
+            columns[name][:] = values
+        else:
+            columns[name] = np.stack(values)
+    return columns
+
+
+class RayLoader(Loader):
+    """One lazy Ray dataset per epoch, with the epoch's order and random parameters."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.tasks = max(1, job.workers)
+        self.shuffles_globally = job.choice("ray_shuffle", "buffer", "global") == "global"
+        self.batches: Any = None
+        self.blocks = self.blocks_in_memory() if job.format == "memory" else []
+        self.reader = job.reader() if job.format in {"files", "http"} else None
+
+    def blocks_in_memory(self) -> list[Any]:
+        """Put this rank's elements into Ray's object store."""
+        import ray
+
+        from skymark.suites.loading.dataset.formats import arrow_table
+
+        job = self.job
+        starts = range(job.rank * BLOCK_ROWS, len(job.dataset), job.world * BLOCK_ROWS)
+        return [ray.put(arrow_table(job.dataset, at, at + BLOCK_ROWS)) for at in starts]
+
+    def rows(self, seed: int | None) -> Any:
+        """Return this rank's raw rows: its files, blocks or indices, in an order from the seed."""
+        import numpy as np
+        import pyarrow as pa
+        import ray.data
+
+        job = self.job
+        if job.format == "memory":
+            blocks = ray.data.from_arrow_refs(self.blocks)
+            return blocks if seed is None else blocks.randomize_block_order(seed=seed)
+        if job.format in {"parquet", "tar"}:
+            read = ray.data.read_parquet
+            if job.format == "tar":
+                read = partial(ray.data.read_webdataset, decoder=None)
+            files = [str(file) for file in sorted(job.storage.iterdir())[job.rank :: job.world]]
+            order = None if seed is None else ray.data.FileShuffleConfig(seed=seed)
+            return read(files, shuffle=order, concurrency=self.tasks)
+        indices = np.arange(len(job.dataset))
+        if seed is not None:
+            np.random.default_rng(seed).shuffle(indices)
+        mine = indices[job.rank :: job.world]
+        starts = range(0, len(mine), BLOCK_ROWS)
+        return ray.data.from_arrow(
+            [pa.table({"index": mine[at : at + BLOCK_ROWS]}) for at in starts]
+        )
+
+    def dataset(self, epoch: int) -> tuple[Any, dict[str, Any]]:
+        """Return the transformed rows and how to shuffle them while iterating."""
+        from ray.data import TaskPoolStrategy
+
+        job = self.job
+        seed = job.shuffle_seed(epoch) if job.shuffle else None
+        shuffling: dict[str, Any] = {}
+        if seed is None:
+            rows = self.rows(None)
+        elif self.shuffles_globally:
+            rows = self.rows(None).random_shuffle(seed=seed)
+        else:
+            rows = self.rows(seed)
+            buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
+            shuffling = {"local_shuffle_buffer_size": buffer, "local_shuffle_seed": seed}
+        work = partial(transform_block, job, self.reader, epoch)
+        tasks = TaskPoolStrategy(size=self.tasks)
+        return rows.map_batches(work, batch_format="pyarrow", compute=tasks), shuffling
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Yield batches of NumPy arrays; what varies in length is collated here."""
+        self.close()
+        job = self.job
+        dataset, shuffling = self.dataset(epoch)
+        ragged = bool(job.scenario.variable_length)
+        batches: Iterator[Batch] = iter(
+            dataset.iter_batches(
+                batch_size=job.batch_size,
+                batch_format="numpy",
+                prefetch_batches=job.prefetch,
+                drop_last=job.drop_last and not ragged,
+                **shuffling,
+            )
+        )
+        self.batches = batches
+        if ragged:
+            return batches_of((row for batch in batches for row in rows_of(batch)), job)
+        return (job.mix(batch, epoch) for batch in batches) if job.scenario.mixes else batches
+
+    def close(self) -> None:
+        """Stop the tasks of the latest epoch."""
+        if self.batches is not None:
+            self.batches.close()
+
+
+def rows_of(batch: Batch) -> Iterator[Element]:
+    """Yield the elements of a batch."""
+    return (dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True))
+
+
+@adapter
+class RayData(Adapter):
+    """`ray.data`, in a cluster of this machine alone."""
+
+    slug: ClassVar = "ray"
+    name: ClassVar = "Ray Data"
+    distribution: ClassVar = "ray"
+    imports: ClassVar = "ray.data"
+    homepage: ClassVar = "https://docs.ray.io/en/latest/data/data.html"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "stream",
+            "eager",
+            "source:memory",
+            "source:files",
+            "source:tar",
+            "source:columnar",
+            "source:http",
+        }
+    )
+    limits: ClassVar = {
+        "checkpoint": "Ray Data does not save the position of an iterator within an epoch",
+        "jax": "Ray Data delivers NumPy, PyTorch or TensorFlow batches, not arrays on a JAX mesh",
+    }
+    options: ClassVar = {
+        "ray_shuffle": "`buffer` (files and a local buffer, the default) or `global`",
+        "shuffle_buffer": f"rows in the local buffer, {SHUFFLE_BUFFER} by default",
+    }
+    formats: ClassVar = ("parquet", "memory", "files", "tar", "http")
+    variables: ClassVar = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+        "RAY_enable_metrics_collection": "0",
+    }
+
+    def __init__(self) -> None:
+        self.directory: str | None = None
+        self.is_head = True
+
+    def open(self, job: Job) -> Loader:
+        """Return the loader, after starting Ray for the first."""
+        if self.directory is None:
+            self.start(job)
+        return RayLoader(job)
+
+    def start(self, job: Job) -> None:
+        """Start Ray on this machine, once for all the ranks that a launcher started together."""
+        import ray
+        from ray.data import DataContext
+
+        launch = os.environ.get("MASTER_PORT") if job.world > 1 else None
+        self.is_head = launch is None or job.rank == 0
+        if launch is None:
+            self.directory = tempfile.mkdtemp(prefix="skymark-ray-")
+        else:
+            self.directory = f"{tempfile.gettempdir()}/skymark-ray-{launch}"
+        address = Path(self.directory, "address")
+        if self.is_head:
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                log_to_driver=False,
+                _temp_dir=self.directory,
+            )
+            address.write_text(ray.get_runtime_context().gcs_address)
+        else:
+            await_file(address)
+            ray.init(address=address.read_text(), log_to_driver=False)
+        context = DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.use_datasource_v2 = False
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
+
+    def close(self) -> None:
+        """Stop Ray and its processes, and remove its session directory."""
+        import ray
+
+        if self.directory is not None:
+            ray.shutdown()
+            if self.is_head:
+                shutil.rmtree(self.directory, ignore_errors=True)
+            self.directory = None
+
+
+def await_file(path: Path) -> None:
+    """Wait until rank 0 has written a file.
+
+    Raises:
+        TimeoutError: it was not there within `HEAD_TIMEOUT_S`.
+    """
+    deadline = time.monotonic() + HEAD_TIMEOUT_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"rank 0 did not start Ray within {HEAD_TIMEOUT_S} s; see its log")
+        time.sleep(0.1)

@@ -1,0 +1,152 @@
+"""WebDataset: tar shards streamed by a pipeline in each worker of a WebLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.bucketing import batches_of
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.scenario import Batch
+
+SHARD_BUFFER = 100
+ELEMENT_BUFFER = 1000
+"""Sizes of the shuffle buffers, as in the library's examples."""
+
+
+class Stages:
+    """The pipeline's stages, with the epoch shared by all workers that live on."""
+
+    def __init__(self, job: Job) -> None:
+        from multiprocessing import Value
+
+        from skymark.suites.loading.dataset.tar import Members
+
+        self.job = job
+        self.current = Value("q", 0, lock=False)
+        self.members = Members(job.dataset.columns)
+
+    def of_rank(self, shards: Iterable[Any]) -> Iterator[Any]:
+        """Keep every world-th shard, as `webdataset.split_by_node` does under torchrun."""
+        return islice(shards, self.job.rank, None, self.job.world)
+
+    def shuffled(self, source: Iterable[Any], size: int) -> Iterable[Any]:
+        """Shuffle in a buffer, by the seed of this epoch."""
+        import webdataset
+
+        seed = self.job.shuffle_seed(self.current.value)
+        shuffled: Iterable[Any] = webdataset.shuffle(size, seed=seed)(iter(source))
+        return shuffled if self.job.shuffle else source
+
+    def shuffled_shards(self, source: Iterable[Any]) -> Iterable[Any]:
+        """Shuffle whole shards, alike on every worker and rank, before they are shared out."""
+        return self.shuffled(source, SHARD_BUFFER)
+
+    def shuffled_elements(self, source: Iterable[Any]) -> Iterable[Any]:
+        """Shuffle undecoded elements."""
+        return self.shuffled(source, ELEMENT_BUFFER)
+
+    def transformed(self, sample: dict[str, Any]) -> Element:
+        """Turn the members of one key into an element, and apply the scenario's work."""
+        element = self.members.read(sample["__key__"], sample)
+        return self.job.transform(element, self.current.value)
+
+    def bucketed(self, elements: Iterable[Element]) -> Iterator[Batch]:
+        """Batch elements of similar length."""
+        return batches_of(elements, self.job)
+
+    def mixed(self, batch: Batch) -> Batch:
+        """Apply the scenario's batch-level work."""
+        return self.job.mix(batch, self.current.value)
+
+
+class WebDatasetLoader(Loader):
+    """One WebLoader over one DataPipeline; batches are made where the shards are read."""
+
+    def __init__(self, job: Job) -> None:
+        import webdataset as wds
+
+        names = [path.name for path in sorted(job.storage.glob("*.tar"))]
+        self.stages = stages = Stages(job)
+        batched = wds.batched(job.batch_size, collation_fn=job.collate, partial=not job.drop_last)
+        pipeline = wds.DataPipeline(
+            wds.SimpleShardList([f"{root(job)}/{name}" for name in names]),
+            stages.shuffled_shards,
+            stages.of_rank,
+            wds.split_by_worker,
+            wds.tarfile_to_samples(),
+            stages.shuffled_elements,
+            wds.map(stages.transformed),
+            stages.bucketed if job.scenario.bucket_boundaries else batched,
+            wds.map(stages.mixed) if job.scenario.mixes else None,
+        )
+        self.loader = wds.WebLoader(
+            pipeline,
+            batch_size=None,
+            num_workers=job.workers,
+            persistent_workers=job.workers > 0,
+            prefetch_factor=job.prefetch if job.workers else None,
+        )
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Iterate over batches of tensors."""
+        self.stages.current.value = epoch
+        return iter(self.loader)
+
+    def close(self) -> None:
+        """Drop the loader, which ends its workers."""
+        self.loader.close()
+
+
+def root(job: Job) -> str:
+    """Return what stands before a shard's name: a folder or the address of a server."""
+    if job.format != "http-tar":
+        return str(job.storage)
+    from skymark.suites.loading.dataset.objects import object_url
+
+    return object_url()
+
+
+@adapter
+class WebDataset(Adapter):
+    """`webdataset.DataPipeline` over tar shards, local or over HTTP."""
+
+    slug: ClassVar = "webdataset"
+    name: ClassVar = "WebDataset"
+    distribution: ClassVar = "webdataset"
+    imports: ClassVar = "webdataset"
+    homepage: ClassVar = "https://webdataset.github.io/webdataset"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "stream",
+            "source:tar",
+            "source:http",
+        }
+    )
+    limits: ClassVar = {
+        "worker-invariant": "each worker reads shards of its own, so the order depends on how "
+        "many workers there are",
+        "checkpoint": "a pipeline has no state to save; an epoch begins at its beginning again",
+        "eager": "elements always stream from their shards",
+        "jax": "WebLoader delivers PyTorch tensors, not JAX arrays",
+        "source:memory": "elements are read from tar shards only",
+        "source:files": "elements are read from tar shards only",
+        "source:columnar": "elements are read from tar shards only",
+    }
+    formats: ClassVar = ("tar", "http-tar")
+    short_batch_per_worker: ClassVar = 1
+
+    def open(self, job: Job) -> Loader:
+        """Return the WebLoader."""
+        return WebDatasetLoader(job)

@@ -1,0 +1,165 @@
+"""The worker's side of the loading suite: open one adapter and measure its cells, one by one."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skymark.machine.page_cache import drop_page_cache
+from skymark.model.effort import Effort
+from skymark.model.errors import LibraryAbsentError
+from skymark.model.record import Resources, RoundResult
+from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.drives.outcome import Bench
+from skymark.suites.loading.registry import adapter_class
+from skymark.suites.loading.settings import LoadingSettings, read_settings
+from skymark.suites.loading.storage import HTTP, Storage
+
+if TYPE_CHECKING:
+    from skymark.model.cell import Cell
+    from skymark.suites.loading.adapter import Adapter
+
+
+class AdapterBench:
+    """One adapter in its own process. Implements `skymark.suite.contract.Runner`."""
+
+    def __init__(self, adapter: str, cache: Path) -> None:
+        self.reference = adapter
+        self._class = adapter_class(adapter)
+        self._cache = cache
+        os.environ.update({k: v for k, v in self._class.variables.items() if k not in os.environ})
+        self.import_s = 0.0
+        self._adapter: Adapter | None = None
+
+    @property
+    def adapter(self) -> Adapter:
+        """The adapter, its library imported on first use (timed as `import_s`)."""
+        if self._adapter is None:
+            begin = time.perf_counter()
+            self._import()
+            self.import_s = time.perf_counter() - begin
+            self._adapter = self._class()
+        return self._adapter
+
+    def _import(self) -> None:
+        try:
+            importlib.import_module(self._class.imports)
+        except ModuleNotFoundError as error:
+            if error.name != self._class.imports.partition(".")[0]:
+                raise
+            command = self._class.install_hint or f"uv pip install {self._class.distribution}"
+            raise LibraryAbsentError(
+                f"{self._class.name} is not installed in {sys.prefix}; run: {command} "
+                "(an adapter of your own names what it needs in `requirements`)"
+            ) from error
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the library under test and of what it stands on."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        found: dict[str, str] = {}
+        for name in dict.fromkeys([self._class.distribution, "numpy", "pillow"]):
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                continue
+        return found
+
+    def prepare(self, cell: Cell) -> None:
+        """Generate, import or convert the cell's data if that has not been done."""
+        storage, format = self._storage(cell)
+        if not storage.is_ready(self._class, format):
+            storage.prepare(self.adapter, format)
+
+    def measure(
+        self,
+        cell: Cell,
+        round: int,
+        effort: Effort,
+        timed_region_begins: Callable[[tuple[int, ...]], None],
+        timed_region_ends: Callable[[], Resources],
+    ) -> RoundResult:
+        """Measure and verify one round of a cell."""
+        from skymark.suites.loading.oracle import Oracle
+
+        adapter = self.adapter
+        storage, format = self._storage(cell)
+        scenario, dataset = storage.scenario, storage.dataset()
+        settings, options = read_settings(cell.settings)
+        if settings.page_cache == "cold":
+            drop_page_cache(storage.of(self._class, format))
+        job = Job(
+            scenario=scenario,
+            dataset=dataset,
+            storage=storage.of(self._class, format),
+            format=format,
+            batch_size=settings.batch_size or scenario.size.batch_size,
+            seed=scenario.seed,
+            workers=settings.workers,
+            prefetch=settings.prefetch,
+            shuffle=scenario.shuffle,
+            options=options,
+        )
+        bench = Bench(
+            adapter=adapter,
+            reference=self.reference,
+            job=job,
+            oracle=Oracle(
+                scenario,
+                dataset,
+                native=scenario.id in adapter.native,
+                allowed_short_batches=job.workers * adapter.short_batch_per_worker,
+            ),
+            effort=effort,
+            round=round,
+            think_ns=int(settings.think_time_ms * 1e6),
+            timed_region_begins=timed_region_begins,
+            timed_region_ends=timed_region_ends,
+        )
+        started_at = datetime.now(UTC)
+        drive = importlib.import_module(f"skymark.suites.loading.drives.{scenario.drive}")
+        with self._served(job, settings, bench) as link:
+            outcome = drive.drive(bench)
+        outcome.extra |= link
+        fields: dict[str, Any] = {
+            name: getattr(outcome, name) for name in outcome.__dataclass_fields__
+        }
+        return RoundResult(
+            round=round,
+            started_at=started_at,
+            import_s=self.import_s,
+            page_cache=settings.page_cache,
+            **fields,
+        )
+
+    def close(self) -> None:
+        """Close the adapter, if it was opened."""
+        if self._adapter is not None:
+            self._adapter.close()
+
+    @contextmanager
+    def _served(
+        self, job: Job, settings: LoadingSettings, bench: Bench
+    ) -> Iterator[dict[str, float]]:
+        """Serve the job's storage over HTTP, where its format asks for that; yields the link."""
+        if job.format not in HTTP:
+            yield {}
+            return
+        from skymark.suites.loading.dataset.objects import serving
+
+        latency_ms, bandwidth_mb_s = settings.http_latency_ms, settings.http_bandwidth_mb_s
+        with serving(job.storage, latency_ms, bandwidth_mb_s) as store:
+            bench.excluded_pids = (store.pid,)
+            yield {"http_latency_ms": latency_ms, "http_bandwidth_mb_s": bandwidth_mb_s}
+
+    def _storage(self, cell: Cell) -> tuple[Storage, str]:
+        storage = Storage.of_cell(self._cache, cell)
+        usual = self._class.format_for(type(storage.scenario), cell.axes)
+        return storage, str(cell.settings.get("format") or usual)

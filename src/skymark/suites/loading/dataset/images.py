@@ -1,0 +1,120 @@
+"""Synthetic photographs: JPEG images with the spectrum of natural scenes.
+
+The amplitude of natural images falls about as 1/f (Field, "Relations between the statistics of
+natural images and the response properties of cortical cells", JOSA A 4, 1987), and their chroma
+varies less and more slowly than their luma. Images made so compress and decode at the cost of
+photographs, which noise would not.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
+
+GENERATOR_SEED = 20_240_608
+JPEG_QUALITY = 90
+LUMA_FALLOFF = 1.2
+"""Mean exponent of 1/f over photographs (Tolhurst, Tadmor and Chao, "Amplitude spectra of natural
+images", Ophthalmic and Physiological Optics 12, 1992)."""
+CHROMA_FALLOFF = 1.7
+TEXTURES = 8
+"""Periodic pictures that elements are cut from, at a place, in a mixture and light of their own."""
+LUMA_DEVIATION = 50.0
+CHROMA_DEVIATION = 14.0
+"""In 8-bit levels."""
+
+Texture = npt.NDArray[np.float32]
+"""``[side, side, 3]`` luma, blue and red difference; each of zero mean and unit deviation."""
+
+
+def textures(random: np.random.Generator, side: int, count: int = TEXTURES) -> list[Texture]:
+    """Make periodic pictures whose amplitude falls with frequency as that of photographs."""
+    vertical = np.fft.fftfreq(side)[:, None]
+    frequency = np.hypot(vertical, np.fft.rfftfreq(side)[None, :])
+    frequency[0, 0] = np.inf
+    made = []
+    for _ in range(count):
+        channels = []
+        for falloff in (LUMA_FALLOFF, CHROMA_FALLOFF, CHROMA_FALLOFF):
+            phase = np.exp(2j * np.pi * random.random(frequency.shape))
+            channel = np.fft.irfft2(phase / frequency**falloff, s=(side, side))
+            channels.append((channel / channel.std()).astype(np.float32))
+        made.append(np.stack(channels, axis=-1))
+    return made
+
+
+def photograph(
+    random: np.random.Generator, pool: list[Texture], height: int, width: int
+) -> Image.Image:
+    """Cut one picture out of the mixture of two textures; at most as large as a texture.
+
+    Returns:
+        a Pillow image in mode YCbCr, which JPEG stores as it is.
+    """
+    share = random.uniform(0.2, 0.8)
+    weights = np.array([share, 1 - share]) / np.hypot(share, 1 - share)
+    mixed = np.zeros((height, width, 3), np.float32)
+    for number, weight in zip(random.choice(len(pool), 2, replace=False), weights, strict=True):
+        texture = pool[number]
+        top, left = (int(random.integers(len(texture) - size + 1)) for size in (height, width))
+        mixed += np.float32(weight) * texture[top : top + height, left : left + width]
+    light = random.uniform(0.6, 1.2) * LUMA_DEVIATION
+    mixed *= np.array([light, CHROMA_DEVIATION, CHROMA_DEVIATION], np.float32)
+    mixed += np.array([random.uniform(90, 150), 128, 128], np.float32)
+    return Image.frombytes("YCbCr", (width, height), mixed.clip(0, 255).astype(np.uint8).tobytes())
+
+
+def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Encode an image as a JPEG file of `JPEG_QUALITY`, uint8 ``[length]``."""
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=JPEG_QUALITY)
+    return np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+def photographs(
+    random: np.random.Generator, count: int, height: int, width: int
+) -> tuple[Iterator[npt.NDArray[np.uint8]], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Make JPEG files whose sides vary by a quarter about the given ones.
+
+    Returns:
+        The files, each uint8 ``[length]`` and made when asked for, and their heights and widths,
+        int32 ``[count]``.
+    """
+    largest = int(1.25 * max(height, width)) + 1
+    pool = textures(random, side=1 << (largest - 1).bit_length())
+    heights, widths = (
+        np.rint(side * random.uniform(0.75, 1.25, count)).astype(np.int32)
+        for side in (height, width)
+    )
+    files = (
+        jpeg_bytes(photograph(random, pool, int(h), int(w)))
+        for h, w in zip(heights, widths, strict=True)
+    )
+    return files, heights, widths
+
+
+def write_images(directory: Path, elements: int, height: int, width: int, classes: int) -> Dataset:
+    """Write JPEG images whose sides vary by a quarter about the given ones.
+
+    Columns: ``jpeg`` (uint8, ragged), ``height`` and ``width`` int32 of the image, ``label`` int64.
+    """
+    random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
+    files, heights, widths = photographs(random, elements, height, width)
+    return write_dataset(
+        directory,
+        "synthetic photographs",
+        {
+            "jpeg": files,
+            "height": heights,
+            "width": widths,
+            "label": random.integers(classes, size=elements),
+        },
+        {"jpeg": "jpeg"},
+    )

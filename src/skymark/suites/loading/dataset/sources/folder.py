@@ -1,0 +1,78 @@
+"""A folder of images or sounds: one folder per class, captions beside them in text files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
+from skymark.suites.loading.dataset.sources.signs import check_jpeg
+from skymark.suites.loading.dataset.sources.source import Row, Source
+
+IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
+SOUNDS = frozenset({".wav"})
+MEDIA = IMAGES | SOUNDS
+
+
+class MediaFolder(Source):
+    """Files in folders. The folder's place among the others, by name, is the label.
+
+    Rows are taken from the classes in turn, so that the first rows hold all classes. A file of
+    the same name that ends in ``.txt`` is the text of an image or sound.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
+        self._folder = folder
+        wanted = IMAGES if any(suffix_of(path) in IMAGES for path in files) else SOUNDS
+        media = [path for path in files if suffix_of(path) in wanted]
+        by_class: dict[Path, list[Path]] = {}
+        for path in media:
+            by_class.setdefault(path.parent, []).append(path)
+        self._labels = {parent: number for number, parent in enumerate(sorted(by_class))}
+        turns = zip_longest(*(by_class[parent] for parent in self._labels))
+        self._media = [path for turn in turns for path in turn if path is not None]
+        present = set(files)
+        texts = [path.with_suffix(".txt") for path in media]
+        self._files = media + [text for text in texts if text in present]
+        self.fields = ("image" if wanted is IMAGES else "audio", "label")
+        if any(text in present for text in texts):
+            self.fields += ("text",)
+
+    def count(self, limit: int) -> int:
+        """Return the number of images or sounds."""
+        return min(limit, len(self._media))
+
+    def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
+        """Read files in turn from each class."""
+        for path in islice(self._media, limit):
+            yield Row(str(path), tuple(self._value(path, field) for field in fields))
+
+    def _value(self, path: Path, field: str) -> Any:
+        if field == "label":
+            return self._labels[path.parent]
+        wanted = path.with_suffix(".txt") if field == "text" else path
+        try:
+            data = wanted.read_bytes()
+            return data.decode().strip() if field == "text" else data
+        except FileNotFoundError as error:
+            raise DataError(f"{path} has no text beside it; add {wanted.name}") from error
+        except UnicodeDecodeError as error:
+            raise DataError(f"{wanted} is no UTF-8 text ({error}); convert it") from error
+        except OSError as error:
+            raise DataError(f"{wanted} cannot be read: {error}") from error
+
+    def check(self, field: str, limit: int) -> None:
+        """Look at the first and last bytes of JPEG files."""
+        if field != "image":
+            return
+        for path in islice(self._media, limit):
+            if suffix_of(path) in {".jpg", ".jpeg"}:
+                with path.open("rb") as file:
+                    check_jpeg(file, path.stat().st_size, str(path))
+
+    def fingerprint(self) -> str:
+        """Return a digest of the files' names, sizes and times."""
+        return files_fingerprint(self._files)

@@ -1,0 +1,164 @@
+"""Values of real data made into what canonical columns hold, each with its place for messages."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.source import needs
+from skymark.suites.loading.dataset.tabular import MISSING
+
+_JPEG_START = b"\xff\xd8"
+_HEXADECIMAL = re.compile(r"[0-9a-f]{1,8}")
+
+
+def jpeg(value: Any, place: str) -> npt.NDArray[np.uint8]:
+    """Return a JPEG file, uint8 ``[length]``; other formats are decoded and encoded again.
+
+    Raises:
+        DataError: the image does not decode to its end.
+    """
+    image = _image(value, place)
+    try:
+        image.load()
+    except (OSError, SyntaxError) as error:
+        raise DataError(
+            f"the image of {place} cannot be decoded ({error}); copy it again or remove it"
+        ) from error
+    if value.startswith(_JPEG_START):
+        return np.frombuffer(value, np.uint8)
+    from skymark.suites.loading.dataset.images import jpeg_bytes
+
+    return jpeg_bytes(image.convert("RGB"))
+
+
+def image_height(value: Any, place: str) -> int:
+    """Return an image's height in pixels."""
+    return int(_image(value, place).height)
+
+
+def image_width(value: Any, place: str) -> int:
+    """Return an image's width in pixels."""
+    return int(_image(value, place).width)
+
+
+def _image(value: Any, place: str) -> Any:
+    with needs("PIL"):
+        from PIL import Image
+    if not isinstance(value, bytes):
+        raise DataError(f"the image of {place} is no encoded file but {type(value).__name__}")
+    try:
+        return Image.open(io.BytesIO(value))
+    except (OSError, SyntaxError) as error:
+        raise DataError(
+            f"the image of {place} cannot be decoded ({error}); copy it again or remove it"
+        ) from error
+
+
+def label(value: Any, place: str) -> int | str:
+    """Return a label as a number if it is one, else as text."""
+    if isinstance(value, str):
+        text = value.strip()
+        return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else text
+    if isinstance(value, (int, float, np.number)) and int(value) == value:
+        return int(value)
+    raise DataError(f"the label of {place} is {value!r}; give a whole number or a name")
+
+
+def numbered_labels(labels: list[int | str]) -> npt.NDArray[np.int64]:
+    """Return labels as numbers, int64 ``[n]``: as they are, or names in alphabetical order."""
+    if all(isinstance(value, int) for value in labels):
+        return np.array(labels, np.int64)
+    names = [str(value) for value in labels]
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def text(value: Any, place: str) -> str:
+    """Return a text, or the first of several."""
+    if isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    if not isinstance(value, str):
+        raise DataError(f"the text of {place} is {type(value).__name__}; give text")
+    return value
+
+
+def text_bytes(value: Any, place: str) -> npt.NDArray[np.uint8]:
+    """Return a text in UTF-8, uint8 ``[length]``."""
+    return np.frombuffer(text(value, place).encode(), np.uint8)
+
+
+def byte_tokens(value: Any, place: str) -> npt.NDArray[np.uint16]:
+    """Return a text's UTF-8 bytes as token ids, uint16 ``[length]``, each below 256."""
+    return text_bytes(value, place).astype(np.uint16)
+
+
+def wav(value: Any, place: str) -> npt.NDArray[np.uint8]:
+    """Return a sound's file as it is, uint8 ``[length]``, once it has been decoded."""
+    from skymark.suites.loading.transforms.audio import decode_wav
+
+    try:
+        decode_wav(value)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
+    return np.frombuffer(value, np.uint8)
+
+
+def number(value: Any, place: str) -> float | None:
+    """Return a number, or None where the field is empty.
+
+    Raises:
+        DataError: it is neither.
+    """
+    if value is None or value == "":
+        return None
+    try:
+        parsed = float(value)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{place} holds {value!r}, where a number is needed") from error
+    return None if math.isnan(parsed) else parsed
+
+
+def numbers(row: tuple[Any, ...], place: str) -> npt.NDArray[np.float32]:
+    """Return numbers, float32 ``[n]``; none may be missing."""
+    parsed = [number(value, place) for value in row]
+    if None in parsed:
+        raise DataError(
+            f"value {parsed.index(None) + 1} of {place} is missing; fill it in, or remove the row"
+        )
+    return np.array(parsed, np.float32)
+
+
+def counts(row: tuple[Any, ...], place: str) -> npt.NDArray[np.int32]:
+    """Return counts, int32 ``[n]``; empty fields are `MISSING`."""
+    parsed = [number(value, place) for value in row]
+    whole = np.array([MISSING if value is None else value for value in parsed])
+    return whole.clip(-(2**31), 2**31 - 1).astype(np.int32)
+
+
+def categories(row: tuple[Any, ...], place: str) -> npt.NDArray[np.int64]:
+    """Return category ids, int64 ``[n]``; empty fields are `MISSING`."""
+    del place
+    return np.array([category(value) for value in row], np.int64)
+
+
+def category(value: Any) -> int:
+    """Return the id of a category.
+
+    Whole numbers stand for themselves, as do Criteo's 32-bit hashes, written in hexadecimal; any
+    other text is hashed to 63 bits (BLAKE2b).
+    """
+    if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN alone differs
+        return MISSING
+    if isinstance(value, (int, float, np.number)):
+        return int(value)
+    if _HEXADECIMAL.fullmatch(str(value).lower()):
+        return int(str(value), 16)
+    digest = hashlib.blake2b(str(value).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,113 @@
+"""Drive a loader for whole epochs: one to warm up, then as many as the effort allows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skymark.measure.loop import Pass, timed_pass
+from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.adapter import Job, Loader
+    from skymark.suites.loading.oracle import HostBatch
+    from skymark.suites.loading.scenario import Batch
+
+KEPT_PER_EPOCH = 2
+"""Whole batches kept in each measured epoch, at random places, to verify what was timed."""
+
+RunEpoch = Callable[[int, frozenset[int]], Pass]
+"""Runs one timed epoch, given its number and the numbers of the batches to keep."""
+
+
+def drive(bench: Bench) -> Outcome:
+    """Measure and verify one round of a cell."""
+    with bench.opened() as (loader, setup_s):
+        outcome = Outcome(setup_s=setup_s)
+        measure(bench, outcome, run_with(bench, loader))
+    outcome.verification = bench.oracle.verdict()
+    return outcome
+
+
+def run_with(bench: Bench, loader: Loader) -> RunEpoch:
+    """Return what runs one timed epoch of a loader in this process."""
+
+    def run(epoch: int, kept: frozenset[int]) -> Pass:
+        return timed_pass(
+            lambda: loader.epoch(epoch),
+            ready=awaiting(loader),
+            keep=kept,
+            stop_after_ns=int(bench.effort.max_seconds * 1e9),
+            think_ns=bench.think_ns,
+            copy=own_copy,
+        )
+
+    return run
+
+
+def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
+    """Run and verify a warm-up epoch and the measured ones; return them by epoch number.
+
+    The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
+    verified at once, up to the effort's number of elements; the measured epochs follow.
+    """
+    warm_up = run(0, first_batches(bench.job, bench.effort.verified_elements))
+    outcome.add(warm_up, epoch=0, measured=False)
+    verify(bench, 0, warm_up)
+    bench.begin()
+    passes = measured_epochs(bench, run)
+    outcome.resources = bench.timed_region_ends()
+    for epoch, done in enumerate(passes, 1):
+        outcome.add(done, epoch=epoch, measured=True)
+        verify(bench, epoch, done)
+    return [warm_up, *passes]
+
+
+def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
+    """Run epochs 1, 2 … until the effort's time is spent, or one was too long or had no batch."""
+    passes: list[Pass] = []
+    measured_ns = 0
+    while measured_ns < bench.effort.min_seconds * 1e9:
+        epoch = len(passes) + 1
+        passes.append(run(epoch, random_batches(bench, epoch)))
+        measured_ns += passes[-1].wall_ns
+        if not (passes[-1].complete and passes[-1].indices):
+            break
+    return passes
+
+
+def first_batches(job: Job, elements: int) -> frozenset[int]:
+    """Return the numbers of the first batches that together hold so many elements."""
+    return frozenset(range(max(1, -(-elements // job.batch_size))))
+
+
+def random_batches(bench: Bench, epoch: int) -> frozenset[int]:
+    """Return the numbers of a few batches of an epoch of one rank."""
+    job = bench.job
+    total = max(1, -(-len(job.dataset) // job.batch_size // job.world))
+    places = random.Random(f"{job.seed}/{epoch}/{bench.round}")
+    return frozenset(places.sample(range(total), min(KEPT_PER_EPOCH, total)))
+
+
+def own_copy(batch: Batch) -> HostBatch:
+    """Copy a batch to NumPy arrays: the library may reuse its buffers for the next one."""
+    return {name: np.array(value) for name, value in batch.items()}
+
+
+def verify(bench: Bench, epoch: int, done: Pass) -> None:
+    """Check the indices of an epoch and the content of the batches kept of it."""
+    job, oracle = bench.job, bench.oracle
+    oracle.check_indices(
+        epoch,
+        done.indices,
+        complete=done.complete,
+        drop_last=job.drop_last,
+        batch_size=job.batch_size,
+    )
+    if job.shuffle:
+        oracle.check_shuffled(epoch, done.indices)
+    for batch in done.kept.values():
+        oracle.check_batch(epoch, batch)

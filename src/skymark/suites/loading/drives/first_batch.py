@@ -1,0 +1,28 @@
+"""Drive a loader from before it is opened: what does it cost until the first batch is there?"""
+
+from __future__ import annotations
+
+from skymark.suites.loading.drives import epochs
+from skymark.suites.loading.drives.outcome import Bench, Outcome
+
+
+def drive(bench: Bench) -> Outcome:
+    """Measure and verify one round, with opening the loader inside the sampled region.
+
+    Loading everything may happen when a loader is opened or when its first batch is asked for, so
+    ``open_to_first_batch_s`` spans both. Nothing is verified before the sampling ends, as the
+    reference would need memory of its own.
+    """
+    bench.begin()
+    with bench.opened() as (loader, setup_s):
+        outcome = Outcome(setup_s=setup_s)
+        run = epochs.run_with(bench, loader)
+        passes = [run(0, epochs.random_batches(bench, 0)), *epochs.measured_epochs(bench, run)]
+        outcome.resources = bench.timed_region_ends()
+    for epoch, done in enumerate(passes):
+        outcome.add(done, epoch=epoch, measured=epoch > 0)
+        epochs.verify(bench, epoch, done)
+    if outcome.first_batch_ns is not None:
+        outcome.extra["open_to_first_batch_s"] = setup_s + outcome.first_batch_ns / 1e9
+    outcome.verification = bench.oracle.verdict()
+    return outcome

@@ -1,0 +1,132 @@
+"""What a fresh process of `skymark.suites.loading.drives.fresh` runs: one loader, as it is told."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skymark.measure.loop import timed_pass
+from skymark.suites.loading.adapter import Loader
+from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misplaced, place
+from skymark.suites.loading.drives.epochs import own_copy
+from skymark.suites.loading.drives.fresh import PassOrder, RemotePass
+from skymark.suites.loading.drives.outcome import awaiting
+from skymark.suites.loading.registry import adapter_class
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.oracle import HostBatch
+    from skymark.suites.loading.scenario import Batch
+
+
+class Host:
+    """Holds the one loader of this process."""
+
+    def __init__(self, reference: str) -> None:
+        cls = adapter_class(reference)
+        os.environ.update({k: v for k, v in cls.variables.items() if k not in os.environ})
+        begin = time.perf_counter()
+        importlib.import_module(cls.imports)
+        self.import_s = time.perf_counter() - begin
+        self.adapter = cls()
+        self.loader: Loader = NoLoader()
+
+    def open(self, job: Job, mesh: bool) -> float:
+        """Open the loader and return the seconds it took, without those that JAX takes to start."""
+        sharding = batch_sharding() if mesh else None
+        begin = time.perf_counter()
+        loader = self.adapter.open(job)
+        self.loader = loader if sharding is None else MeshLoader(loader, sharding)
+        return time.perf_counter() - begin
+
+    def run(self, order: PassOrder) -> RemotePass:
+        """Run one timed pass, from an epoch's start or from where it is to be resumed."""
+        loader, state = self.loader, order.state
+        start = loader.epoch if state is None else partial(loader.resume, state=state)
+        begin_ns = time.perf_counter_ns()
+        done = timed_pass(
+            lambda: start(order.epoch),
+            ready=awaiting(loader),
+            keep=order.kept,
+            stop_after_ns=order.stop_after_ns,
+            think_ns=order.think_ns,
+            copy=loader.copy if isinstance(loader, MeshLoader) else own_copy,
+        )
+        end_ns = time.perf_counter_ns()
+        done.indices = [np.array(index) for index in done.indices]
+        if not isinstance(loader, MeshLoader):
+            return RemotePass(done, begin_ns, end_ns)
+        return RemotePass(done, begin_ns, end_ns, loader.sharding.num_devices, loader.fault)
+
+    def close(self) -> None:
+        """Close the loader and the adapter."""
+        self.loader.close()
+        self.adapter.close()
+
+
+class NoLoader(Loader):
+    """What a process has before it is told to open a loader."""
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Have no batches."""
+        raise LookupError(f"epoch {epoch} was asked for before a loader was opened")
+
+
+class MeshLoader(Loader):
+    """Puts another loader's batches on the devices, as a training loop does, inside the clock."""
+
+    def __init__(self, loader: Loader, sharding: Any) -> None:
+        self.loader = loader
+        self.sharding = sharding
+        self.fault: str | None = None
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Place every batch."""
+        return (place(batch, self.sharding) for batch in self.loader.epoch(epoch))
+
+    def ready(self, batch: Batch) -> None:
+        """Wait for the devices."""
+        await_batch(batch)
+
+    def copy(self, batch: Batch) -> HostBatch:
+        """Look that a batch lies where it should, and copy it to the host; outside the clock."""
+        self.fault = self.fault or misplaced(batch, self.sharding)
+        return own_copy(batch)
+
+    def close(self) -> None:
+        """Close the other loader."""
+        self.loader.close()
+
+
+def main() -> None:
+    """Answer requests until the other end is closed."""
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    os.set_inheritable(connection.fileno(), False)
+    host: Host | None = None
+    try:
+        host = Host(sys.argv[2])
+        connection.send((True, host.import_s))
+        while (request := connection.recv()) is not None:
+            method, arguments = request
+            connection.send((True, getattr(host, method)(*arguments)))
+    except EOFError:
+        pass
+    except Exception as error:  # the process boundary: raised again at the other end
+        traceback.print_exc()
+        connection.send((False, "".join(traceback.format_exception_only(error)).strip()))
+    finally:
+        if host is not None:
+            host.close()
+
+
+if __name__ == "__main__":
+    main()

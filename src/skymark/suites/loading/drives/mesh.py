@@ -1,0 +1,39 @@
+"""Drive a loader whose batches go to a mesh of JAX devices, in a process that has one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from skymark.measure.loop import Pass
+from skymark.suites.loading.device_mesh import mesh_variables
+from skymark.suites.loading.drives import epochs
+from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
+from skymark.suites.loading.drives.outcome import Bench, Outcome
+
+
+def drive(bench: Bench) -> Outcome:
+    """Measure and verify one round; a wait ends when the batch is on its devices.
+
+    Every batch must divide among the devices, so the job drops its last, short one. A fresh
+    process is needed because the number of devices is settled when JAX starts.
+    """
+    bench = dataclasses.replace(bench, job=dataclasses.replace(bench.job, drop_last=True))
+    with FreshLoader(bench.reference, mesh_variables()) as fresh:
+        outcome = Outcome()
+        outcome.extra["fresh_import_s"] = fresh.answer()
+        fresh.open(bench.job, mesh=True)
+        outcome.setup_s = fresh.answer()
+
+        def run(epoch: int, kept: frozenset[int]) -> Pass:
+            stop_after_ns = int(bench.effort.max_seconds * 1e9)
+            fresh.run(PassOrder(epoch, kept, stop_after_ns, bench.think_ns))
+            remote = fresh.answer()
+            if remote.fault:
+                bench.oracle.refuse("sharding", f"epoch {epoch}: {remote.fault}")
+            outcome.extra["devices"] = remote.devices
+            done: Pass = remote.done
+            return done
+
+        epochs.measure(bench, outcome, run)
+    outcome.verification = bench.oracle.verdict()
+    return outcome

@@ -1,0 +1,105 @@
+"""What every drive is given, and what it hands back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skymark.model.record import Resources, Verification
+
+if TYPE_CHECKING:
+    from skymark.measure.loop import Pass
+    from skymark.model.effort import Effort
+    from skymark.suites.loading.adapter import Adapter, Job, Loader
+    from skymark.suites.loading.oracle import Oracle
+
+
+@dataclass
+class Bench:
+    """One round of one cell, set up and ready to be driven."""
+
+    adapter: Adapter
+    job: Job
+    oracle: Oracle
+    effort: Effort
+    round: int
+    think_ns: int = 0
+    timed_region_begins: Callable[[tuple[int, ...]], None] = lambda _: None
+    """Called by `begin`, with the processes that are not to be sampled."""
+    timed_region_ends: Callable[[], Resources] = Resources
+    """Called right after it; returns what the process tree used."""
+    excluded_pids: tuple[int, ...] = ()
+    """Processes that serve the benchmark, such as the object server, and are not the library's."""
+    reference: str = ""
+    """How a fresh process finds the adapter; see `registry.adapter_class`."""
+
+    def begin(self) -> None:
+        """Start sampling what the process tree uses, right before the measured part."""
+        self.timed_region_begins(self.excluded_pids)
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Loader, float]]:
+        """Open a loader for the bench's job and close it at the end; yields it and `setup_s`."""
+        begin = time.perf_counter()
+        loader = self.adapter.open(self.job)
+        try:
+            yield loader, time.perf_counter() - begin
+        finally:
+            loader.close()
+
+
+def awaiting(loader: Loader) -> Callable[[Any], None] | None:
+    """Return the loader's wait for a usable batch, or None where batches arrive usable."""
+    from skymark.suites.loading.adapter import Loader as Base
+
+    return None if type(loader).ready is Base.ready else loader.ready
+
+
+@dataclass
+class Outcome:
+    """What a drive measured in one round. Times in ns, sizes in bytes."""
+
+    setup_s: float = 0.0
+    first_batch_ns: int | None = None
+    timed_ns: int = 0
+    think_ns: int = 0
+    elements: int = 0
+    bytes: int = 0
+    wait_ns: list[int] = field(default_factory=list)
+    batch_elements: list[int] = field(default_factory=list)
+    epoch: list[int] = field(default_factory=list)
+    resources: Resources = field(default_factory=Resources)
+    verification: Verification = field(default_factory=lambda: Verification(passed=False))
+    extra: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._kept_elements = 0
+        self._kept_bytes = 0
+
+    @property
+    def samples_per_s(self) -> float:
+        """Throughput over the measured epochs."""
+        return self.elements / self.timed_ns * 1e9
+
+    def add(self, done: Pass, epoch: int, *, measured: bool) -> None:
+        """Add one pass. Bytes are those per element of all kept batches, times the elements."""
+        sizes = [int(np.asarray(index).size) for index in done.indices]
+        if self.first_batch_ns is None and done.wait_ns:
+            self.first_batch_ns = done.wait_ns[0]
+        self.wait_ns += done.wait_ns
+        self.batch_elements += sizes
+        self.epoch += [epoch] * len(sizes)
+        if measured:
+            self.timed_ns += done.wall_ns
+            self.think_ns += done.think_ns
+            self.elements += sum(sizes)
+        for batch in done.kept.values():
+            self._kept_elements += len(batch["index"])
+            self._kept_bytes += sum(value.nbytes for value in batch.values())
+        if self._kept_elements:
+            self.bytes = round(self._kept_bytes / self._kept_elements * self.elements)

@@ -1,0 +1,160 @@
+"""Drive one loader per rank, each in a fresh process, all over the same data at the same time."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from skymark.measure.loop import Pass
+from skymark.model.record import Resources
+from skymark.suites.loading.drives import epochs
+from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
+from skymark.suites.loading.drives.outcome import Bench, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skymark.suites.loading.drives.fresh import RemotePass
+
+
+def drive(bench: Bench) -> Outcome:
+    """Measure and verify one round: throughput is of all ranks together.
+
+    An epoch lasts from the first rank's start to the last rank's end. Scaling efficiency is the
+    throughput over that of as many single ranks. The single rank is measured in the same round,
+    when every process has imported its library and before the others open their loaders, so that
+    both have the machine in the same state.
+    """
+    world = int(bench.job.scenario.axes["ranks"])
+    variables_of_ranks = rank_variables(world)
+    if world > 1:
+        variables_of_ranks += rank_variables(1)
+    with ExitStack() as stack:
+        loaders = [
+            stack.enter_context(FreshLoader(bench.reference, variables))
+            for variables in variables_of_ranks
+        ]
+        import_s = max(loader.answer() for loader in loaders)
+        single = single_rank_samples_per_s(bench, loaders[world]) if world > 1 else None
+        ranks = Ranks(bench, loaders[:world])
+        outcome = measure(ranks)
+    if single is None:
+        single = outcome.samples_per_s
+    outcome.extra |= {"fresh_import_s": import_s, "single_rank_samples_per_s": single}
+    if single:
+        outcome.extra["scaling_efficiency"] = outcome.samples_per_s / (world * single)
+    for rank in range(world):
+        outcome.extra[f"rank_{rank}_samples_per_s"] = ranks.samples_per_s(rank)
+    outcome.verification = bench.oracle.verdict()
+    return outcome
+
+
+class Ranks:
+    """One open loader per rank, run together; keeps every rank's passes by epoch."""
+
+    def __init__(self, bench: Bench, loaders: Sequence[FreshLoader]) -> None:
+        self.bench = dataclasses.replace(
+            bench, job=dataclasses.replace(bench.job, world=len(loaders))
+        )
+        self.loaders = loaders
+        self.passes: dict[int, list[RemotePass]] = {}
+        for rank, loader in enumerate(loaders):
+            loader.open(dataclasses.replace(self.bench.job, rank=rank))
+        self.setup_s = max(loader.answer() for loader in loaders)
+
+    def run(self, epoch: int, kept: frozenset[int]) -> Pass:
+        """Run one epoch on all ranks at once; the result is what they did together."""
+        stop_after_ns = int(self.bench.effort.max_seconds * 1e9)
+        order = PassOrder(epoch, kept, stop_after_ns, self.bench.think_ns)
+        for loader in self.loaders:
+            loader.run(order)
+        self.passes[epoch] = [loader.answer() for loader in self.loaders]
+        return together(self.passes[epoch])
+
+    def first_batch_ns(self) -> int | None:
+        """Return the longest first wait of the first epoch: no rank can train before all can."""
+        waits = [remote.done.wait_ns[0] for remote in self.passes[0] if remote.done.wait_ns]
+        return max(waits, default=None)
+
+    def samples_per_s(self, rank: int) -> float:
+        """Return one rank's throughput over the measured epochs, by its own clock."""
+        measured = [ranks[rank] for epoch, ranks in self.passes.items() if epoch > 0]
+        elements = sum(sum(len(index) for index in remote.done.indices) for remote in measured)
+        return elements / sum(remote.done.wall_ns for remote in measured) * 1e9
+
+    def verify(self, epoch: int) -> None:
+        """Check that the ranks delivered each element once between them, and the content."""
+        bench, oracle = self.bench, self.bench.oracle
+        done = [remote.done for remote in self.passes[epoch]]
+        oracle.check_ranks(epoch, [rank.indices for rank in done])
+        oracle.check_indices(
+            epoch,
+            [index for rank in done for index in rank.indices],
+            complete=all(rank.complete for rank in done),
+            batch_size=bench.job.batch_size,
+            streams=len(done),
+        )
+        for rank in done:
+            if bench.job.shuffle:
+                oracle.check_shuffled(epoch, rank.indices)
+            for batch in rank.kept.values():
+                oracle.check_batch(epoch, batch)
+
+
+def measure(ranks: Ranks) -> Outcome:
+    """Warm up, then run and verify the measured epochs of ranks that are open."""
+    bench, world = ranks.bench, len(ranks.loaders)
+    outcome = Outcome(setup_s=ranks.setup_s)
+    kept = epochs.first_batches(bench.job, bench.effort.verified_elements // world)
+    outcome.add(ranks.run(0, kept), epoch=0, measured=False)
+    outcome.first_batch_ns = ranks.first_batch_ns()
+    ranks.verify(0)
+    bench.begin()
+    passes = epochs.measured_epochs(bench, ranks.run)
+    outcome.resources = bench.timed_region_ends()
+    for epoch, done in enumerate(passes, 1):
+        outcome.add(done, epoch=epoch, measured=True)
+        ranks.verify(epoch)
+    return outcome
+
+
+def single_rank_samples_per_s(bench: Bench, loader: FreshLoader) -> float:
+    """Return the throughput of one rank that has data and machine for itself; end its process."""
+    oracle = bench.oracle.fresh()
+    alone = dataclasses.replace(
+        bench, oracle=oracle, timed_region_begins=lambda _: None, timed_region_ends=Resources
+    )
+    with loader:
+        outcome = measure(Ranks(alone, [loader]))
+    bench.oracle.absorb(oracle, "a single rank")
+    return outcome.samples_per_s
+
+
+def together(ranks: Sequence[RemotePass]) -> Pass:
+    """Return what ranks did as one pass: from the first start to the last end."""
+    done = Pass(
+        wall_ns=max(rank.end_ns for rank in ranks) - min(rank.begin_ns for rank in ranks),
+        think_ns=sum(rank.done.think_ns for rank in ranks) // len(ranks),
+        complete=all(rank.done.complete for rank in ranks),
+    )
+    for rank in ranks:
+        done.wait_ns += rank.done.wait_ns
+        done.indices += rank.done.indices
+        done.kept |= {len(done.kept) + n: batch for n, batch in enumerate(rank.done.kept.values())}
+    return done
+
+
+def rank_variables(world: int) -> list[dict[str, str]]:
+    """Return the variables of each rank, as ``torchrun`` sets them on one machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world)]

@@ -1,0 +1,123 @@
+"""Drive a loader as usual, then stop in the middle of an epoch and go on in a new process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skymark.suites.loading.drives import epochs
+from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
+from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
+from skymark.suites.loading.oracle import stream_of
+
+if TYPE_CHECKING:
+    from skymark.measure.loop import Pass
+    from skymark.suites.loading.adapter import Loader
+    from skymark.suites.loading.dataset.canonical import Array
+
+
+@dataclass
+class Interrupted:
+    """An epoch whose position was saved in its middle, and which then ran on to its end."""
+
+    epoch: int
+    before: list[Array] = field(default_factory=list)
+    """The ``index`` arrays delivered before the position was saved."""
+    after: list[Array] = field(default_factory=list)
+    """Those delivered afterwards: what a resumed loader must deliver, too."""
+    complete: bool = True
+    """Whether the epoch ran to its end, and not only to the time limit."""
+    state: bytes = b""
+    save_s: float = 0.0
+
+
+def drive(bench: Bench) -> Outcome:
+    """Measure and verify whole epochs, then resume a further one in a fresh process.
+
+    Figures: ``state_bytes``; ``save_s`` to save; ``resume_s`` from opening the loader to its first
+    batch in the new process, whose import of the library is ``resume_import_s``.
+    """
+    with bench.opened() as (loader, setup_s):
+        outcome = Outcome(setup_s=setup_s)
+        passes = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
+        interrupted = interrupt(loader, len(passes), passes[0])
+    if interrupted.before:
+        outcome.extra |= {"state_bytes": len(interrupted.state), "save_s": interrupted.save_s}
+        check(bench, interrupted, resume(bench, interrupted, outcome))
+    else:
+        bench.oracle.refuse("no-batches", f"epoch {interrupted.epoch} delivered no batch at all")
+    outcome.verification = bench.oracle.verdict()
+    return outcome
+
+
+def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
+    """Run what is left of an interrupted epoch in a fresh process, and add the figures."""
+    order = PassOrder(
+        epoch=interrupted.epoch,
+        kept=epochs.first_batches(bench.job, bench.effort.verified_elements),
+        stop_after_ns=int(bench.effort.max_seconds * 1e9),
+        state=interrupted.state,
+    )
+    with FreshLoader(bench.reference, {}) as fresh:
+        outcome.extra["resume_import_s"] = fresh.answer()
+        fresh.open(bench.job)
+        open_s = fresh.answer()
+        fresh.run(order)
+        resumed: Pass = fresh.answer().done
+    if resumed.wait_ns:
+        outcome.extra["resume_s"] = open_s + resumed.wait_ns[0] / 1e9
+    return resumed
+
+
+def interrupt(loader: Loader, epoch: int, like: Pass) -> Interrupted:
+    """Run an epoch untimed, as far as another went, saving the position half way."""
+    found = Interrupted(epoch, complete=like.complete)
+    ready, stop = awaiting(loader), max(1, len(like.indices) // 2)
+    for number, batch in enumerate(loader.epoch(epoch), 1):
+        if ready is not None:
+            ready(batch)
+        (found.before if number <= stop else found.after).append(np.array(batch["index"]))
+        if number == stop:
+            begin = time.perf_counter()
+            found.state = loader.state()
+            found.save_s = time.perf_counter() - begin
+        if number == len(like.indices) and not like.complete:
+            break
+    return found
+
+
+def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
+    """Require that the resumed loader delivered exactly what was left, in the same order."""
+    oracle, job, epoch = bench.oracle, bench.job, interrupted.epoch
+    before, after = stream_of(interrupted.before), stream_of(interrupted.after)
+    rest = stream_of(resumed.indices)
+    if not (interrupted.complete and resumed.complete):
+        common = min(len(after), len(rest))
+        after, rest = after[:common], rest[:common]
+    if fault := difference(before, after, rest):
+        oracle.refuse("resume", f"resumed in a new process after {len(before)} elements, {fault}")
+    oracle.check_indices(
+        epoch,
+        [*interrupted.before, *resumed.indices],
+        complete=resumed.complete,
+        drop_last=job.drop_last,
+        batch_size=job.batch_size,
+    )
+    for batch in resumed.kept.values():
+        oracle.check_batch(epoch, batch)
+
+
+def difference(before: Array, after: Array, rest: Array) -> str | None:
+    """Say how a resumed stream differs from what the uninterrupted one went on with."""
+    if np.array_equal(after, rest):
+        return None
+    if (again := np.intersect1d(before, rest)).size:
+        return f"{again.size} elements came again, such as element {again[0]}"
+    if (lost := np.setdiff1d(after, rest)).size:
+        return f"{lost.size} elements were lost, such as element {lost[0]}"
+    common = min(len(after), len(rest))
+    place = int(np.argmax(np.append(after[:common] != rest[:common], True)))
+    return f"the order differs from that of the uninterrupted epoch from place {place} on"

@@ -1,0 +1,14 @@
+"""The oracle: did the loader deliver every element once, with the right content?
+
+`accounting` looks at which elements came, `comparison` at one field of a batch against the
+`reference`, and `diagnosis` names what went wrong in a field that differs. `verdict` has the
+`Oracle`, which asks them and remembers the first fault.
+"""
+
+from __future__ import annotations
+
+from skymark.suites.loading.oracle.accounting import stream_of
+from skymark.suites.loading.oracle.reference import HostBatch, to_host
+from skymark.suites.loading.oracle.verdict import Oracle
+
+__all__ = ["HostBatch", "Oracle", "stream_of", "to_host"]

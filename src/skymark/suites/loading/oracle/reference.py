@@ -1,0 +1,64 @@
+"""What a batch should hold: a scenario's own stages, run in NumPy on a dataset's elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
+from skymark.suites.loading.scenario import Batch, Scenario, Stage
+
+HostBatch = dict[str, Array]
+
+
+def to_host(batch: Batch) -> HostBatch:
+    """Return a batch of any array library as NumPy arrays."""
+    return {name: np.asarray(value) for name, value in batch.items()}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The NumPy reference of one scenario on one dataset."""
+
+    scenario: Scenario
+    dataset: Dataset
+
+    def batch(
+        self,
+        epoch: int,
+        indices: Array,
+        *,
+        stages: Sequence[Stage] | None = None,
+        mixed: bool = True,
+    ) -> HostBatch:
+        """Return the batch of these elements, in this order.
+
+        Args:
+            epoch: decides the random parameters.
+            indices: int64 ``[B]``.
+            stages: what to do with each element, None for the scenario's own stages.
+            mixed: whether to do the work that needs the whole batch, where the scenario has such.
+        """
+        return self.batch_of(epoch, self.elements(epoch, indices, stages), mixed=mixed)
+
+    def elements(
+        self, epoch: int, indices: Array, stages: Sequence[Stage] | None = None
+    ) -> list[Element]:
+        """Return the transformed elements, in this order."""
+        return [self._element(epoch, index, stages) for index in indices.tolist()]
+
+    def batch_of(self, epoch: int, elements: list[Element], *, mixed: bool = True) -> HostBatch:
+        """Make a batch of transformed elements."""
+        batch = self.scenario.collate(elements)
+        return to_host(self.scenario.mix(batch, epoch) if mixed else batch)
+
+    def _element(self, epoch: int, index: int, stages: Sequence[Stage] | None) -> Element:
+        element = self.dataset[index]
+        if stages is None:
+            return self.scenario.transform(element, epoch)
+        parameters = self.scenario.parameters(epoch, index)
+        for stage in stages:
+            element = stage.apply(element, parameters)
+        return element

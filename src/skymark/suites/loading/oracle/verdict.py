@@ -1,0 +1,204 @@
+"""The oracle itself: what it is shown, it has checked, counts, and remembers the first fault."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skymark.model.record import Cause, Verification
+from skymark.suites.loading.dataset.canonical import Array, Dataset
+from skymark.suites.loading.oracle import accounting
+from skymark.suites.loading.oracle.comparison import Tolerance, compare
+from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
+from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
+from skymark.suites.loading.scenario import Batch, Scenario, Stage
+
+
+@dataclass
+class Oracle:
+    """Checks what one cell's loader delivered in one round. Stops at the first fault."""
+
+    scenario: Scenario
+    dataset: Dataset
+    native: bool = False
+    """Whether the library's own operators did the work, so that tolerances are theirs."""
+    allowed_short_batches: int = 0
+    """Short batches before the last that are no fault: one per worker where each has a tail."""
+    cause: Cause | None = None
+    epochs: int = 0
+    indexed_elements: int = 0
+    content_elements: int = 0
+    max_difference: float | None = None
+    fields: tuple[str, ...] = ()
+
+    @property
+    def reference(self) -> Reference:
+        """What the batches are compared with."""
+        return Reference(self.scenario, self.dataset)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Differences allowed in floating-point fields."""
+        scenario = self.scenario
+        if self.native:
+            return Tolerance(scenario.native_tolerance, scenario.native_mean_tolerance)
+        return Tolerance(scenario.tolerance)
+
+    def verdict(self) -> Verification:
+        """Return what was checked and whether all of it was right."""
+        cause = self.cause
+        if cause is None and not self.content_elements:
+            cause = Cause(kind="nothing-checked", message="no batch was delivered to check")
+        return Verification(
+            passed=cause is None,
+            cause=cause,
+            epochs=self.epochs,
+            indexed_elements=self.indexed_elements,
+            content_elements=self.content_elements,
+            fields=self.fields,
+            tolerance=self.tolerance.largest,
+            max_difference=self.max_difference,
+            operators="native" if self.native else "reference",
+        )
+
+    def refuse(self, kind: str, message: str) -> None:
+        """Remember the first fault."""
+        self._remember(Cause(kind=kind, message=message))
+
+    def fresh(self, **changes: Any) -> Oracle:
+        """Return an oracle of the same kind that has seen nothing, for another run of a loader."""
+        return dataclasses.replace(
+            self,
+            cause=None,
+            epochs=0,
+            indexed_elements=0,
+            content_elements=0,
+            max_difference=None,
+            fields=(),
+            **changes,
+        )
+
+    def absorb(self, other: Oracle, context: str) -> None:
+        """Count what another oracle checked; its fault, if any, is told with the context."""
+        self.epochs += other.epochs
+        self.indexed_elements += other.indexed_elements
+        self.content_elements += other.content_elements
+        self._saw(other.max_difference)
+        if other.cause is not None:
+            self.refuse(other.cause.kind, f"{context}: {other.cause.message}")
+
+    def check_indices(
+        self,
+        epoch: int,
+        indices: Sequence[Any],
+        *,
+        complete: bool = True,
+        drop_last: bool = False,
+        batch_size: int | None = None,
+        streams: int = 1,
+    ) -> None:
+        """Check that an epoch delivered each element exactly once (at most once if incomplete).
+
+        Args:
+            epoch: for the message.
+            indices: the ``index`` array of each batch, ``[B]``, in order of delivery.
+            complete: whether the epoch ran to its end.
+            drop_last: whether the job asked to drop the last short batch.
+            batch_size: what the job asked for; None skips that check.
+            streams: how many ranks' batches these are, each with a last batch of its own.
+        """
+        self.epochs += 1
+        batches = accounting.flat_indices(indices)
+        if not batches:
+            self.refuse("no-batches", f"epoch {epoch} delivered no batch at all")
+            return
+        stream, total = np.concatenate(batches), len(self.dataset)
+        self.indexed_elements += len(stream)
+        bucketed = bool(self.scenario.bucket_boundaries)
+        short = None if bucketed else streams * (1 + self.allowed_short_batches) - 1
+        self._remember(
+            accounting.batches_fault(epoch, batches, batch_size, short)
+            or accounting.unknown_element(epoch, stream, total)
+            or accounting.repeated_element(epoch, stream, total)
+        )
+        if complete and self.cause is None:
+            size = batch_size or self.scenario.size.batch_size
+            self._remember(
+                accounting.missing_element(
+                    epoch, batches, total, size, drop_last=drop_last, streams=streams
+                )
+            )
+
+    def check_ranks(self, epoch: int, ranks: Sequence[Sequence[Any]]) -> None:
+        """Check that no rank delivered an element that another rank delivered.
+
+        Args:
+            epoch: for the message.
+            ranks: per rank, the ``index`` array of each batch.
+        """
+        self._remember(accounting.ranks_fault(epoch, ranks, len(self.dataset)))
+
+    def check_shuffled(self, epoch: int, indices: Sequence[Any]) -> None:
+        """Check that an epoch that was to be shuffled is not in storage order."""
+        self._remember(accounting.storage_order(epoch, indices))
+
+    def check_batch(self, epoch: int, batch: Batch) -> None:
+        """Compare every field of a delivered batch with the reference."""
+        delivered = to_host(batch)
+        if "index" not in delivered:
+            self.refuse("missing-field", "the batch has no field 'index'")
+            return
+        [indices] = accounting.flat_indices([delivered["index"]])
+        if fault := accounting.unknown_element(epoch, indices, len(self.dataset)):
+            self._remember(fault)
+            return
+        if not indices.size:
+            self.refuse("batch-size", f"epoch {epoch} delivered a batch without elements")
+            return
+        elements = self.reference.elements(epoch, indices)
+        self._remember(accounting.mixed_buckets(epoch, elements, self.scenario))
+        expected = self.reference.batch_of(epoch, elements)
+        self.content_elements += len(indices)
+        self.fields = tuple(sorted(expected))
+        self._remember(self._content_fault(epoch, indices, delivered, expected))
+
+    def expected(
+        self,
+        epoch: int,
+        indices: Array,
+        scenario: Scenario | None = None,
+        stages: Sequence[Stage] | None = None,
+    ) -> HostBatch:
+        """Return the reference batch of these elements, in this order."""
+        reference = Reference(scenario or self.scenario, self.dataset)
+        return reference.batch(epoch, indices, stages=stages)
+
+    def _content_fault(
+        self, epoch: int, indices: Array, delivered: HostBatch, expected: HostBatch
+    ) -> Cause | None:
+        """Return what is wrong with the first faulty field, explained where that is possible."""
+        for name, want in expected.items():
+            got = delivered.get(name)
+            fault, largest = compare(name, got, want, self.tolerance)
+            self._saw(largest)
+            if fault is None:
+                continue
+            if got is None or self.cause is not None:
+                return fault  # There is nothing to explain, or only the first fault counts.
+            reference, tolerance = self.reference, self.tolerance
+            return diagnose(
+                FaultyField(reference, epoch, indices, name, got, want, tolerance, fault)
+            )
+        return None
+
+    def _saw(self, largest: float | None) -> None:
+        if largest is not None:
+            self.max_difference = max(self.max_difference or 0.0, largest)
+
+    def _remember(self, cause: Cause | None) -> None:
+        if self.cause is None:
+            self.cause = cause

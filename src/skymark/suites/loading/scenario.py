@@ -1,0 +1,232 @@
+"""What a scenario states: its data, its work stage by stage, and what an adapter must have.
+
+A scenario is one class in `scenarios`. The class body is light (no NumPy import), so that plans
+and lists are quick; the methods do the work. All of a scenario's randomness comes from `draw`, a
+table of parameters computed from (seed, epoch, index). The NumPy `stages` are the reference: most
+adapters run them as they are, and libraries with operators of their own are compared with them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from pydantic import Field
+
+from skymark.model.base import Frozen
+from skymark.model.cell import Setting
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
+    from skymark.suites.loading.dataset.sources.source import Source
+
+Batch = Mapping[str, Any]
+"""What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
+
+Parameters = Mapping[str, Any]
+"""The random parameters of one element: name to one row of the table that `draw` made."""
+
+
+class Size(Frozen):
+    """The size of a variant: elements, batch size, and what else the scenario scales."""
+
+    elements: int
+    batch_size: int
+    values: dict[str, int | float | str] = Field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+class Stage(NamedTuple):
+    """One named step of a transform: ``apply(element, parameters) -> element``.
+
+    The name appears in verdicts ("the normalise stage was skipped"), so it is a verb or a noun
+    that a user knows. `mistakes` are wrong versions worth recognising, by their description.
+    """
+
+    name: str
+    apply: Callable[[Element, Parameters], Element]
+    mistakes: Mapping[str, Callable[[Element, Parameters], Element]] = {}
+
+
+@dataclass(frozen=True)
+class Scenario(ABC):
+    """One scenario at one size, with its axis values and seed. Picklable.
+
+    Class attributes describe the scenario; instances are made per cell.
+    """
+
+    size: Size
+    seed: int = 0
+    axes: Mapping[str, Setting] = field(default_factory=dict)
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+    tier: ClassVar[int] = 2
+    needs: ClassVar[frozenset[str]] = frozenset({"map"})
+    """Abilities an adapter must declare; see `skymark.suites.loading.adapter.ABILITIES`."""
+    variants: ClassVar[Mapping[str, Size]]
+    axis_values: ClassVar[Mapping[str, tuple[Setting, ...]]] = {}
+    """Values that make one cell each, such as ``{"depth": (1, 5, 10, 50)}``."""
+    own_process: ClassVar[bool] = False
+    """Whether its cells share no process with others, because they measure memory or start-up."""
+    drive: ClassVar[str] = "epochs"
+    """How the loader is driven and timed: a module of `skymark.suites.loading.drives`."""
+    version: ClassVar[int] = 1
+    """Raise when data, work or oracle change, so that old records are not reused."""
+    encoded_media: ClassVar[bool] = False
+    """Whether elements hold encoded images or audio, for which one file each is usual."""
+    shuffle: ClassVar[bool] = True
+    tolerance: ClassVar[float] = 1e-5
+    """Largest absolute difference in float fields when the reference's own code is used."""
+    native_tolerance: ClassVar[float] = 1e-3
+    """The same for a library's own operators."""
+    native_mean_tolerance: ClassVar[float | None] = None
+    """Largest mean absolute difference of any element for a library's own operators; the stricter
+    test where single values may differ much."""
+    variable_length: ClassVar[frozenset[str]] = frozenset()
+    """Fields padded to the longest of the batch (last axis of the element is ragged)."""
+    bucket_boundaries: ClassVar[tuple[int, ...]] = ()
+    """Batches hold elements of one length bucket; empty for plain batches."""
+    length_field: ClassVar[str | None] = None
+    """The ragged field whose length, after the stages, decides the bucket."""
+    imports: ClassVar[tuple[str, ...] | None] = None
+    """Columns made of real data, where these are others than `columns`; see
+    `skymark.suites.loading.dataset.columns`."""
+
+    @classmethod
+    def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:
+        """Return the abilities one cell needs; override when an axis value needs more."""
+        del axes
+        return cls.needs
+
+    @classmethod
+    def source(cls, axes: Mapping[str, Setting]) -> str | None:
+        """Return the kind of source a cell reads from, None for what the adapter recommends.
+
+        Kinds are those of `skymark.suites.loading.storage.format_of_source`.
+        """
+        del axes
+        return None
+
+    @abstractmethod
+    def generate(self, directory: Path) -> Dataset:
+        """Write the synthetic dataset of this size and seed 0 in canonical form."""
+
+    def data_axes(self) -> dict[str, Setting]:
+        """Return the axis values that change the dataset itself; most change only the work."""
+        return {}
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Columns that the work reads, None for all; imported data must have them."""
+        return None
+
+    @classmethod
+    def imported_size(cls, source: Source, size: Size) -> Size:
+        """Return a variant's size with real data: one element per row, at most as many as it has.
+
+        Called when a run is planned. Override, with `import_source`, where a row is no element.
+        """
+        from skymark.suites.loading.dataset.importing import rows_size
+
+        return rows_size(source, size)
+
+    def import_source(self, source: Source, directory: Path) -> Dataset:
+        """Write `size.elements` elements of real data in canonical form."""
+        from skymark.suites.loading.dataset.importing import write_columns
+
+        columns = self.imports or self.columns or ()
+        return write_columns(source, columns, self.size.elements, directory)
+
+    def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
+        """Return the random parameters of elements as a table.
+
+        Args:
+            epoch: which pass over the data.
+            indices: int64 ``[n]``.
+
+        Returns:
+            name to array ``[n, ...]``; empty where the scenario draws nothing.
+        """
+        del epoch, indices
+        return {}
+
+    @abstractmethod
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the per-element work, in order: the NumPy reference."""
+
+    def collate(self, elements: list[Element]) -> Batch:
+        """Make a batch of transformed elements: stack each field."""
+        import numpy as np
+
+        return {name: np.stack([np.asarray(e[name]) for e in elements]) for name in elements[0]}
+
+    def mix(self, batch: Batch, epoch: int) -> Batch:
+        """Apply the work that needs a whole batch (MixUp); identity for most scenarios."""
+        del epoch
+        return batch
+
+    @property
+    def mixes(self) -> bool:
+        """Whether `mix` does anything."""
+        return type(self).mix is not Scenario.mix
+
+    # What follows is shared machinery; scenarios do not override it.
+
+    def parameters(self, epoch: int, index: int) -> Parameters:
+        """Return one element's row of the table of random parameters."""
+        return {name: column[index] for name, column in self.table(epoch).items()}
+
+    def table(self, epoch: int) -> dict[str, Array]:
+        """Return the whole epoch's parameters, cached for the two latest epochs."""
+        return _table(self, epoch)
+
+    def transform(self, element: Element, epoch: int) -> Element:
+        """Apply all stages to one raw element, with its random parameters of this epoch."""
+        parameters = self.parameters(epoch, int(element["index"]))
+        for stage in _stages(self):
+            element = stage.apply(element, parameters)
+        return element
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+@lru_cache(maxsize=2)
+def _table(scenario: Scenario, epoch: int) -> dict[str, Array]:
+    import numpy as np
+
+    return scenario.draw(epoch, np.arange(scenario.size.elements, dtype=np.int64))
+
+
+@lru_cache(maxsize=4)
+def _stages(scenario: Scenario) -> tuple[Stage, ...]:
+    return scenario.stages()
+
+
+SCENARIOS: dict[str, type[Scenario]] = {}
+
+
+def scenario(cls: type[Scenario]) -> type[Scenario]:
+    """Register a scenario class under its id.
+
+    Raises:
+        UsageError: another class has the id.
+    """
+    if SCENARIOS.get(cls.id, cls) is not cls:
+        raise UsageError(
+            f"scenario id {cls.id!r} is taken by {SCENARIOS[cls.id].__module__}; choose another id"
+        )
+    SCENARIOS[cls.id] = cls
+    return cls

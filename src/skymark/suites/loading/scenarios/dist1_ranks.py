@@ -1,0 +1,43 @@
+"""DIST-1: ranks share a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.suites.loading.scenario import Size, scenario
+from skymark.suites.loading.scenarios.tab1_dense_features import DenseFeatures
+
+if TYPE_CHECKING:
+    from skymark.model.cell import Setting
+
+
+@scenario
+class Ranks(DenseFeatures):
+    """Standardise dense features in several processes, each with its share of the elements.
+
+    The worker count is per rank, as launchers of training have it. The number of elements divides
+    by no number of ranks, so that a loader that pads or drops is found out.
+    """
+
+    id: ClassVar = "DIST-1"
+    title: ClassVar = "ranks share a dataset: exactly once over all, scaling efficiency"
+    tier: ClassVar = 2
+    needs: ClassVar = frozenset({"map", "shuffle", "shard"})
+    variants: ClassVar = {
+        "small": Size(elements=20_001, batch_size=64, values={"features": 32}),
+        "medium": Size(elements=200_001, batch_size=256, values={"features": 64}),
+        "large": Size(elements=2_000_001, batch_size=1024, values={"features": 128}),
+    }
+    axis_values: ClassVar = {"ranks": (1, 2, 4)}
+    drive: ClassVar = "ranks"
+
+    @property
+    def ranks(self) -> int:
+        """How many processes share the data."""
+        return int(self.axes["ranks"])
+
+    @classmethod
+    def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:
+        """Ask for sharing only where there is someone to share with."""
+        return cls.needs if axes["ranks"] != 1 else cls.needs - {"shard"}

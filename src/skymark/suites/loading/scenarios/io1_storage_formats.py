@@ -1,0 +1,56 @@
+"""IO-1: the same elements from memory, files, tar shards, columnar files, object storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.suites.loading.scenario import Scenario, Size, Stage, scenario
+
+if TYPE_CHECKING:
+    from skymark.model.cell import Setting
+    from skymark.suites.loading.dataset.canonical import Dataset
+
+
+@scenario
+class Sources(Scenario):
+    """Read opaque objects and checksum them: ``payload`` uint8 ``[N]``, ``checksum`` int64.
+
+    The objects are the same for every source. Object storage is served over HTTP on this machine,
+    with the latency and bandwidth of the settings ``http_latency_ms``, ``http_bandwidth_mb_s``.
+    """
+
+    id: ClassVar = "IO-1"
+    title: ClassVar = "the same elements from memory, files, tar, columnar files, HTTP"
+    tier: ClassVar = 1
+    needs: ClassVar = frozenset({"map", "shuffle"})
+    variants: ClassVar = {
+        "small": Size(elements=250, batch_size=16, values={"object_bytes": 32_768}),
+        "medium": Size(elements=10_000, batch_size=64, values={"object_bytes": 65_536}),
+        "large": Size(elements=100_000, batch_size=256, values={"object_bytes": 65_536}),
+    }
+    axis_values: ClassVar = {"source": ("memory", "files", "tar", "columnar", "http")}
+    encoded_media: ClassVar = True
+
+    @classmethod
+    def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:
+        """Ask for the one source that the cell reads from."""
+        return cls.needs | {f"source:{axes['source']}"}
+
+    @classmethod
+    def source(cls, axes: Mapping[str, Setting]) -> str | None:
+        """Return the cell's source."""
+        return str(axes["source"])
+
+    def generate(self, directory: Path) -> Dataset:
+        """Columns: ``payload``, opaque bytes of one length."""
+        from skymark.suites.loading.dataset.blobs import write_blobs
+
+        return write_blobs(directory, self.size.elements, self.size["object_bytes"])
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Checksum."""
+        from skymark.suites.loading.transforms.blobs import checksum
+
+        return (Stage("checksum", checksum),)

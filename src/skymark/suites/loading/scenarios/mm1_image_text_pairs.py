@@ -1,0 +1,94 @@
+"""MM-1: image–text pairs as CLIP is trained on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.suites.loading.scenario import Scenario, Size, Stage, scenario
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Dataset
+
+
+@scenario
+class ImageTextPairs(Scenario):
+    """Preprocess images and tokenise captions as CLIP does.
+
+    ``image`` float32 ``[S, S, 3]`` and ``text`` int32 ``[77]``: start, byte pairs, end, zeros.
+    """
+
+    id: ClassVar = "MM-1"
+    title: ClassVar = "image–text pairs: CLIP preprocessing, tokens of length 77"
+    needs: ClassVar = frozenset({"map", "shuffle"})
+    variants: ClassVar = {
+        "small": Size(
+            elements=400, batch_size=32, values={"height": 160, "width": 200, "side": 96}
+        ),
+        "medium": Size(
+            elements=5_000, batch_size=64, values={"height": 375, "width": 500, "side": 224}
+        ),
+        "large": Size(
+            elements=50_000, batch_size=256, values={"height": 375, "width": 500, "side": 224}
+        ),
+    }
+    encoded_media: ClassVar = True
+    native_tolerance: ClassVar = 1.0
+    native_mean_tolerance: ClassVar = 0.03
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """An image and its caption."""
+        return ("jpeg", "caption")
+
+    def generate(self, directory: Path) -> Dataset:
+        """Columns: ``jpeg`` and ``caption`` (UTF-8), ragged uint8."""
+        from skymark.suites.loading.dataset.pairs import write_image_text
+
+        size = self.size
+        return write_image_text(directory, size.elements, size["height"], size["width"])
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Decode to RGB; shortest side to S, bicubic; centre; normalise; tokenise the caption."""
+        from PIL.Image import Resampling
+
+        from skymark.suites.loading.transforms import clip, images
+        from skymark.suites.loading.transforms.byte_pairs import tokenise_bytes
+        from skymark.suites.loading.transforms.field import on
+
+        side = self.size["side"]
+        wrong_sizes = {
+            "bilinear, not bicubic": on(
+                "image", lambda image: clip.resize_shortest(image, side, Resampling.BILINEAR)
+            ),
+            "both sides are resized, the aspect ratio is lost": on(
+                "image", lambda image: image.resize((side, side), Resampling.BICUBIC)
+            ),
+        }
+        wrong_places = {
+            "the corner is cut out, not the centre": on(
+                "image", lambda image: clip.crop_corner(image, side)
+            )
+        }
+        wrong_figures = {
+            "ImageNet's mean and deviation, not CLIP's": on("image", images.normalised),
+            "pixels are scaled to 0…1 but mean and deviation are not applied": on(
+                "image", images.scaled
+            ),
+        }
+        bare = on("caption", lambda data: tokenise_bytes(data, delimited=False), into="text")
+        return (
+            Stage("decode", images.decode),
+            Stage(
+                "resize",
+                on("image", lambda image: clip.resize_shortest(image, side)),
+                wrong_sizes,
+            ),
+            Stage("crop", on("image", lambda image: clip.crop_centre(image, side)), wrong_places),
+            Stage("normalise", on("image", clip.normalised), wrong_figures),
+            Stage(
+                "tokenise",
+                on("caption", tokenise_bytes, into="text"),
+                {"start and end tokens are missing": bare},
+            ),
+        )

@@ -1,0 +1,129 @@
+"""PC-2: a pipeline that branches into two augmented views of one image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
+
+VIEWS = ("1", "2")
+
+
+@scenario
+class TwoViews(Scenario):
+    """Decode once, then crop and mirror twice with independent draws, as contrastive learning does.
+
+    ``view_1`` and ``view_2`` float32 ``[S, S, 3]`` (Chen, Kornblith, Norouzi and Hinton, "A simple
+    framework for contrastive learning of visual representations", ICML 2020, without its colour
+    jitter).
+    """
+
+    id: ClassVar = "PC-2"
+    title: ClassVar = "branching pipeline: two augmented views of one element"
+    needs: ClassVar = frozenset({"map", "shuffle"})
+    variants: ClassVar = {
+        "small": Size(
+            elements=500,
+            batch_size=32,
+            values={"height": 120, "width": 160, "side": 64, "classes": 10},
+        ),
+        "medium": Size(
+            elements=5_000,
+            batch_size=64,
+            values={"height": 375, "width": 500, "side": 224, "classes": 100},
+        ),
+        "large": Size(
+            elements=50_000,
+            batch_size=256,
+            values={"height": 375, "width": 500, "side": 224, "classes": 1000},
+        ),
+    }
+    encoded_media: ClassVar = True
+    native_tolerance: ClassVar = 0.5
+    native_mean_tolerance: ClassVar = 0.04
+    """As CV-1: decoders and resizers differ by a few levels."""
+
+    def generate(self, directory: Path) -> Dataset:
+        """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64."""
+        from skymark.suites.loading.dataset.images import write_images
+
+        size = self.size
+        return write_images(
+            directory, size.elements, size["height"], size["width"], size["classes"]
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the work reads; height and width are for operators that need them beforehand."""
+        return ("jpeg", "height", "width", "label")
+
+    def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
+        """Draw ``area_1``, ``aspect_1``, ``corner_1``, ``flip_1`` as CV-1 does; the same for 2."""
+        from skymark.suites.loading.random import uniforms
+        from skymark.suites.loading.transforms.random_crop import DRAWS, crops_from
+
+        numbers = uniforms(self.seed, epoch, indices, len(VIEWS) * (DRAWS + 1))
+        drawn: dict[str, Array] = {}
+        for place, view in enumerate(VIEWS):
+            own = numbers[:, place * (DRAWS + 1) :]
+            crops = crops_from(own[:, :DRAWS])
+            drawn |= {f"{name}_{view}": column for name, column in crops.items()}
+            drawn[f"flip_{view}"] = own[:, DRAWS] < 0.5
+        return drawn
+
+    def boxes(self, epoch: int, dataset: Dataset) -> tuple[Array, Array]:
+        """Return both views' crops: top, left, height, width, int32 ``[n, 4]`` each."""
+        from skymark.suites.loading.transforms.random_crop import pixel_boxes
+
+        height, width = dataset.column("height"), dataset.column("width")
+        table = self.table(epoch)
+        first, second = (pixel_boxes(_own(table, view), height, width) for view in VIEWS)
+        return first, second
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Decode to RGB; make both views; drop the image they were made of; normalise."""
+        from skymark.suites.loading.transforms import images
+
+        side = self.size["side"]
+
+        def view_with(view: str, drawn: str) -> images.Work:
+            def crop_and_flip(element: Element, parameters: Parameters) -> Element:
+                own = _own(parameters, drawn)
+                cut = images.random_resized_crop(element["image"], own, side)
+                return {**element, f"view_{view}": images.flipped(cut) if own["flip"] else cut}
+
+            return crop_and_flip
+
+        def normalise(element: Element, parameters: Parameters) -> Element:
+            del parameters
+            kept = {name: value for name, value in element.items() if name != "image"}
+            views = {f"view_{view}": images.normalised(kept[f"view_{view}"]) for view in VIEWS}
+            return {**kept, **views}
+
+        def scale(element: Element, parameters: Parameters) -> Element:
+            del parameters
+            kept = {name: value for name, value in element.items() if name != "image"}
+            return {**kept, **{f"view_{v}": images.scaled(kept[f"view_{v}"]) for v in VIEWS}}
+
+        return (
+            Stage("decode", images.decode),
+            *(
+                Stage(
+                    f"view {view}",
+                    view_with(view, view),
+                    {f"it has the crop and flip of view {drawn}": view_with(view, drawn)},
+                )
+                for view, drawn in zip(VIEWS, reversed(VIEWS), strict=True)
+            ),
+            Stage("normalise", normalise, {images.ONLY_SCALED: scale}),
+        )
+
+
+def _own(table: Parameters, view: str) -> dict[str, Array]:
+    """Return one view's part of the table, with CV-1's names."""
+    suffix = f"_{view}"
+    return {name.removesuffix(suffix): table[name] for name in table if name.endswith(suffix)}

@@ -1,0 +1,72 @@
+"""TAB-1: dense tabular features, standardised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.dataset.sources.source import Source
+
+
+@scenario
+class DenseFeatures(Scenario):
+    """Standardise dense float features: ``(x - mean) / deviation``, float32 ``[F]``."""
+
+    id: ClassVar = "TAB-1"
+    title: ClassVar = "dense features: standardise"
+    tier: ClassVar = 1
+    needs: ClassVar = frozenset({"map", "shuffle"})
+    variants: ClassVar = {
+        "small": Size(elements=6_000, batch_size=256, values={"features": 32}),
+        "medium": Size(elements=200_000, batch_size=1024, values={"features": 64}),
+        "large": Size(elements=2_000_000, batch_size=4096, values={"features": 128}),
+    }
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Features and label."""
+        return ("features", "label")
+
+    @classmethod
+    def imported_size(cls, source: Source, size: Size) -> Size:
+        """Return the number of rows, with the number of features that real data has."""
+        from skymark.suites.loading.dataset.importing import fields_for, rows_size
+
+        features = len(fields_for(source, "features"))
+        sized = rows_size(source, size)
+        return sized.model_copy(update={"values": {**size.values, "features": features}})
+
+    def import_source(self, source: Source, directory: Path) -> Dataset:
+        """Write real features in units in which their moments are the known ones."""
+        from skymark.suites.loading.dataset.columns import RECIPES
+        from skymark.suites.loading.dataset.importing import column_values
+        from skymark.suites.loading.dataset.tabular import write_imported
+
+        rows = self.size.elements
+        features, label = (
+            RECIPES[column].finish(list(column_values(source, column, rows)))
+            for column in ("features", "label")
+        )
+        return write_imported(directory, features, label)
+
+    def generate(self, directory: Path) -> Dataset:
+        """Columns: ``features`` float32 ``[F]`` of differing mean and spread, ``label`` int64."""
+        from skymark.suites.loading.dataset.tabular import write_dense
+
+        return write_dense(directory, self.size.elements, self.size["features"])
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Standardise by the known mean and deviation of each feature."""
+        from skymark.suites.loading.dataset.tabular import feature_moments
+
+        mean, deviation = feature_moments(self.size["features"])
+
+        def standardise(element: Element, parameters: Parameters) -> Element:
+            del parameters
+            return {**element, "features": (element["features"] - mean) / deviation}
+
+        return (Stage("standardise", standardise),)

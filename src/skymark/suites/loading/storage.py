@@ -1,0 +1,173 @@
+"""Where datasets lie on disk, and how they get there: once, under a lock, outside any timing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.model.base import digest_of
+from skymark.model.errors import DataError, UsageError
+from skymark.suites.loading.scenario import Scenario
+
+if TYPE_CHECKING:
+    from skymark.model.cell import Cell
+    from skymark.suites.loading.adapter import Adapter
+    from skymark.suites.loading.dataset.canonical import Dataset
+
+LAYOUT_VERSION = 4
+"""Raise when a shared format or the canonical form changes, so that old caches are not read."""
+
+OWN_NOTHING = frozenset({"canonical", "memory"})
+"""Formats that read the canonical files as they are."""
+SHARED = OWN_NOTHING | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
+"""Formats that skymark writes, once for all libraries."""
+HTTP = frozenset({"http", "http-tar", "http-parquet", "http-mds"})
+"""Formats read from an object server, which serves what lies on disk."""
+
+
+def format_of_source(source: str, formats: Iterable[str]) -> str:
+    """Return the adapter's format for a kind of source: its own in that class, else the shared one.
+
+    Raises:
+        UsageError: the source does not exist.
+    """
+    by_source = {
+        "memory": ("memory",),
+        "files": ("files",),
+        "tar": ("tar", "indexed-tar"),
+        "columnar": ("parquet", "indexed-parquet", "arrow", "lance"),
+        "http": ("http", "http-tar", "http-parquet", "http-mds"),
+    }
+    if source not in by_source:
+        raise UsageError(f"unknown source {source!r}; choose from {', '.join(by_source)}")
+    names = by_source[source]
+    return next((name for name in formats if name in names), names[0])
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The places of one scenario's data under the cache directory.
+
+    `data` is None for synthetic data, else the user's ``--data`` text; imported data is keyed by
+    `fingerprint` too, which tells what it held when the run was planned.
+    """
+
+    cache: Path
+    scenario: Scenario
+    data: str | None = None
+    fingerprint: str | None = None
+
+    @classmethod
+    def of_cell(cls, cache: Path, cell: Cell) -> Storage:
+        """Return the places of a cell's data."""
+        from skymark.suites.loading.registry import bind_scenario
+
+        data, fingerprint = (
+            None if (value := cell.specification.get(name)) is None else str(value)
+            for name in ("data", "data_fingerprint")
+        )
+        return cls(cache, bind_scenario(cell), data, fingerprint)
+
+    @property
+    def canonical(self) -> Path:
+        """The canonical dataset's directory."""
+        scenario = self.scenario
+        if self.data is not None:
+            source = [self.data, self.fingerprint, scenario.id, scenario.version]
+            size = scenario.size.model_dump(mode="json", exclude={"batch_size"})
+            key = digest_of([LAYOUT_VERSION, source, size])
+            return self.cache / "datasets" / f"imported-{key[:16]}"
+        key = digest_of(
+            [
+                LAYOUT_VERSION,
+                scenario.version,
+                scenario.size.elements,
+                dict(scenario.size.values),
+                [scenario.data_axes()],
+            ]
+        )
+        return self.cache / "datasets" / f"{scenario.id}-{key[:16]}"
+
+    def of(self, adapter: type[Adapter], format: str) -> Path:
+        """The directory of the data in one format; library formats are kept per library."""
+        if format in OWN_NOTHING:
+            return self.canonical
+        owner = "shared" if format in SHARED else adapter.slug
+        return self.canonical.with_name(f"{self.canonical.name}--{owner}-{format}")
+
+    def is_ready(self, adapter: type[Adapter], format: str) -> bool:
+        """Whether nothing is left to prepare."""
+        return all(_done(path).exists() for path in {self.canonical, self.of(adapter, format)})
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the canonical dataset is on disk."""
+        return _done(self.canonical).exists()
+
+    def dataset(self) -> Dataset:
+        """Open the canonical dataset, generating or importing it first if needed."""
+        from skymark.suites.loading.dataset.canonical import Dataset
+
+        def make(directory: Path) -> None:
+            if self.data is None:
+                self.scenario.generate(directory)
+            else:
+                from skymark.suites.loading.dataset.importing import import_data
+
+                import_data(self.data, self.scenario, directory, self.fingerprint)
+
+        _once(self.canonical, make)
+        return Dataset(self.canonical)
+
+    def prepare(self, adapter: Adapter, format: str) -> Path:
+        """Convert the data to a format if that has not been done, and return its directory."""
+        dataset = self.dataset()
+        if format in OWN_NOTHING:
+            return self.canonical
+
+        def make(directory: Path) -> None:
+            directory.mkdir(parents=True, exist_ok=True)
+            if format in SHARED:
+                from skymark.suites.loading.dataset.formats import WRITERS
+
+                writer = WRITERS[format]
+                if writer is not None:
+                    writer(dataset, directory)
+            else:
+                adapter.convert(dataset, directory, format)
+
+        directory = self.of(type(adapter), format)
+        _once(directory, make)
+        return directory
+
+
+def _done(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.done")
+
+
+def _once(directory: Path, make: Callable[[Path], None]) -> None:
+    """Make a directory exactly once over all processes; a half-made one is made again."""
+    from filelock import FileLock
+
+    if _done(directory).exists():
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(directory.with_name(f"{directory.name}.lock")):
+        if _done(directory).exists():
+            return
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            make(directory)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise DataError(
+                f"could not prepare {directory}: {error}; free some space or set "
+                "SKYMARK_CACHE to a larger disk"
+            ) from error
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        _done(directory).touch()

@@ -1,0 +1,165 @@
+"""Images: decode, crop and resize, flip, normalise, with Pillow and NumPy."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from skymark.model.errors import DataError
+from skymark.suites.loading.transforms.random_crop import central_box, pixel_box
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.scenario import Parameters
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
+"""Mean and deviation per channel (red, green, blue) of ImageNet's training images, scaled to 0…1;
+the values that torchvision's pretrained models document."""
+
+Pixels = npt.NDArray[Any]
+"""``[height, width, 3]``, red, green, blue."""
+
+Crop: TypeAlias = "Callable[[Image.Image, Parameters, int], Image.Image]"
+Work: TypeAlias = "Callable[[Element, Parameters], Element]"
+
+
+def decode_rgb(data: Any, index: int) -> Image.Image:
+    """Decode an encoded image (bytes or uint8 ``[length]``) to 8-bit RGB, whatever its mode.
+
+    Raises:
+        DataError: the bytes are no image, or end too early.
+    """
+    try:
+        image = Image.open(io.BytesIO(memoryview(data)))
+        return image.convert("RGB")
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(
+            f"the image of element {index} cannot be decoded ({type(error).__name__}); mend or "
+            "remove it in the source data and run again"
+        ) from error
+
+
+def decode(element: Element, parameters: Parameters) -> Element:
+    """Replace ``jpeg`` (with its ``height`` and ``width``) by ``image``, a Pillow image."""
+    del parameters
+    kept = {k: v for k, v in element.items() if k not in {"jpeg", "height", "width"}}
+    return {**kept, "image": decode_rgb(element["jpeg"], element["index"])}
+
+
+def resize_box(image: Image.Image, box: tuple[int, int, int, int], side: int) -> Image.Image:
+    """Cut a box (top, left, height, width) out and resize it to a square, antialiased bilinear.
+
+    The box is cut out first, so that no pixel outside it has weight, as in torchvision.
+    """
+    top, left, height, width = box
+    return resized(image.crop((left, top, left + width, top + height)), side)
+
+
+def resized(image: Image.Image, side: int) -> Image.Image:
+    """Resize the whole image to a square, antialiased bilinear."""
+    return image.resize((side, side), Image.Resampling.BILINEAR)
+
+
+def random_resized_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Cut the drawn box out and resize it."""
+    return resize_box(image, pixel_box(crop, image.height, image.width), side)
+
+
+def centre_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Cut the largest central square out instead of the drawn box: what evaluation does."""
+    del crop
+    edge = min(image.size)
+    box = ((image.height - edge) // 2, (image.width - edge) // 2, edge, edge)
+    return resize_box(image, box, side)
+
+
+def central_drawn_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Cut a box of the drawn size out of the centre instead of its drawn place."""
+    _, _, height, width = pixel_box(crop, image.height, image.width)
+    box = ((image.height - height) // 2, (image.width - width) // 2, height, width)
+    return resize_box(image, box, side)
+
+
+def fallback_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Use the central fallback box of the definition, for every image."""
+    del crop
+    return resize_box(image, central_box(image.height, image.width), side)
+
+
+def no_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Resize the whole image instead of the drawn box."""
+    del crop
+    return resize_box(image, (0, 0, image.height, image.width), side)
+
+
+def transposed_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Take the drawn box's top for its left, and its height for its width."""
+    top, left, height, width = pixel_box(crop, image.height, image.width)
+    return resize_box(image, (left, top, width, height), side)
+
+
+def swapped_corner_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Take the drawn box's top for its left."""
+    top, left, height, width = pixel_box(crop, image.height, image.width)
+    return resize_box(image, (left, top, height, width), side)
+
+
+def shifted_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Cut a box two pixels below and right of the drawn one."""
+    top, left, height, width = pixel_box(crop, image.height, image.width)
+    return resize_box(image, (top + 2, left + 2, height, width), side)
+
+
+WRONG_CROPS: Mapping[str, Crop] = {
+    "the largest central square is cut out, not the drawn box": centre_crop,
+    "a box of the drawn size is cut out of the centre": central_drawn_crop,
+    "the fallback box is cut out of every image, not the drawn one": fallback_crop,
+    "nothing is cut out, the whole image is resized": no_crop,
+    "the box's top and left are swapped": swapped_corner_crop,
+    "the box's axes are swapped": transposed_crop,
+    "the box is two pixels off": shifted_crop,
+}
+
+
+def flipped(image: Image.Image) -> Image.Image:
+    """Mirror an image left to right."""
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+
+
+_SCALE = (1 / (255 * np.asarray(IMAGENET_DEVIATION))).astype(np.float32)
+_SHIFT = (np.asarray(IMAGENET_MEAN) / np.asarray(IMAGENET_DEVIATION)).astype(np.float32)
+
+
+def normalised(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
+    """Return ``(pixels / 255 - mean) / deviation`` of ImageNet, float32 ``[H, W, 3]``."""
+    pixels: npt.NDArray[np.float32] = np.asarray(image).astype(np.float32)
+    pixels *= _SCALE
+    pixels -= _SHIFT
+    return pixels
+
+
+def scaled(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
+    """Return ``pixels / 255``, float32 ``[H, W, 3]``: half of normalising."""
+    return np.asarray(image).astype(np.float32) / np.float32(255)
+
+
+def normalise(element: Element, parameters: Parameters) -> Element:
+    """Replace ``image`` by its `normalised` pixels."""
+    del parameters
+    return {**element, "image": normalised(element["image"])}
+
+
+def scale(element: Element, parameters: Parameters) -> Element:
+    """Replace ``image`` by its `scaled` pixels."""
+    del parameters
+    return {**element, "image": scaled(element["image"])}
+
+
+ONLY_SCALED = "pixels are scaled to 0…1 but mean and deviation are not applied"
+"""What `scale` does instead of `normalise`, in an oracle's words."""

@@ -1,0 +1,66 @@
+"""Write a file whole or not at all, and say what to do where it is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from skymark.model.errors import StorageFullError
+
+LARGEST_FILE_BYTES = 256 << 20
+"""A file beyond this is none of skymark's; it is neither read from a store nor opened."""
+
+PART = ".part"
+"""How the names of temporary files end; they begin with a dot."""
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a file by a temporary file, an fsync, a rename and an fsync of the directory.
+
+    Args:
+        path: the file; its directories are made.
+        data: its content.
+        durable: outlive a power cut; not needed for what can be made or fetched again.
+
+    Raises:
+        OSError: the write was refused; what was there before is intact.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if not durable:
+        return
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn a refused write into an error that says what is safe and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = "the disk is full" if error.errno in FULL else (error.strerror or str(error))
+        raise StorageFullError(
+            f"cannot write {path}: {reason}; what was written before is intact. "
+            "Free some space and run the same command with --resume"
+        ) from error

@@ -1,0 +1,21 @@
+"""Where the cache lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skymark.cache.location import cache_directory
+
+
+def test_the_cache_is_where_the_user_says_else_where_caches_lie(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.delenv("SKYMARK_CACHE", raising=False)
+    assert cache_directory() == tmp_path / ".cache" / "skymark"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_directory() == tmp_path / "xdg" / "skymark"
+    monkeypatch.setenv("SKYMARK_CACHE", "~/mine")
+    assert cache_directory() == tmp_path / "mine"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SKYMARK_CACHE", "relative")
+    assert cache_directory() == Path(tmp_path).resolve() / "relative"

@@ -1,0 +1,165 @@
+"""Adapter venvs, made by the real uv from a wheel that the test writes."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import zipfile
+
+import pytest
+
+from skymark import resources
+from skymark.execute import venvs as module
+from skymark.execute.venvs import MARKER, Venvs
+from skymark.model.errors import VenvBuildError
+from skymark.model.venv import VenvSpec
+from tests.unit.execute.conftest import WRONG_PACKAGE
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    """A requirement line for a package with one module, on this disk."""
+    path = tmp_path / "tiny_library-1.0-py3-none-any.whl"
+    info = "tiny_library-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tiny_library.py", "ANSWER = 42\n")
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-library\nVersion: 1.0\n"
+        )
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return f"tiny-library @ {path.as_uri()}"
+
+
+@pytest.fixture
+def requirements(tmp_path, monkeypatch):
+    """A folder of requirement files in place of the project's own, which change."""
+    folder = tmp_path / "requirements"
+    folder.mkdir()
+    monkeypatch.setitem(resources._ROOTS, "requirements", (folder,))
+    return folder
+
+
+def answer(built):
+    command = [built.python, "-c", "import tiny_library; print(tiny_library.ANSWER)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_an_environment_is_made_once_and_holds_what_was_asked(tmp_path, wheel):
+    told = []
+    venvs = Venvs(tmp_path, told.append)
+    spec = VenvSpec(name="tiny", packages=(wheel,))
+    assert not venvs.is_built(spec)
+    built = venvs.ensure(spec)
+    assert answer(built) == "42"
+    assert venvs.is_built(spec)
+    assert venvs.ensure(spec) == built
+    assert told == ["making the venv of tiny (once)"]
+
+
+def test_declared_and_locked_files_are_installed(tmp_path, wheel, requirements):
+    (requirements / "base.in").write_text(wheel)
+    (requirements / "tiny.in").write_text("-r base.in\n")
+    (requirements / "tiny.txt").write_text("# nothing is pinned\n")
+    venvs = Venvs(tmp_path / "cache")
+    declared = venvs.ensure(VenvSpec(name="tiny", declared="tiny.in"))
+    assert answer(declared) == "42"
+    locked = venvs.ensure(VenvSpec(name="tiny", locked="tiny.txt"))
+    with pytest.raises(subprocess.CalledProcessError):
+        answer(locked)
+
+
+def test_a_locked_file_without_hashes_is_refused(tmp_path, requirements):
+    (requirements / "tiny.txt").write_text("iniconfig==2.0.0\n")
+    with pytest.raises(VenvBuildError) as caught:
+        Venvs(tmp_path).ensure(VenvSpec(name="tiny", locked="tiny.txt"))
+    assert "hash" in caught.value.log_tail
+
+
+def test_two_threads_that_need_an_environment_make_it_once(tmp_path, wheel):
+    told, built = [], []
+    spec = VenvSpec(name="tiny", packages=(wheel,))
+
+    def need():
+        built.append(Venvs(tmp_path, told.append).ensure(spec))
+
+    threads = [threading.Thread(target=need) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 1
+    assert len(set(map(str, built))) == 1
+    assert len(built) == 3
+
+
+def test_other_pins_packages_or_pythons_give_another_place(tmp_path, requirements):
+    venvs = Venvs(tmp_path)
+    (requirements / "base.in").write_text("numpy\n")
+    (requirements / "a.in").write_text("-r base.in\ngrain\n")
+    spec = VenvSpec(name="a", declared="a.in")
+    others = [
+        spec.model_copy(update={"packages": ("grain==0.2.17",)}),
+        spec.model_copy(update={"python": "3.12"}),
+        spec.model_copy(update={"name": "b"}),
+    ]
+    places = {venvs.path_of(one) for one in [spec, *others]}
+    (requirements / "a.in").write_text("-r base.in\ngrain>=0.2\n")
+    places.add(venvs.path_of(spec))
+    (requirements / "base.in").write_text("numpy<3\n")
+    places.add(venvs.path_of(spec))
+    assert len(places) == 6
+    assert venvs.path_of(spec) in places
+
+
+def test_a_name_that_is_no_file_name_gives_a_place_below_the_cache(tmp_path):
+    path = Venvs(tmp_path).path_of(VenvSpec(name="../../mine/own"))
+    assert path.parent == tmp_path / "venvs"
+
+
+def test_a_missing_requirement_file_says_what_writes_it(tmp_path, requirements):
+    with pytest.raises(VenvBuildError, match=r"no requirements/none\.txt.*make pins"):
+        Venvs(tmp_path).path_of(VenvSpec(name="a", locked="none.txt"))
+
+
+def test_a_failed_build_tells_the_tail_of_its_log_and_leaves_nothing(tmp_path):
+    venvs = Venvs(tmp_path)
+    spec = VenvSpec(name="tiny", packages=(WRONG_PACKAGE,))
+    with pytest.raises(VenvBuildError, match="could not make the venv of tiny") as e:
+        venvs.ensure(spec)
+    assert "nowhere-1.0" in e.value.log_tail
+    assert len(e.value.log_tail.splitlines()) <= module.LOG_TAIL_LINES
+    assert not venvs.path_of(spec).exists()
+    assert list(venvs.built()) == []
+
+
+def test_a_half_made_environment_is_made_again(tmp_path, wheel):
+    venvs = Venvs(tmp_path)
+    spec = VenvSpec(name="tiny", packages=(wheel,))
+    (venvs.path_of(spec) / "bin").mkdir(parents=True)
+    assert answer(venvs.ensure(spec)) == "42"
+
+
+def test_an_environment_whose_python_is_gone_is_made_again(tmp_path, wheel):
+    venvs = Venvs(tmp_path)
+    spec = VenvSpec(name="tiny", packages=(wheel,))
+    python = venvs.ensure(spec).python
+    python.unlink()
+    python.symlink_to(tmp_path / "uninstalled")
+    assert not venvs.is_built(spec)
+    assert answer(venvs.ensure(spec)) == "42"
+
+
+def test_environments_are_listed_with_their_size_and_removed_by_name(tmp_path, wheel):
+    venvs = Venvs(tmp_path)
+    for name in ("one", "two"):
+        venvs.ensure(VenvSpec(name=name, packages=(wheel,)))
+    listed = list(venvs.built())
+    assert [one.name for one in listed] == ["one", "two"]
+    files = [p for p in listed[0].directory.rglob("*") if p.is_file() and not p.is_symlink()]
+    assert listed[0].size_bytes >= sum(p.stat().st_size for p in files) > 0
+    assert [one.name for one in venvs.clean("one")] == ["one"]
+    assert [one.name for one in venvs.built()] == ["two"]
+    assert [one.name for one in venvs.clean()] == ["two"]
+    assert list(tmp_path.rglob(MARKER)) == []

@@ -1,0 +1,40 @@
+"""One writer at a time in a run's directory."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from skymark.model.errors import RunDirectoryError
+from skymark.run.sole_writer import sole_writer
+
+
+def test_a_second_writer_is_refused_or_waits(tmp_path):
+    told, entered = [], threading.Event()
+
+    def second():
+        with sole_writer(tmp_path / "run", wait=True, announce=told.append):
+            entered.set()
+
+    with sole_writer(tmp_path / "run", wait=False):
+        refused = pytest.raises(RunDirectoryError, match="another skymark run is writing to")
+        with refused, sole_writer(tmp_path / "run", wait=False):
+            pass
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert not entered.wait(0.3)
+    assert entered.wait(10)
+    thread.join()
+    assert told == [f"waiting: another skymark run is writing to {tmp_path / 'run'}"]
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("precious")
+    with pytest.raises(RunDirectoryError, match="is a file"), sole_writer(file, wait=False):
+        pass
+    refused = pytest.raises(RunDirectoryError, match="cannot write to")
+    with refused, sole_writer(file / "below", wait=False):
+        pass
+    assert file.read_text() == "precious"

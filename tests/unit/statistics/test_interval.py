@@ -1,0 +1,134 @@
+"""Student's quantiles against scipy, and intervals against what they promise."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+from scipy import stats
+
+from skymark.statistics.difference import Verdict, difference
+from skymark.statistics.interval import estimate, student_probability, student_quantile
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99, 0.999])
+def test_student_quantiles_agree_with_scipy(confidence: float) -> None:
+    for degrees in (*range(1, 60), 99, 100, 250):
+        expected = stats.t.ppf((1 + confidence) / 2, degrees)
+        assert student_quantile(degrees, confidence) == pytest.approx(expected, rel=1e-9)
+
+
+def test_student_probability_agrees_with_scipy() -> None:
+    for degrees in (1, 2, 3, 10, 31):
+        for t in (0.0, 0.1, 1.0, 4.3, 30.0):
+            expected = stats.t.cdf(t, degrees) - stats.t.cdf(-t, degrees)
+            assert student_probability(t, degrees) == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_degree_of_freedom_is_refused() -> None:
+    with pytest.raises(ValueError, match="degree of freedom"):
+        student_quantile(0)
+
+
+def test_one_round_has_a_value_and_no_interval() -> None:
+    found = estimate([12.0])
+    assert found.value == pytest.approx(12.0)
+    assert (found.low, found.high, found.relative_half_width) == (None, None, None)
+
+
+def test_an_estimate_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one round"):
+        estimate([])
+
+
+def test_the_log_scale_gives_the_geometric_mean_and_a_symmetric_ratio() -> None:
+    found = estimate([1.0, 100.0])
+    assert found.value == pytest.approx(10.0)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value / found.low == pytest.approx(found.high / found.value)
+
+
+def test_the_linear_scale_agrees_with_scipy() -> None:
+    values = [0.91, 0.93, 0.90, 0.97]
+    low, high = stats.t.interval(0.95, 3, loc=sum(values) / 4, scale=stats.sem(values))
+    found = estimate(values, "linear")
+    assert found.low == pytest.approx(low)
+    assert found.high == pytest.approx(high)
+
+
+def test_ninety_five_of_a_hundred_intervals_hold_the_true_rate() -> None:
+    chance = random.Random(3)
+    trials, held = 2000, 0
+    for _ in range(trials):
+        found = estimate([5000 * chance.lognormvariate(0, 0.05) for _ in range(4)])
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 5000 <= found.high
+    assert held / trials == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_interval_of_a_ratio_agrees_with_welch_in_scipy() -> None:
+    one, other = [100.0, 110.0, 105.0, 99.0], [80.0, 82.0, 81.5, 79.0]
+    found = difference(one, other).ratio
+    exact = stats.ttest_ind(
+        [math.log(x) for x in one], [math.log(x) for x in other], equal_var=False
+    ).confidence_interval(0.95)
+    assert found.value == pytest.approx(1.283, abs=0.001)
+    assert found.low is not None
+    assert found.high is not None
+    # Degrees of freedom are rounded down, so the interval is a little wider, never narrower.
+    assert math.log(found.low) == pytest.approx(exact.low, abs=0.01)
+    assert math.log(found.low) <= exact.low
+    assert math.log(found.high) >= exact.high
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reference", "verdict"),
+    [
+        ([120, 121, 122], [100, 101, 102], Verdict.FASTER),
+        ([80, 81, 82], [100, 101, 102], Verdict.SLOWER),
+        ([100, 101, 102], [100.5, 101, 101.5], Verdict.NO_DIFFERENCE),
+        ([90, 130, 110], [100, 101, 102], Verdict.INCONCLUSIVE),
+        ([200], [100, 101], Verdict.INCONCLUSIVE),
+        ([100, 100, 100], [100, 100, 100], Verdict.NO_DIFFERENCE),
+        ([200, 200], [100, 100], Verdict.FASTER),
+    ],
+)
+def test_a_verdict_needs_a_statistical_and_a_practical_difference(
+    candidate: list[float], reference: list[float], verdict: Verdict
+) -> None:
+    assert difference(candidate, reference).verdict is verdict
+
+
+def test_a_real_difference_below_the_margin_is_not_called_faster() -> None:
+    exact = difference([103.0, 103.01, 103.02], [100.0, 100.01, 100.02])
+    assert exact.verdict is Verdict.NO_DIFFERENCE
+    strict = difference([103.0, 103.01, 103.02], [100.0, 100.01, 100.02], practical=0.01)
+    assert strict.verdict is Verdict.FASTER
+
+
+def test_chance_alone_is_rarely_called_faster_or_slower() -> None:
+    chance = random.Random(5)
+    trials, wrong = 1000, 0
+    for _ in range(trials):
+        one, other = ([chance.lognormvariate(3, 0.08) for _ in range(3)] for _ in range(2))
+        wrong += difference(one, other).verdict in {Verdict.FASTER, Verdict.SLOWER}
+    assert wrong / trials < 0.06
+
+
+def test_a_comparison_with_no_round_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one round"):
+        difference([], [1.0])
+
+
+def test_statistics_load_neither_numpy_nor_scipy() -> None:
+    code = (
+        "import sys, skymark.suites.loading.figures, skymark.statistics.difference\n"
+        "print([name for name in ('numpy', 'scipy', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,251 @@
+"""The object server keeps to its latency, its bandwidth and its directory."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from skymark.model.errors import DataError, UsageError
+from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
+from skymark.suites.loading.dataset.formats import open_reader, write_files
+from skymark.suites.loading.dataset.object_server import Link, byte_range
+from skymark.suites.loading.dataset.objects import (
+    URL_VARIABLE,
+    HttpReader,
+    ObjectStore,
+    object_url,
+    serving,
+)
+
+CONTENT = bytes(range(256)) * 40
+FAST = {"latency_ms": 0.0, "bandwidth_mb_s": 1000.0}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "object.bin").write_bytes(CONTENT)
+    (tmp_path / "secret.bin").write_bytes(b"not for you")
+    return served
+
+
+def ask(
+    store: ObjectStore, path: str = "/object.bin", method: str = "GET", **headers: str
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection(store.url.removeprefix("http://"))
+    connection.request(method, path, headers=headers)
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response, body
+
+
+def test_an_object_arrives_whole(directory):
+    with serving(directory, **FAST) as store:
+        response, body = ask(store)
+    assert (response.status, body) == (200, CONTENT)
+    assert response.getheader("Accept-Ranges") == "bytes"
+
+
+def test_a_range_arrives_with_its_place(directory):
+    with serving(directory, **FAST) as store:
+        response, body = ask(store, Range="bytes=10-19")
+        tail, tail_body = ask(store, Range="bytes=-3")
+        beyond, _ = ask(store, Range=f"bytes={len(CONTENT)}-")
+    assert (response.status, body) == (206, CONTENT[10:20])
+    assert response.getheader("Content-Range") == f"bytes 10-19/{len(CONTENT)}"
+    assert (tail.status, tail_body) == (206, CONTENT[-3:])
+    assert beyond.status == 416
+
+
+def test_head_tells_the_size_and_sends_nothing(directory):
+    with serving(directory, **FAST) as store:
+        response, body = ask(store, method="HEAD")
+    assert (response.status, body) == (200, b"")
+    assert response.getheader("Content-Length") == str(len(CONTENT))
+
+
+@pytest.mark.parametrize("path", ["/nothing.bin", "/", "/../secret.bin", "/%2e%2e/secret.bin"])
+def test_what_is_not_in_the_directory_is_not_found(directory, path):
+    with serving(directory, **FAST) as store:
+        assert ask(store, path)[0].status == 404
+
+
+def test_a_connection_is_kept_for_the_next_object(directory):
+    with serving(directory, **FAST) as store:
+        connection = http.client.HTTPConnection(store.url.removeprefix("http://"))
+        connection.request("GET", "/object.bin")
+        connection.getresponse().read()
+        socket = connection.sock
+        connection.request("GET", "/nothing.bin")
+        connection.getresponse().read()
+        connection.request("GET", "/object.bin")
+        assert connection.getresponse().read() == CONTENT
+        assert connection.sock is socket
+        connection.close()
+
+
+def test_the_first_byte_takes_the_given_latency(directory):
+    with serving(directory, latency_ms=30, bandwidth_mb_s=1000) as store:
+        connection = http.client.HTTPConnection(store.url.removeprefix("http://"))
+        waits = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            connection.request("GET", "/object.bin")
+            connection.getresponse().read()
+            waits.append(time.perf_counter() - begin)
+        connection.close()
+    assert min(waits) >= 0.030
+    assert min(waits) < 0.045
+
+
+def test_a_body_takes_the_time_that_the_bandwidth_gives_it(directory):
+    (directory / "large.bin").write_bytes(bytes(2_000_000))
+    took = []
+    with serving(directory, latency_ms=0, bandwidth_mb_s=20) as store:
+        for _ in range(5):
+            begin = time.perf_counter()
+            assert len(ask(store, "/large.bin")[1]) == 2_000_000
+            took.append(time.perf_counter() - begin)
+    assert 0.100 <= min(took) < 0.120
+
+
+def test_connections_share_the_bandwidth(directory):
+    (directory / "large.bin").write_bytes(bytes(1_000_000))
+    took = []
+    with (
+        serving(directory, latency_ms=0, bandwidth_mb_s=20) as store,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        for _ in range(4):
+            begin = time.perf_counter()
+            bodies = list(pool.map(lambda _: ask(store, "/large.bin")[1], range(4)))
+            took.append(time.perf_counter() - begin)
+            assert sum(map(len, bodies)) == 4_000_000
+    assert 0.200 <= min(took) < 0.240
+
+
+def test_a_link_carries_pieces_one_after_another_and_keeps_no_credit():
+    now = [100.0]
+    slept = []
+
+    def oversleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds + 0.1
+
+    link = Link(1000.0, clock=lambda: now[0], sleep=oversleep)
+    link.carry(500, since=100.0)
+    link.carry(250, since=100.0)
+    now[0] = 160.0
+    link.carry(1000, since=160.0)
+    assert slept == pytest.approx([0.5, 0.15, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, None),
+        ("bytes=0-0", (0, 1)),
+        ("bytes=5-", (5, 10)),
+        ("bytes=5-99", (5, 10)),
+        ("bytes=-4", (6, 10)),
+        ("bytes=-40", (0, 10)),
+        ("bytes=-", None),
+        ("bytes=1-2,4-5", None),
+        ("lines=1-2", None),
+    ],
+)
+def test_byte_ranges_are_read_as_the_rfc_says(header, expected):
+    assert byte_range(header, 10) == expected
+
+
+@pytest.mark.parametrize("header", ["bytes=10-", "bytes=7-3", "bytes=-0"])
+def test_ranges_outside_the_object_are_refused(header):
+    with pytest.raises(ValueError, match="10 bytes"):
+        byte_range(header, 10)
+
+
+def test_the_server_is_a_process_that_ends_with_the_block(directory):
+    with serving(directory, **FAST) as store:
+        assert psutil.pid_exists(store.pid)
+        assert object_url() == store.url
+    assert not psutil.pid_exists(store.pid)
+    assert URL_VARIABLE not in os.environ
+    with pytest.raises(UsageError, match=URL_VARIABLE):
+        object_url()
+
+
+def test_a_server_that_does_not_start_is_an_error(directory):
+    with pytest.raises(DataError, match="did not start"), serving(directory, "no number", 1.0):
+        pass
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    random = np.random.default_rng(0)
+    return write_dataset(
+        tmp_path / "data",
+        "objects",
+        {
+            "payload": [random.integers(0, 256, size, np.uint8) for size in (3, 0, 70_000)],
+            "label": np.array([4, 5, 6]),
+        },
+        {"payload": "bytes"},
+    )
+
+
+def read_and_send(reader: HttpReader, connection) -> None:
+    connection.send(reader[2])
+
+
+def test_elements_read_over_http_are_those_of_the_dataset(dataset, tmp_path):
+    write_files(dataset, tmp_path / "objects")
+    with serving(tmp_path / "objects", **FAST):
+        reader = open_reader("http", tmp_path / "objects", dataset)
+        assert len(reader) == 3
+        copy = pickle.loads(pickle.dumps(reader))
+        for index in (2, 0, 1):
+            for read in (reader, copy):
+                element = read[index]
+                assert element["index"] == index
+                assert element["label"] == dataset[index]["label"]
+                np.testing.assert_array_equal(element["payload"], dataset[index]["payload"])
+
+
+def test_threads_and_forked_processes_have_connections_of_their_own(dataset, tmp_path):
+    write_files(dataset, tmp_path / "objects")
+    with serving(tmp_path / "objects", latency_ms=1, bandwidth_mb_s=1000):
+        reader = HttpReader(dataset)
+        mine = reader[2]["payload"]
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(reader[2])) for _ in range(3)]
+        fork = get_context("fork")
+        here, there = fork.Pipe()
+        process = fork.Process(target=read_and_send, args=(reader, there))
+        for one in (*threads, process):
+            one.start()
+        again = [reader[2] for _ in range(3)]
+        for one in (*threads, process):
+            one.join()
+        for element in (*found, *again, here.recv()):
+            np.testing.assert_array_equal(element["payload"], mine)
+
+
+def test_an_object_that_is_missing_on_the_server_is_named(dataset, tmp_path):
+    write_files(dataset, tmp_path / "objects")
+    next((tmp_path / "objects").rglob("00000001.payload.bin")).unlink()
+    with serving(tmp_path / "objects", **FAST):
+        reader = HttpReader(dataset)
+        with pytest.raises(DataError, match=r"00000001\.payload\.bin answered 404"):
+            reader[1]

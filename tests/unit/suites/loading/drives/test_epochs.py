@@ -1,0 +1,74 @@
+"""Whole epochs: what is timed, what is kept, and what is checked of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from skymark.measure.loop import Pass
+from skymark.suites.loading.drives import epochs
+from skymark.suites.loading.drives.outcome import Outcome
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+
+SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
+
+
+def test_every_epoch_is_recorded_and_only_the_measured_ones_are_timed(make_bench):
+    outcome = epochs.drive(make_bench(SCENARIO))
+    assert outcome.verification.passed
+    measured = max(outcome.epoch)
+    assert outcome.epoch.count(0) == 13
+    assert len(outcome.wait_ns) == len(outcome.batch_elements) == 13 * (measured + 1)
+    assert outcome.elements == 203 * measured
+    assert outcome.first_batch_ns == outcome.wait_ns[0]
+    assert outcome.timed_ns >= 0.01e9
+    assert outcome.bytes == outcome.elements * (8 + 6 * 4 + 8)
+
+
+def test_an_epoch_over_its_time_is_stopped_and_still_verified(make_bench):
+    bench = make_bench(SCENARIO)
+    hurried = bench.effort.model_copy(update={"max_seconds": 0.0})
+    outcome = epochs.drive(dataclasses.replace(bench, effort=hurried))
+    assert outcome.verification.passed
+    assert outcome.batch_elements == [16, 16]
+
+
+def test_a_kept_batch_does_not_change_with_the_buffer_it_was_made_from():
+    buffer = np.zeros(3)
+    kept = epochs.own_copy({"index": buffer})
+    buffer += 1
+    assert kept["index"].tolist() == [0, 0, 0]
+
+
+def test_kept_batches_are_the_same_for_all_adapters_and_others_in_each_round(make_bench):
+    bench = make_bench(SCENARIO)
+    first = epochs.random_batches(bench, 4)
+    assert first == epochs.random_batches(make_bench(SCENARIO, "IsNotReproducible"), 4)
+    rounds = {epochs.random_batches(dataclasses.replace(bench, round=n), 4) for n in range(8)}
+    assert len(rounds) > 1
+    assert all(len(kept) == 2 and max(kept) < 13 for kept in rounds)
+
+
+def test_the_first_batches_cover_the_elements_to_verify(make_bench):
+    assert epochs.first_batches(make_bench(SCENARIO).job, 40) == {0, 1, 2}
+    assert epochs.first_batches(make_bench(SCENARIO).job, 0) == {0}
+
+
+def test_throughput_is_of_the_measured_epochs():
+    outcome = Outcome()
+    batch = {"index": np.arange(4)}
+    outcome.add(Pass([9], [batch["index"]], {0: batch}, 10), epoch=0, measured=False)
+    outcome.add(Pass([1, 2], [batch["index"]] * 2, {0: batch}, 1000), epoch=1, measured=True)
+    assert outcome.samples_per_s == pytest.approx(8e6)
+    assert outcome.bytes == 64
+
+
+def test_bytes_are_known_although_no_batch_was_kept_of_the_last_epoch():
+    outcome = Outcome()
+    batch = {"index": np.arange(4)}
+    outcome.add(Pass([9], [batch["index"]], {0: batch}, 10), epoch=0, measured=False)
+    outcome.add(Pass([1], [batch["index"]], {}, 1000), epoch=1, measured=True)
+    assert outcome.bytes == 32

@@ -1,0 +1,56 @@
+"""IO-2: opening a loader counts towards its first batch and its memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from skymark.model.record import Resources
+from skymark.suites.loading.drives import first_batch
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.io2_streaming_or_eager import FirstBatch
+
+SIZE = Size(elements=70, batch_size=16, values={"object_bytes": 1000})
+
+
+@pytest.mark.parametrize(("mode", "format"), [("streaming", "files"), ("eager", "memory")])
+def test_both_modes_deliver_the_same_verified_elements(make_bench, mode, format):
+    outcome = first_batch.drive(make_bench(FirstBatch(SIZE, axes={"mode": mode}), format=format))
+    assert outcome.verification.passed
+    assert outcome.extra["open_to_first_batch_s"] == pytest.approx(
+        outcome.setup_s + outcome.first_batch_ns / 1e9
+    )
+
+
+def test_sampling_begins_before_the_loader_is_opened(make_bench):
+    bench = make_bench(FirstBatch(SIZE, axes={"mode": "eager"}), format="memory")
+    seen = []
+
+    class Watched(type(bench.adapter)):
+        def open(self, job):
+            seen.append("open")
+            return super().open(job)
+
+    def ends():
+        seen.append("ends")
+        return Resources(peak_pss_bytes=5)
+
+    outcome = first_batch.drive(
+        dataclasses.replace(
+            bench,
+            adapter=Watched(),
+            excluded_pids=(1,),
+            timed_region_begins=seen.append,
+            timed_region_ends=ends,
+        )
+    )
+    assert seen == [(1,), "open", "ends"]
+    assert outcome.resources.peak_pss_bytes == 5
+
+
+def test_modes_ask_for_the_ability_that_they_are_named_for():
+    assert "eager" in FirstBatch.requirements({"mode": "eager"})
+    assert "stream" in FirstBatch.requirements({"mode": "streaming"})
+    assert FirstBatch.source({"mode": "eager"}) == "memory"
+    assert FirstBatch.source({"mode": "streaming"}) is None

@@ -1,0 +1,55 @@
+"""DIST-1: ranks in processes of their own share the data, or are found out."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.measure.loop import Pass
+from skymark.suites.loading.drives import ranks
+from skymark.suites.loading.drives.fresh import FreshProcessError, RemotePass
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.dist1_ranks import Ranks
+
+SIZE = Size(elements=203, batch_size=16, values={"features": 6})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_ranks_deliver_each_element_once_between_them(make_bench, count):
+    outcome = ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": count})))
+    assert outcome.verification.passed
+    epochs = max(outcome.epoch)
+    assert outcome.elements == epochs * 203
+    assert sum(outcome.batch_elements) == (epochs + 1) * 203
+    assert outcome.bytes == outcome.elements * (8 + 6 * 4 + 8)
+    assert {f"rank_{rank}_samples_per_s" for rank in range(count)} < set(outcome.extra)
+    assert outcome.extra["scaling_efficiency"] == pytest.approx(
+        outcome.samples_per_s / count / outcome.extra["single_rank_samples_per_s"]
+    )
+
+
+def test_elements_of_another_rank_are_named(make_bench):
+    outcome = ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": 2}), "IgnoresRank"))
+    assert outcome.verification.cause.kind == "another-rank"
+    assert "rank 1 delivered elements of another rank" in outcome.verification.cause.message
+
+
+def test_a_rank_that_dies_is_reported_with_its_status(make_bench):
+    with pytest.raises(FreshProcessError, match="ended with status 7"):
+        ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": 1}), "DiesInEpoch"))
+
+
+def test_each_rank_finds_what_torchrun_would_set(make_bench, capfd):
+    assert ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": 2}), "IsChatty")).verification.passed
+    assert sorted(capfd.readouterr().out.split("\n")) == ["", "0 1 0 1", "0 2 0 2", "1 2 1 2"]
+
+
+def test_ranks_last_from_the_first_start_to_the_last_end():
+    slow = RemotePass(Pass([5, 6], [[0], [1]], {0: "a"}, 11, think_ns=4), 100, 111)
+    late = RemotePass(Pass([7], [[2]], {0: "b"}, 7, think_ns=2, complete=False), 108, 115)
+    done = ranks.together([slow, late])
+    assert done.wall_ns == 15
+    assert done.wait_ns == [5, 6, 7]
+    assert done.indices == [[0], [1], [2]]
+    assert done.kept == {0: "a", 1: "b"}
+    assert done.think_ns == 3
+    assert not done.complete

@@ -1,0 +1,51 @@
+"""PR-1: a position saved in one process is gone on from in another, exactly or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skymark.suites.loading.drives import resuming
+from skymark.suites.loading.drives.fresh import FreshProcessError
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.pr1_checkpoint_and_resume import Resuming
+
+SCENARIO = Resuming(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
+
+
+def test_an_epoch_continued_exactly_in_a_new_process_passes(make_bench):
+    outcome = resuming.drive(make_bench(SCENARIO))
+    assert outcome.verification.passed
+    assert outcome.extra["state_bytes"] == 1
+    assert outcome.extra["save_s"] < 0.1
+    assert 0 < outcome.extra["resume_s"] < 10
+    assert "resume_import_s" in outcome.extra
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("LosesOnResume", "resume", "16 elements were lost"),
+        ("RepeatsOnResume", "resume", "16 elements came again"),
+        ("ReordersOnResume", "resume", "order differs from that of the uninterrupted epoch"),
+        ("ForgetsEpochOnResume", "ignored-epoch", "content of epoch 0"),
+    ],
+)
+def test_what_went_wrong_when_resuming_is_named(make_bench, name, kind, words):
+    outcome = resuming.drive(make_bench(SCENARIO, name))
+    assert not outcome.verification.passed
+    assert outcome.verification.cause.kind == kind
+    assert words in outcome.verification.cause.message
+
+
+def test_a_loader_that_cannot_resume_fails_with_its_own_words(make_bench):
+    with pytest.raises(FreshProcessError, match="ValueError: the position makes no sense"):
+        resuming.drive(make_bench(SCENARIO, "RaisesOnResume"))
+
+
+def test_the_place_where_streams_part_is_named():
+    before, after = np.array([4, 1]), np.array([0, 3, 2])
+    assert resuming.difference(before, after, after) is None
+    assert "from place 1 on" in resuming.difference(before, after, np.array([0, 2, 3]))
+    assert "element 3" in resuming.difference(before, after, np.array([0, 2]))
+    assert "element 4 " in resuming.difference(before, after, np.array([4, 0, 3, 2])) + " "

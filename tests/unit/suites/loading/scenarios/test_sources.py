@@ -1,0 +1,56 @@
+"""IO-1: every source gives the same elements, and each asks for its own ability."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.adapters.numpy import NumpyReference
+from skymark.suites.loading.dataset.objects import serving
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.io1_storage_formats import Sources
+from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.transforms.blobs import checksum
+
+SIZE = Size(elements=150, batch_size=16, values={"object_bytes": 5000})
+FORMATS = {
+    "memory": "memory",
+    "files": "files",
+    "tar": "tar",
+    "columnar": "parquet",
+    "http": "http",
+}
+
+
+def test_every_source_has_a_format_and_an_ability_of_its_own():
+    assert set(Sources.axis_values["source"]) == set(FORMATS)
+    for source, format in FORMATS.items():
+        axes = {"source": source}
+        assert NumpyReference.format_for(Sources, axes) == format
+        assert Sources.requirements(axes) == {"map", "shuffle", f"source:{source}"}
+
+
+@pytest.mark.parametrize("source", FORMATS)
+def test_elements_are_the_same_from_every_source(source, tmp_path):
+    scenario = Sources(SIZE, axes={"source": source})
+    storage, format = Storage(tmp_path, scenario), FORMATS[source]
+    directory = storage.prepare(NumpyReference(), format)
+    dataset = storage.dataset()
+    job = Job(scenario, dataset, directory, format, batch_size=16)
+    with serving(directory, latency_ms=0, bandwidth_mb_s=1000):
+        reader = job.reader()
+        for index in (149, 0, 63, 64):
+            element = reader[index]
+            np.testing.assert_array_equal(element["payload"], dataset[index]["payload"])
+            assert element["payload"].dtype == np.uint8
+            assert element["payload"].shape == (5000,)
+
+
+def test_the_checksum_is_the_crc_of_the_bytes():
+    element = checksum({"index": 0, "payload": np.frombuffer(b"123456789", np.uint8)}, {})
+    # The check value of CRC-32 in Ross Williams' "A painless guide to CRC error detection".
+    assert element["checksum"] == 0xCBF43926 == zlib.crc32(b"123456789")
+    assert element["checksum"].dtype == np.int64
