@@ -14,7 +14,7 @@ nox.needs_version = ">=2025.2"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "tests"]
 
-# The tools lie beside this interpreter, also where its environment is not activated.
+# The tools lie beside this interpreter, also where its venv is not activated.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 ROOT = Path(__file__).parent
@@ -70,13 +70,13 @@ def cloud_faults(session: nox.Session) -> None:
 
 
 def pytest_in_the_cloud(session: nox.Session, *arguments: str) -> None:
-    """Run tests in the environment of SkyPilot."""
-    session.run(cloud_environment(session), "-m", "pytest", *arguments, external=True)
+    """Run tests in the venv of SkyPilot."""
+    session.run(cloud_venv(session), "-m", "pytest", *arguments, external=True)
 
 
 def in_the_cloud(session: nox.Session, command: str, *arguments: str) -> None:
-    """Run a command of skymark in the environment of SkyPilot."""
-    skymark = Path(cloud_environment(session)).with_name("skymark")
+    """Run a command of skymark in the venv of SkyPilot."""
+    skymark = Path(cloud_venv(session)).with_name("skymark")
     session.run(str(skymark), command, *arguments, external=True)
 
 
@@ -110,8 +110,8 @@ def cost(session: nox.Session) -> None:
     in_the_cloud(session, "cost", *(session.posargs or ["gpu_a100"]))
 
 
-def cloud_environment(session: nox.Session) -> str:
-    """Make the environment of SkyPilot, which wants older packages than the tools; its Python."""
+def cloud_venv(session: nox.Session) -> str:
+    """Make the venv of SkyPilot, which wants older packages than the tools; its Python."""
     python = ROOT / ".venv-cloud" / "bin" / "python"
     pins = ("--require-hashes", "-r", str(REQUIREMENTS / "cloud.txt"))
     install = ("uv", "pip", "install", "--quiet", "--python", str(python))

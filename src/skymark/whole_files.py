@@ -1,4 +1,4 @@
-"""Write a file whole or not at all, and say what to do where it is refused."""
+"""Writing of files whole or not at all, and the explanation of refused writes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from skymark.model.errors import StorageFullError
 
 LARGEST_FILE_BYTES = 256 << 20
-"""A file beyond this is none of skymark's; it is neither read from a store nor opened."""
+"""Largest file that is read from a store or opened; skymark writes none so large."""
 
 PART = ".part"
-"""How the names of temporary files end; they begin with a dot."""
+"""Suffix of the names of temporary files; they begin with a dot."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -55,7 +55,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn a refused write into an error that says what is safe and what to do."""
+    """Raise a refused write as an error that names its cause and the next action."""
     try:
         yield
     except OSError as error:

@@ -15,7 +15,7 @@ import pytest
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.world import rehearsal_world
 from skymark.model.record import RoundResult
-from skymark.store.store import open_store, runs_at
+from skymark.store.kinds import open_store, runs_at
 from tests.cloud.conftest import CATALOGS, Client
 from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (

@@ -1,4 +1,4 @@
-"""The candidates and prices that SkyPilot's own code finds in a known catalogue, offline."""
+"""The offers and prices that SkyPilot's own code finds in a known catalogue, offline."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def estimate(cost, *arguments):
 
 def machines(found):
     keys = ("cloud", "region", "instance_type", "spot", "hourly_price_usd", "price_from")
-    return [tuple(one[key] for key in keys) for one in found["candidates"]]
+    return [tuple(one[key] for key in keys) for one in found["offers"]]
 
 
 LAMBDA = ("us-east-1", "us-west-1", "europe-central-1")
@@ -134,7 +134,7 @@ def test_every_alternative_of_a_machine_is_a_candidate_the_cheapest_first(cost):
     ]
     billed_h = found["billed"]["high_s"] / 3600
     assert found["cost"]["high_usd"] == pytest.approx(0.76 * billed_h)
-    assert found["candidates"][-1]["cost"]["high_usd"] == pytest.approx(1.29 * billed_h)
+    assert found["offers"][-1]["cost"]["high_usd"] == pytest.approx(1.29 * billed_h)
     assert found["catalogue_date"] == "2026-10-03"
 
 
@@ -164,7 +164,7 @@ def test_a_region_can_be_asked_for(cost):
 def test_every_machine_of_several_is_paid_for(cost):
     options = ("cluster_8xh100", "--infra", "lambda", "--deadline", "60m", "--num-nodes")
     one, two = (estimate(cost, *options, nodes) for nodes in ("1", "2"))
-    assert one["candidates"][0]["hourly_price_usd"] == 23.92
+    assert one["offers"][0]["hourly_price_usd"] == 23.92
     assert two["cost"]["high_usd"] == pytest.approx(2 * one["cost"]["high_usd"])
 
 

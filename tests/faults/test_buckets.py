@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.run.directory import SUMS, RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.run.layout import SUMS
 from skymark.run.reader import open_run
 from tests.faults.runs import Case, skymark, until
 from tests.faults.test_killed import kill_all

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from skymark.suites.loading.adapter import Job, Loader
+from skymark.suites.loading.adapter import Loader, LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
 
 
@@ -16,7 +16,7 @@ class Cheat(NumpyReference):
 
     requirements = ()
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         cheat = self.cheat
 
         class Cheating(NumpyLoader):
@@ -25,7 +25,7 @@ class Cheat(NumpyReference):
 
         return Cheating(self.change(job))
 
-    def change(self, job: Job) -> Job:
+    def change(self, job: LoadingJob) -> LoadingJob:
         return job
 
     def cheat(self, loader: NumpyLoader, batches: Iterator[dict], epoch: int) -> Iterator[dict]:
@@ -35,7 +35,7 @@ class Cheat(NumpyReference):
 class SkipsNormalise(Cheat):
     slug = "skips-normalise"
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         class WithoutNormalise(NumpyLoader):
             def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[dict]:
                 stages = [s for s in job.scenario.stages() if s.name != "normalise"]
@@ -56,7 +56,7 @@ class SkipsNormalise(Cheat):
 class DropsTail(Cheat):
     slug = "drops-tail"
 
-    def change(self, job: Job) -> Job:
+    def change(self, job: LoadingJob) -> LoadingJob:
         return dataclasses.replace(job, drop_last=True)
 
 
@@ -86,14 +86,14 @@ class ServesOneBatch(Cheat):
 class IgnoresSeed(Cheat):
     slug = "ignores-seed"
 
-    def change(self, job: Job) -> Job:
+    def change(self, job: LoadingJob) -> LoadingJob:
         return dataclasses.replace(job, scenario=dataclasses.replace(job.scenario, seed=0), seed=0)
 
 
 class CropsCentre(Cheat):
     slug = "crops-centre"
 
-    def change(self, job: Job) -> Job:
+    def change(self, job: LoadingJob) -> LoadingJob:
         side = job.scenario.size["side"]
 
         def cut_centre(element, parameters):
@@ -134,7 +134,7 @@ class CastsDown(Cheat):
 class TakesAnotherRank(Cheat):
     slug = "takes-another-rank"
 
-    def change(self, job: Job) -> Job:
+    def change(self, job: LoadingJob) -> LoadingJob:
         return dataclasses.replace(job, rank=0)
 
 

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from skymark.suites.loading.registry import adapter_class, scenario_class
+from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import Size
 
 SIZES = {
@@ -53,19 +53,14 @@ class TestJax:
         os.environ["JAX_ENABLE_X64"] = "1"
         return importlib.import_module("jax")
 
-    def test_datarax_calls_native_what_has_operators(self):
-        from skymark.suites.loading.transforms.jax import WORK
-
-        assert adapter_class("datarax").native == set(WORK)
-
     @pytest.mark.parametrize("id", ["CV-2", "PC-1", "PR-2", "TAB-1", "TAB-2"])
     def test_operators_do_what_the_reference_does(self, id, tmp_path):
-        from skymark.suites.loading.transforms import jax as native
+        from skymark.suites.loading.adapters.datarax.operators import OPERATORS, forget
 
         scenario, dataset = made(id, tmp_path)
-        drawn = native.random_parameters(scenario, dataset, EPOCH)
+        drawn = OPERATORS[id].draw(scenario, dataset, EPOCH)
         batch = raw_batch(dataset) | drawn
-        for step in (*native.WORK[id](scenario), native.forget(drawn)):
+        for step in (*OPERATORS[id].steps(scenario), forget(drawn)):
             batch = step(batch)
         agree(batch, scenario, dataset)
 
@@ -75,25 +70,20 @@ class TestTensorFlow:
     def tensorflow(self):
         return importlib.import_module("tensorflow")
 
-    def test_tfdata_calls_native_what_has_operators(self):
-        from skymark.suites.loading.transforms.tensorflow import BATCH_WORK, ELEMENT_WORK
-
-        assert adapter_class("tfdata").native == set(BATCH_WORK) | set(ELEMENT_WORK)
-
     @pytest.mark.parametrize("id", ["PC-1", "PR-2", "TAB-1", "TAB-2"])
     def test_operators_on_batches_do_what_the_reference_does(self, id, tmp_path, tensorflow):
-        from skymark.suites.loading.transforms import tensorflow as native
+        from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 
         scenario, dataset = made(id, tmp_path)
         batch = {name: tensorflow.constant(v) for name, v in raw_batch(dataset).items()}
-        for step in native.BATCH_WORK[id](
-            scenario, native.random_parameters(scenario, dataset, EPOCH)
-        ):
+        operators = OPERATORS[id]
+        assert operators.on_batches
+        for step in operators.steps(scenario, operators.draw(scenario, dataset, EPOCH)):
             batch = step(batch)
         agree(batch, scenario, dataset)
 
     def test_packing_ragged_documents_does_what_the_reference_does(self, tmp_path, tensorflow):
-        from skymark.suites.loading.transforms import tensorflow as native
+        from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 
         scenario, dataset = made("NLP-1", tmp_path)
         ragged = {
@@ -101,24 +91,25 @@ class TestTensorFlow:
             for name in ("tokens", "lengths")
         }
         batch = {"index": tensorflow.range(len(dataset)), **ragged}
-        for step in native.BATCH_WORK["NLP-1"](scenario, {}):
+        for step in OPERATORS["NLP-1"].steps(scenario, {}):
             batch = step(batch)
         agree(batch, scenario, dataset)
 
     @pytest.mark.parametrize("format", ["tfrecord", "files", "tar", "memory"])
     @pytest.mark.parametrize("id", ["CV-2", "NLP-1", "TAB-2"])
     def test_every_format_gives_the_raw_elements(self, id, format, tmp_path, tensorflow):
-        from skymark.suites.loading.adapter import Job
-        from skymark.suites.loading.dataset import tensorflow as reading
-        from skymark.suites.loading.dataset.formats import write_files, write_tar
+        from skymark.suites.loading.adapter import LoadingJob
+        from skymark.suites.loading.adapters.tfdata import records
+        from skymark.suites.loading.dataset.files import write_files
+        from skymark.suites.loading.dataset.tar import write_tar
 
         scenario, dataset = made(id, tmp_path / "canonical")
         storage = tmp_path / format
         storage.mkdir()
-        writers = {"tfrecord": reading.write_records, "files": write_files, "tar": write_tar}
+        writers = {"tfrecord": records.write_records, "files": write_files, "tar": write_tar}
         if format in writers:
             writers[format](dataset, storage)
-        read = reading.source(Job(scenario, dataset, storage, format, batch_size=4))
+        read = records.source(LoadingJob(scenario, dataset, storage, format, batch_size=4))
         keys = tensorflow.data.Dataset.range(len(dataset))
         if format == "tfrecord":
             paths = sorted(str(path) for path in storage.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from skymark.model.record import Status
+from tests.stores.installed import install_zip_store
 from tests.stores.s3_server import s3_server
 
 PLAN = ("run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
@@ -21,12 +23,17 @@ def bucket():
         yield server
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", "s3", "zip"])
 def store(request, tmp_path):
-    """An address, and the variables that its client needs."""
+    """An address, and the variables that its client needs; `zip` is of another package."""
     if request.param == "file":
         (tmp_path / "shared").mkdir()
         return (tmp_path / "shared").as_uri(), {}
+    if request.param == "zip":
+        install_zip_store(tmp_path / "site")
+        (tmp_path / "shared").mkdir()
+        path = [str(tmp_path / "site"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        return f"zip://{tmp_path}/shared", {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     server = request.getfixturevalue("bucket")
     return f"s3://results/{tmp_path.name}", server.variables
 

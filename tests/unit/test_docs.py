@@ -80,22 +80,32 @@ def test_every_ability_is_explained():
     assert all(f"| `{name}` | {what} |" in page("adapters.md") for name, what in ABILITIES.items())
 
 
+VERDICTS = ("suites/loading/oracle", "suites/loading/drives")
+
+
 def kinds_in(*folders: str) -> set[str]:
-    """Return the kinds of causes and warnings that the code of some folders gives."""
+    """Return the kinds of causes and warnings that the code of some folders or files gives."""
     given = re.compile(r'(?:kind=|refuse\(\s*|Hypothesis\(\s*)"([\w-]+)"')
-    files = [path for folder in folders for path in sorted((SOURCE / folder).rglob("*.py"))]
+    files = [
+        path
+        for folder in folders
+        for path in [SOURCE / folder, *sorted((SOURCE / folder).rglob("*.py"))]
+        if path.is_file()
+    ]
     return {kind for path in files for kind in given.findall(path.read_text())}
 
 
 def test_every_verdict_is_explained():
-    kinds = kinds_in("loading/oracle", "loading/drives")
+    kinds = kinds_in(*VERDICTS)
     assert {"skipped-stage", "ignored-seed", "another-rank", "resume"} <= kinds
     assert {kind for kind in kinds if f"`{kind}`" not in page("verification.md")} == set()
 
 
 def test_every_other_cause_and_every_warning_is_explained():
-    kinds = kinds_in("execute", "measure") | {"lacks-ability", "lacks-format", "library-absent"}
-    assert {"timeout", "venv", "drift", "cpu-quota", "leaked-processes"} <= kinds
+    suite = ("suites/loading/suite.py", "suites/loading/stability.py")
+    kinds = kinds_in("execute", "machine", "statistics", *suite)
+    expected = {"timeout", "venv", "drift", "cpu-quota", "leaked-processes", "lacks-ability"}
+    assert expected <= kinds
     assert {kind for kind in kinds if f"`{kind}`" not in page("troubleshooting.md")} == set()
 
 

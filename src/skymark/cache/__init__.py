@@ -1,1 +1,1 @@
-"""What lies on this disk and can be made again: data sets and venvs."""
+"""The cache on this disk: data sets and venvs, which can be made again."""

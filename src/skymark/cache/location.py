@@ -1,4 +1,4 @@
-"""Where skymark keeps what can be made again: datasets and adapter environments."""
+"""Location of the cache: data sets and adapters' venvs."""
 
 from __future__ import annotations
 

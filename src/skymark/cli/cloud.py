@@ -1,4 +1,4 @@
-"""`skymark launch` and the commands for live machines."""
+"""`skymark launch` and `skymark exec`: carry out a plan on rented machines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from skymark.cli.caller import INTERRUPTED, end_when_told, say
-from skymark.cli.cost import CostOptions, print_estimate
+from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.options import HOW, Several
 from skymark.model.errors import GateError, UsageError
+from skymark.model.plan import Plan
 
 if TYPE_CHECKING:
-    from skymark.cloud.launch import Choice, Ended, Screen
+    from skymark.cloud.lifecycle.screen import Choice, Screen
+    from skymark.cloud.lifecycle.stages import Ended, Left
     from skymark.cloud.order import Order
-    from skymark.model.plan import Plan
 
 MACHINE = Group.create_ordered("The machine")
 LIMITS = Group.create_ordered("What it may cost")
@@ -127,19 +128,21 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     output: Output = DEFAULT_RESULTS,
 ) -> int:
     """Run a profile on a rented machine; the help is in `skymark.cli.main`."""
-    from skymark.cloud.launch import launch as carry_out
-    from skymark.cloud.launch import offer
-    from skymark.cloud.managed import check, check_controller, lasting_store, launch_managed
+    from skymark.cloud.lifecycle.carrying_out import carry_out
+    from skymark.cloud.lifecycle.managed_job import ManagedPlace, check_managed
+    from skymark.cloud.lifecycle.new_cluster import NewCluster
+    from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.order import Order, cluster_name, idle_minutes_for, new_run_id, seconds_of
+    from skymark.cloud.sky.managed_jobs import check_controller
+    from skymark.cloud.stores import lasting_store
 
-    chosen = dataclasses.replace(options, profile=profile)
-    plan = chosen.plan()
+    plan = plan_to_send(dataclasses.replace(options, profile=profile))
     order = Order(
-        profile=_profile_there(profile),
+        profile=profile,
+        plan_hash=plan.hash,
         run_id=new_run_id(profile, datetime.now(UTC)),
         cluster=cluster_name(profile),
-        options=_arguments(chosen, store),
-        adapters=_with_environments(plan),
+        stores=store,
         machine=machine,
         infra=infra,
         spot=spot,
@@ -153,18 +156,19 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
     )
     if managed:
-        check(order)
-    offered = offer(order, plan, output, os.environ)
+        check_managed(order)
+    quoted = quote_order(order, plan, output, os.environ)
     if managed:
         check_controller()
-    print_estimate(offered.estimate)
+    assert quoted.quote is not None
+    print_quote(quoted.quote)
     if dry_run:
         return 0
     if not yes:
         _agree()
     end_when_told()
-    carried_out = launch_managed if managed else carry_out
-    return _show_end(carried_out(offered, _screen(order), output))
+    place = ManagedPlace() if managed else NewCluster()
+    return _show_end(carry_out(quoted, place, _screen(order), output))
 
 
 def execute(
@@ -190,31 +194,45 @@ def execute(
 ) -> int:
     """Run something else on a live machine; the help is in `skymark.cli.main`."""
     from skymark.cli.grid import points
-    from skymark.cloud.another_run import execute as carry_out
     from skymark.cloud.known_machines import recall
+    from skymark.cloud.lifecycle.kept_machine import execute as carry_out
+    from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import new_run_id, seconds_of
+    from skymark.cloud.secret_variables import secrets_for
 
     known = recall(cluster)
     chosen = dataclasses.replace(options, profile=known.profile)
-    chosen.plan()
     run_id = new_run_id(known.profile, datetime.now(UTC))
-    runs = {run_id: chosen}
+    plans = {run_id: plan_to_send(chosen)}
     if grid:
-        runs = {f"{run_id}-{point}": one for point, one in points(chosen, grid).items()}
-    orders = [
-        known.model_copy(
-            update={
-                "run_id": id,
-                "options": _arguments(one, store),
-                "deadline_s": None if deadline is None else seconds_of(deadline),
-                "keep": True,
-            }
-        )
-        for id, one in runs.items()
-    ]
+        of_points = points(chosen, grid).items()
+        plans = {f"{run_id}-{point}": plan_to_send(one) for point, one in of_points}
+    limit_s = None if deadline is None else seconds_of(deadline)
+    runs = []
+    for id, plan in plans.items():
+        changes = {
+            "run_id": id,
+            "plan_hash": plan.hash,
+            "stores": store,
+            "deadline_s": limit_s,
+            "keep": True,
+        }
+        order = known.model_copy(update=changes)
+        runs.append(Quoted(order, plan, secrets_for(plan, store, os.environ), limit_s))
     end_when_told()
-    ended = carry_out(orders, _screen(orders[0]), output, os.environ)
+    ended = carry_out(runs, _screen(runs[0].order), output)
     return _show_grid(ended, run_id) if grid else _show_end(ended[0])
+
+
+def plan_to_send(options: CostOptions) -> Plan:
+    """Return a plan that another machine can carry out.
+
+    Raises:
+        UsageError: a name or setting is wrong, or names files of this machine.
+    """
+    if options.data is not None and "://" not in options.data:
+        raise UsageError(f"--data {options.data} lies on this machine; give hf://owner/name")
+    return options.plan()
 
 
 def _agree() -> None:
@@ -233,14 +251,14 @@ def _agree() -> None:
 
 
 def _screen(order: Order) -> Screen:
-    from skymark.cloud.launch import Screen
+    from skymark.cloud.lifecycle.screen import Screen
 
     return Screen(say=say, log=sys.stderr, interrupted=lambda: _stop_or_leave(order))
 
 
 def _stop_or_leave(order: Order) -> Choice:
     """Ask what is to become of the machine; without a terminal it is stopped."""
-    from skymark.cloud.launch import Choice
+    from skymark.cloud.lifecycle.screen import Choice
 
     if not sys.stdin.isatty():
         return Choice.STOP
@@ -250,22 +268,23 @@ def _stop_or_leave(order: Order) -> Choice:
     return Choice.LEAVE if left else Choice.STOP
 
 
-def _show_end(ended: Ended) -> int:
+def _show_end(ended: Ended | Left) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
+    from skymark.cloud.lifecycle.stages import Left
     from skymark.run.reader import open_run
 
-    if ended.left_running:
+    if isinstance(ended, Left):
         _say_how_to_come_back(ended.order)
         return 0
     good = True
-    if ended.brought is not None and ended.brought.records:
-        run = open_run(ended.brought.directory)
+    if ended.results is not None and ended.results.records:
+        run = open_run(ended.results.directory)
         show(run, json=False)
         print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
         good = not any(record.status.is_bad for record in run.records)
-    elif ended.brought is not None and ended.brought.directory.exists():
-        print(f"what was measured is in {ended.brought.directory}", file=sys.stderr)
+    elif ended.results is not None and ended.results.directory.exists():
+        print(f"what was measured is in {ended.results.directory}", file=sys.stderr)
     for problem in ended.problems:
         say(problem)
     if ended.bill is not None:
@@ -287,9 +306,9 @@ def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     from skymark.run.reader import open_run
 
     runs = {
-        ended.order.run_id.removeprefix(f"{run_id}-"): open_run(ended.brought.directory)
+        ended.order.run_id.removeprefix(f"{run_id}-"): open_run(ended.results.directory)
         for ended in all_ended
-        if ended.brought is not None and ended.brought.records
+        if ended.results is not None and ended.results.records
     }
     print_points(runs)
     for run in runs.values():
@@ -324,47 +343,3 @@ def _say_how_to_come_back(order: Order) -> None:
         f"  more:    skymark exec {name} --scenarios …\n"
         f"  end:     skymark down {name}"
     )
-
-
-def _profile_there(profile: str) -> str:
-    """Return a profile as the machine finds it: by name, or by its path in what is sent.
-
-    Raises:
-        UsageError: the file is outside of what is sent.
-    """
-    if not profile.endswith(".toml"):
-        return profile
-    from skymark.cloud.machine_kinds import checkout
-
-    path = Path(profile).resolve()
-    if not path.is_relative_to(checkout()):
-        raise UsageError(f"{profile} is outside {checkout()}, which is what the machine gets")
-    return path.relative_to(checkout()).as_posix()
-
-
-def _with_environments(plan: Plan) -> tuple[str, ...]:
-    """Return the plan's adapters whose environments can be made before the run."""
-    from skymark.suites.loading.registry import adapters
-
-    known = adapters()
-    planned = ((name, known.get(name.partition("@")[0])) for name in plan.groups())
-    return tuple(name for name, cls in planned if cls is not None and not cls.install_hint)
-
-
-def _arguments(options: CostOptions, stores: tuple[str, ...]) -> tuple[str, ...]:
-    """Return options as arguments of `skymark run`; those that have their default are left out.
-
-    Raises:
-        UsageError: one of them names files of this machine.
-    """
-    data = options.data
-    if data is not None and "://" not in data:
-        raise UsageError(f"--data {data} lies on this machine; give hf://owner/name")
-    found: list[str] = []
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.name == "profile" or value == field.default:
-            continue
-        flag = f"--{field.name.replace('_', '-')}"
-        found += [f"{flag}={one}" for one in (value if isinstance(value, tuple) else (value,))]
-    return (*found, *(f"--store={one}" for one in stores))

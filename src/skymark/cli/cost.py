@@ -1,4 +1,4 @@
-"""`skymark cost`: what a run on a rented machine would cost, as a table, JSON or Markdown."""
+"""`skymark cost`: the quote for a run on a rented machine, as a table, JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from skymark.cloud.estimate import Estimate
-    from skymark.cloud.machine_prices import Candidate
+    from skymark.cloud.cost.prices import Offer
+    from skymark.cloud.cost.quote import Quote
 
 SHOWN = 10
 """Machines that a table shows; the others are dearer."""
@@ -106,33 +106,35 @@ def cost(
     ] = "table",
 ) -> int:
     """Estimate a run's cost, and hold it against a ceiling; the help is in `skymark.cli.main`."""
-    from skymark.cloud.estimate import check_ceiling
+    from skymark.cloud.cost.ceiling import check_ceiling
 
     where.check()
-    found = _estimate(replace(options, profile=profile), where)
+    found = _quote(replace(options, profile=profile), where)
     if json:
         print(json_module.dumps(as_json(found), indent=1))
     elif format == "github":
         print(as_markdown(found, where.max_cost))
     else:
-        print_estimate(found)
+        print_quote(found)
     if where.max_cost is not None:
         check_ceiling(found, where.max_cost)
     return 0
 
 
-def _estimate(options: CostOptions, where: MachineOptions) -> Estimate:
-    from skymark.cloud.estimate import estimate
-    from skymark.cloud.history import read_history
-    from skymark.cloud.machine_kinds import make_task
+def _quote(options: CostOptions, where: MachineOptions) -> Quote:
+    from skymark.cloud.cost.history import read_history
+    from skymark.cloud.cost.quote import quote_for
     from skymark.cloud.order import Order, seconds_of
+    from skymark.cloud.sky.catalogue import SkyPilotCatalogue
+    from skymark.cloud.sky.tasks import make_task
 
     plan = options.plan()
     deadline_s = None if where.deadline is None else seconds_of(where.deadline)
     order = Order(
         profile=options.profile,
-        run_id="estimate",
-        cluster="skymark-estimate",
+        plan_hash=plan.hash,
+        run_id="quote",
+        cluster="skymark-quote",
         machine=where.machine,
         infra=where.infra,
         spot=where.spot,
@@ -140,46 +142,46 @@ def _estimate(options: CostOptions, where: MachineOptions) -> Estimate:
     )
     task = make_task(order)
     history = read_history(where.history, plan)
-    return estimate(task, plan, history=history, deadline_s=deadline_s)
+    return quote_for(task, plan, SkyPilotCatalogue(), history=history, deadline_s=deadline_s)
 
 
-def as_json(estimate: Estimate) -> dict[str, object]:
-    """Return an estimate with its derived figures."""
+def as_json(quote: Quote) -> dict[str, object]:
+    """Return a quote with its derived figures."""
     return {
-        **estimate.model_dump(mode="json", exclude={"candidates"}),
-        "billed": estimate.billed.model_dump(),
-        "cost": estimate.cost.model_dump(),
-        "candidates": [
-            {**one.model_dump(mode="json"), "cost": estimate.cost_of(one).model_dump()}
-            for one in estimate.candidates
+        **quote.model_dump(mode="json", exclude={"offers"}),
+        "billed": quote.billed.model_dump(),
+        "cost": quote.cost.model_dump(),
+        "offers": [
+            {**one.model_dump(mode="json"), "cost": quote.cost_of(one).model_dump()}
+            for one in quote.offers
         ],
     }
 
 
-def print_estimate(estimate: Estimate) -> None:
+def print_quote(quote: Quote) -> None:
     """Print the machines, and what the time and the prices are made of."""
-    print_rows(HEADERS, _rows(estimate))
+    print_rows(HEADERS, _rows(quote))
     console = stdout_console()
-    for line in ("", *_parts(estimate), *_notes(estimate)):
+    for line in ("", *_parts(quote), *_notes(quote)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def as_markdown(estimate: Estimate, max_cost_usd: float | None = None) -> str:
-    """Return an estimate as a comment for a pull request."""
+def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
+    """Return a quote as a comment for a pull request."""
     from skymark.model.errors import GateError
 
-    lines = [f"### What the benchmark would cost: `{estimate.profile}`", ""]
+    lines = [f"### What the benchmark would cost: `{quote.profile}`", ""]
     if max_cost_usd is not None:
-        from skymark.cloud.estimate import check_ceiling
+        from skymark.cloud.cost.ceiling import check_ceiling
 
         try:
-            check_ceiling(estimate, max_cost_usd)
+            check_ceiling(quote, max_cost_usd)
             lines += [f"✅ At most {max_cost_usd:.2f} USD, the ceiling.", ""]
         except GateError as refusal:
             lines += [f"❌ Not started: {refusal}.", ""]
     lines += [_markdown_row(HEADERS), _markdown_row(["---"] * len(HEADERS))]
-    lines += [_markdown_row(row) for row in _rows(estimate)]
-    for line in (*_parts(estimate), *_notes(estimate)):
+    lines += [_markdown_row(row) for row in _rows(quote)]
+    for line in (*_parts(quote), *_notes(quote)):
         lines += ["", line]
     return "\n".join(lines)
 
@@ -187,22 +189,22 @@ def as_markdown(estimate: Estimate, max_cost_usd: float | None = None) -> str:
 HEADERS = ("machine", "where", "", "USD/h", "low", "expected", "high USD")
 
 
-def _rows(estimate: Estimate) -> list[tuple[str, ...]]:
+def _rows(quote: Quote) -> list[tuple[str, ...]]:
     """Return one row for each machine at one price, the cheapest first."""
-    return [_row(estimate, same) for same in _machines(estimate)[:SHOWN]]
+    return [_row(quote, same) for same in _machines(quote)[:SHOWN]]
 
 
-def _machines(estimate: Estimate) -> list[list[Candidate]]:
-    """Return the candidates, those together that differ in their region only."""
-    places: dict[tuple[str, str, bool, float], list[Candidate]] = {}
-    for one in estimate.candidates:
+def _machines(quote: Quote) -> list[list[Offer]]:
+    """Return the offers, those together that differ in their region only."""
+    places: dict[tuple[str, str, bool, float], list[Offer]] = {}
+    for one in quote.offers:
         key = (one.cloud, one.instance_type, one.spot, one.hourly_price_usd)
         places.setdefault(key, []).append(one)
     return list(places.values())
 
 
-def _row(estimate: Estimate, same: list[Candidate]) -> tuple[str, ...]:
-    one, cost = same[0], estimate.cost_of(same[0])
+def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
+    one, cost = same[0], quote.cost_of(same[0])
     kind = (
         one.instance_type
         if one.accelerators is None
@@ -210,9 +212,9 @@ def _row(estimate: Estimate, same: list[Candidate]) -> tuple[str, ...]:
     )
     where = one.cloud if one.region is None else f"{one.cloud} {one.region}"
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-    hourly = f"{one.hourly_price_usd * estimate.num_nodes:.2f}"
+    hourly = f"{one.hourly_price_usd * quote.num_nodes:.2f}"
     return (
-        kind if estimate.num_nodes == 1 else f"{estimate.num_nodes} × {kind}",
+        kind if quote.num_nodes == 1 else f"{quote.num_nodes} × {kind}",
         f"{where}{more}",
         "spot" if one.spot else "",
         hourly if one.price_from == "catalogue" else f"{hourly} ({one.price_from})",
@@ -222,11 +224,11 @@ def _row(estimate: Estimate, same: list[Candidate]) -> tuple[str, ...]:
     )
 
 
-def _parts(estimate: Estimate) -> list[str]:
+def _parts(quote: Quote) -> list[str]:
     """Say what the time is made of."""
     from skymark.report.text import duration
 
-    time, billed = estimate.duration, estimate.billed
+    time, billed = quote.duration, quote.billed
     parts = ", ".join(
         f"{name} {duration(span.expected_s)}"
         for name, span in (
@@ -243,35 +245,35 @@ def _parts(estimate: Estimate) -> list[str]:
     return [f"{paid} {time.known_cells} of {time.cells} cells are known from earlier runs."]
 
 
-def _notes(estimate: Estimate) -> list[str]:
+def _notes(quote: Quote) -> list[str]:
     """Say what bounds the figures, and what is uncertain about them."""
     from skymark.report.text import duration
 
     notes = []
-    if (dearer := len(_machines(estimate)) - SHOWN) > 0:
+    if (dearer := len(_machines(quote)) - SHOWN) > 0:
         notes.append(f"{dearer} more machines would do; they are dearer (--json has them).")
-    if estimate.deadline_s is None:
-        if estimate.duration.known_cells < estimate.duration.cells:
+    if quote.deadline_s is None:
+        if quote.duration.known_cells < quote.duration.cells:
             notes.append(
                 "Without a deadline, only the time limit of each round bounds the high figure of "
                 "cells that were never run; --deadline 90m bounds all."
             )
-    elif not estimate.duration.fits(estimate.deadline_s):
+    elif not quote.duration.fits(quote.deadline_s):
         notes.append(
             f"Set-up and run are expected to take longer than the deadline of "
-            f"{duration(estimate.deadline_s)}: cells will be left over. Give more time, or fewer "
+            f"{duration(quote.deadline_s)}: cells will be left over. Give more time, or fewer "
             "cells."
         )
-    if estimate.catalogue_date is not None:
+    if quote.catalogue_date is not None:
         notes.append(
-            f"Prices are of SkyPilot's catalogue of {estimate.catalogue_date.isoformat()}, without "
+            f"Prices are of SkyPilot's catalogue of {quote.catalogue_date.isoformat()}, without "
             "disk and network traffic."
         )
-    if any(one.price_from == "on demand" for one in estimate.candidates):
+    if any(one.price_from == "on demand" for one in quote.offers):
         notes.append("“on demand”: the catalogue has no spot price; counted as if on demand.")
-    if any(one.price_from == "own" for one in estimate.candidates):
+    if any(one.price_from == "own" for one in quote.offers):
         notes.append("“own”: a cluster of your own, whose price SkyPilot does not know.")
-    return [*notes, *(f"No prices from {problem}" for problem in estimate.problems)]
+    return [*notes, *(f"No prices from {problem}" for problem in quote.problems)]
 
 
 def _markdown_row(cells: tuple[str, ...] | list[str]) -> str:

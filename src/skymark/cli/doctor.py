@@ -16,7 +16,7 @@ from skymark.suites.loading.self_test import null_utilisation, own_cost_ns
 
 if TYPE_CHECKING:
     from skymark.cloud.checkup import Checkup, Provider
-    from skymark.cloud.live import Live
+    from skymark.cloud.sky.clusters import LiveMachine
 
 THINK_MS = 1.0
 UNIT = 1 << 30
@@ -83,7 +83,7 @@ def _needs(provider: Provider) -> list[str]:
     return lines
 
 
-def _left_over(machine: Live) -> str:
+def _left_over(machine: LiveMachine) -> str:
     cost = "at an unknown price"
     if machine.hourly_price_usd is not None:
         cost = f"${machine.hourly_price_usd:.2f}/h"

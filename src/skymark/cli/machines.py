@@ -45,9 +45,9 @@ def status(*, json: Json = False) -> int:
 
 def queue(cluster: Cluster, /, *, json: Json = False) -> int:
     """Show a machine's jobs, the newest first."""
-    from skymark.cloud.live import jobs
+    from skymark.cloud.sky.jobs import queued_jobs
 
-    found = jobs(cluster)
+    found = queued_jobs(cluster)
     if json:
         print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
         return 0
@@ -86,7 +86,7 @@ def rsync(
     /,
 ) -> int:
     """Copy files from a machine or to one; the help is in `skymark.cli.main`."""
-    from skymark.cloud.ssh import rsync as copy
+    from skymark.cloud.sky.ssh import rsync as copy
 
     there = [place.partition(":")[0] for place in (source, target) if ":" in place]
     if len(there) != 1:

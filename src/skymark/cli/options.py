@@ -1,33 +1,29 @@
-"""The options that `run` and `plan` share, and how they become a selection."""
+"""The options of `run`, `plan` and the commands for rented machines, and the plan they ask for."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, make_dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
+from pydantic import JsonValue
 
+from skymark.cli.parameters import HOW, WHAT, Several
+from skymark.cli.suite_options import DeclaredOption, declared_options, field_of
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
-from skymark.model.plan import Plan, Selection
-
-WHAT = Group.create_ordered("What to measure")
-HOW = Group.create_ordered("How to measure it")
-WHERE = Group.create_ordered("Where it runs, and what is shown")
-
-Several = Parameter(consume_multiple=1)
-
-OPTIONS_OF_SETTINGS = ("workers", "prefetch", "think_time_ms", "page_cache")
-"""Settings with an option of their own, besides --set."""
+from skymark.model.plan import Plan, Profile, Selection
+from skymark.model.setting_text import read_pair
+from skymark.suite.contract import Suite
+from skymark.suite.registry import suites
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """What to measure, and how thoroughly."""
+class SharedOptions:
+    """The options that every suite has."""
 
     profile: Annotated[
         str,
@@ -42,8 +38,8 @@ class PlanOptions:
         Several,
         Parameter(
             group=WHAT,
-            help="Names that `skymark list scenarios` shows, such as CV-1, with a size "
-            "(CV-1:medium; else small), or many at once: tier-1, all.",
+            help="Names that `skymark list scenarios` shows, with a size (NAME:medium; else "
+            "small), or many at once: tier-1, all.",
         ),
     ] = ()
     adapters: Annotated[
@@ -52,30 +48,15 @@ class PlanOptions:
         Parameter(
             group=WHAT,
             help="Names that `skymark list adapters` shows, one version of a library "
-            "(grain@0.2.17), or a class of your own (./my_loader.py:MyLoader).",
+            "(NAME@1.2), or a class of your own (./my_file.py:MyClass).",
         ),
     ] = ()
-    axis: Annotated[
-        tuple[str, ...],
-        Several,
-        Parameter(
-            group=WHAT,
-            help="Only these values of a scenario's axis, such as depth=1,10 of PC-1.",
-        ),
-    ] = ()
-    data: Annotated[
+    effort: Annotated[
         str | None,
         Parameter(
-            group=WHAT,
-            help="Real data in place of synthetic: a folder, tar shards, Parquet, CSV, JSON "
-            "lines, text, or hf://owner/name.",
-        ),
-    ] = None
-    seed: Annotated[int, Parameter(group=WHAT, help="Seed of every random number.")] = 7
-    effort: Annotated[
-        Literal["quick", "standard", "rigorous"] | None,
-        Parameter(
-            group=HOW, help="How many rounds, how long each, and how narrow an interval to reach."
+            group=HOW,
+            help="quick, standard or rigorous: how many rounds, how long each, and how narrow an "
+            "interval to reach. [default: the profile's]",
         ),
     ] = None
     rounds: Annotated[
@@ -89,44 +70,13 @@ class PlanOptions:
             "processes are ended.",
         ),
     ] = None
-    workers: Annotated[
-        int | None,
-        Parameter(
-            group=HOW,
-            help="Worker processes or threads of each library; 0: none, it loads in the thread "
-            "that asks for batches.",
-        ),
-    ] = None
-    prefetch: Annotated[
-        int | None,
-        Parameter(
-            group=HOW,
-            help="Batches to hold ready, per worker where the library counts so.",
-        ),
-    ] = None
-    think_time_ms: Annotated[
-        float | None,
-        Parameter(
-            group=HOW,
-            help="Milliseconds per batch that an accelerator would compute; adds its utilisation "
-            "to the figures.",
-        ),
-    ] = None
-    page_cache: Annotated[
-        Literal["warm", "cold"] | None,
-        Parameter(
-            group=HOW,
-            help="warm: files are in memory when measuring begins. cold: the kernel forgets "
-            "them before each round.",
-        ),
-    ] = None
     set: Annotated[
         tuple[str, ...],
         Several,
         Parameter(
             group=HOW,
-            help="NAME=VALUE of any other setting: batch_size, format, http_latency_ms, "
-            "http_bandwidth_mb_s, or one of an adapter's own.",
+            help="NAME=VALUE of any other setting, of the suite or of an adapter; a name that "
+            "neither has is answered with those that there are.",
         ),
     ] = ()
 
@@ -134,52 +84,98 @@ class PlanOptions:
         """Return the plan that these options ask for.
 
         Raises:
-            UsageError: a name, setting or file is wrong.
+            UsageError: a name, setting or file is wrong, or an option is another suite's.
         """
-        settings: dict[str, Setting] = dict(pair(text) for text in self.set)
-        for name in OPTIONS_OF_SETTINGS:
-            if (value := getattr(self, name)) is not None:
+        profile = load_profile(self.profile)
+        given = self._given_of_suite(profile)
+        settings: dict[str, Setting] = dict(read_pair(text) for text in self.set)
+        options: dict[str, JsonValue] = {}
+        for name, value in given.items():
+            if self.declared()[name].option.setting:
                 settings[name] = value
-        axes = {
-            name: tuple(_value(part) for part in str(values).split(","))
-            for name, values in (text.partition("=")[::2] for text in self.axis)
-        }
+            else:
+                options[name] = list(value) if isinstance(value, tuple) else value
         selection = Selection(
-            scenarios=self.scenarios,
-            adapters=self.adapters,
-            settings=settings,
-            axes=axes,
-            seed=self.seed,
-            data=self.data,
+            scenarios=self.scenarios, adapters=self.adapters, settings=settings, options=options
         )
-        plan = make_plan(load_profile(self.profile), selection, self.effort, self.rounds)
-        if self.timeout is not None:
-            if not 0 < self.timeout < math.inf:
-                raise UsageError(f"--timeout {self.timeout:g} must be a number above 0 seconds")
-            effort = plan.effort.model_copy(update={"cell_timeout_s": self.timeout})
-            plan = plan.model_copy(update={"effort": effort})
-        return plan
+        return make_plan(profile, selection, self.effort, self.rounds, timeout_s=self.timeout)
+
+    def given(self) -> tuple[str, ...]:
+        """Return the options that differ from their default, as they are typed."""
+        return tuple(
+            typed(field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        )
+
+    def local_files(self) -> dict[str, str]:
+        """Return the values of options that name what lies on this machine alone, as typed."""
+        named = {
+            name: getattr(self, name)
+            for name, one in self.declared().items()
+            if one.option.kind == "file"
+        }
+        return {
+            typed(name): path
+            for name, value in named.items()
+            for path in (value if isinstance(value, tuple) else (value,))
+            if path is not None and "://" not in path
+        }
+
+    @classmethod
+    def declared(cls) -> dict[str, DeclaredOption]:
+        """Return the options of suites by name; `with_options_of` gives them to a subclass."""
+        return {}
+
+    def _given_of_suite(self, profile: Profile) -> dict[str, Any]:
+        """Return the given values of the options that only some suites have."""
+        given = {name: getattr(self, name) for name in self.declared()}
+        given = {name: value for name, value in given.items() if value not in {None, ()}}
+        for name in given:
+            suites = self.declared()[name].suites
+            if profile.suite not in suites:
+                raise UsageError(
+                    f"{typed(name)} is an option of the suite {' and '.join(suites)}, and the "
+                    f"profile {profile.name} is of the suite {profile.suite}; leave it out, or "
+                    "give another --profile"
+                )
+        return given
 
 
-def pair(text: str) -> tuple[str, Setting]:
-    """Read a setting, NAME=VALUE.
+def with_options_of(chosen: Sequence[Suite]) -> type[SharedOptions]:
+    """Return the options that every suite has, with those that the chosen suites declare.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the suites' options do not go together.
     """
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"--set {text!r} must be NAME=VALUE")
-    return name.strip().replace("-", "_"), _value(value)
+    declared = declared_options(chosen, taken=[field.name for field in fields(SharedOptions)])
+    made = make_dataclass(
+        "PlanOptions",
+        [field_of(one.option) for one in declared.values()],
+        bases=(SharedOptions,),
+        namespace={
+            "__doc__": "What to measure, and how thoroughly.",
+            "__module__": __name__,
+            "declared": classmethod(lambda _: declared),
+        },
+        frozen=True,
+        kw_only=True,
+    )
+    return Parameter(name="*")(made)
 
 
-def _value(text: str) -> Setting:
-    """Read a setting's value: true/false, an integer, a decimal number, else text."""
-    if text.casefold() in {"true", "false"}:
-        return text.casefold() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def typed(name: str) -> str:
+    """Return an option's name as the command line has it."""
+    return f"--{name.replace('_', '-')}"
+
+
+if TYPE_CHECKING:
+    PlanOptions = SharedOptions
+else:
+    PlanOptions = with_options_of(suites())
+"""The options of `run` and `plan`, those of all installed suites among them."""
+
+OPTIONS_OF_SETTINGS = tuple(
+    name for name, one in PlanOptions.declared().items() if one.option.setting
+)
+"""Settings with an option of their own, besides --set."""

@@ -107,7 +107,6 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
     from skymark.cli.cost import CostOptions
     from skymark.cli.main import app
     from skymark.cloud.machine_kinds import machine_file
-    from skymark.cloud.order import Order
 
     words = ["launch", profile, "--infra", "lambda", "--yes", *options]
     _, bound, _ = app.parse_args(words, exit_on_error=False)
@@ -121,6 +120,4 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
             "another profile"
         )
     dataclasses.replace(given.get("options", CostOptions()), profile=profile).plan()
-    return machine_file(
-        Order(profile=profile, run_id="rehearsal", cluster="rehearsal", machine=machine)
-    )
+    return machine_file(profile, machine)

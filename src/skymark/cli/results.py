@@ -1,4 +1,4 @@
-"""`skymark report`, `compare` and `export`: what to do with runs on disk."""
+"""`skymark report`, `compare` and `export`: commands on runs on disk."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def compare(
     ] = 0.05,
     gate: Annotated[
         bool,
-        Parameter(help="Exit with status 3 if a cell is slower, or was measured before only."),
+        Parameter(help="Exit with status 3 if a cell got worse, or was measured before only."),
     ] = False,
     json: Json = False,
 ) -> int:
@@ -104,13 +104,16 @@ def export(
 ) -> int:
     """Write a run's figures as a table, or the whole run into a store."""
     from skymark.report import export as exporting
+    from skymark.store.kinds import is_address, known_addresses
 
     run = open_run(directory)
-    if to == "wandb" or "://" in to:
+    if is_address(to):
         return _store(run, to, wait)
     kind = Path(to).suffix.removeprefix(".")
     if kind not in WRITERS:
-        raise UsageError(f"--to {to} must end in .csv or .parquet, or name a store: s3://…, wandb")
+        raise UsageError(
+            f"--to {to} must end in .csv or .parquet, or name a store: {known_addresses()}"
+        )
     try:
         getattr(exporting, WRITERS[kind])(run, Path(to))
     except OSError as error:
@@ -126,7 +129,7 @@ def _store(run: Run, address: str, wait_s: float) -> int:
     from rich.console import Console
 
     from skymark.cli.stores import say_what_was_stored
-    from skymark.store.store import open_store
+    from skymark.store.kinds import open_store
     from skymark.store.storing import Storing
 
     store = open_store(address, run.manifest.run_id)

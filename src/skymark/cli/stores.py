@@ -1,4 +1,4 @@
-"""`skymark fetch`, and what other commands say about stores."""
+"""`skymark fetch`, and the opening and reporting of stores for other commands."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ NAMED_FILES = 5
 
 
 def open_stores(urls: Sequence[str], run_id: str) -> dict[str, Store]:
-    """Open the stores of a run by address: those that were named, and W&B where there is a key.
+    """Open the stores of a run by address: those that were named, and those used by default.
 
     Raises:
         UsageError: an address names no store, or its client is not installed.
     """
-    from skymark.store.store import open_store
+    from skymark.store.kinds import default_urls, open_store
 
-    wanted = dict.fromkeys(url.rstrip("/") for url in urls)
-    if os.environ.get("WANDB_API_KEY") and os.environ.get("WANDB_MODE") != "disabled":
-        wanted.setdefault("wandb")
+    named = [url.rstrip("/") for url in urls]
+    wanted = dict.fromkeys((*named, *default_urls(os.environ)))
     return {url: open_store(url, run_id) for url in wanted}
 
 
 def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
-    """Say on standard error what was read back from each store, and how to finish the rest."""
+    """Print on standard error what each store holds, with the command that finishes the rest."""
     for one in stored:
         if one.ok:
             read = f"stored in {one.url}: {one.files} files, read back" if one.files else ""
@@ -64,19 +63,19 @@ def fetch(
     directory: Annotated[Path, Parameter(help="Where to: a new or empty directory.")],
     /,
 ) -> int:
-    """Bring a run from a store; the help is in `skymark.cli.main`."""
+    """Fetch a run from a store; the help is in `skymark.cli.main`."""
     from rich.console import Console
 
     from skymark.run.reader import open_run
-    from skymark.store.fetching import fetch as bring
-    from skymark.store.store import open_source, runs_at
+    from skymark.store.fetching import fetch as fetch_run
+    from skymark.store.kinds import open_source, runs_at
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is not empty; name a new directory")
     console = Console(stderr=True)
     with closing(open_source(url)) as source:
         try:
-            differing = bring(source, directory, announce=console.print)
+            differing = fetch_run(source, directory, announce=console.print)
         except FileNotFoundError as error:
             runs = runs_at(url)
             there = f"; the runs there are {', '.join(runs)}" if runs else ""

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from skymark.cache.location import cache_directory
 from skymark.cli.tables import Json, print_rows
+from skymark.execute.plan_file import read_plan
+from skymark.execute.planner import make_plan
+from skymark.execute.profiles import load_profile
+from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.execute.venvs import Venvs
-from skymark.model.errors import VenvBuildError
-from skymark.suites.loading.registry import adapter_slug, adapters
-from skymark.suites.loading.suite import LoadingSuite
+from skymark.model.errors import UsageError, VenvBuildError
+from skymark.model.plan import Selection
+from skymark.model.venv import VenvSpec
+from skymark.suite.registry import suites
 
-env = App(name="env")
+env = App(name="env", help="""List, build or remove the adapters' venvs.""")
 
 
 @env.command(name="list")
@@ -48,23 +54,47 @@ def list_venvs(
 @env.command
 def build(
     *names: Annotated[
-        str, Parameter(help="Such as grain, or grain@0.2.17; all, if none is given.")
+        str,
+        Parameter(
+            help="As `skymark list adapters` shows them, or NAME@VERSION; all, if none is given."
+        ),
     ],
+    plan: Annotated[
+        Path | None,
+        Parameter(help="Those of this plan's cells, as `skymark plan --output` has it."),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        Parameter(help="Those of a profile's cells: a name that `skymark list profiles` shows."),
+    ] = None,
 ) -> int:
-    """Build venvs now instead of on first use."""
+    """Build venvs now instead of on first use.
+
+    Exit status: 0 all were built, or there before; 1 one could not be built, 2 bad usage.
+    """
     venvs = Venvs(cache_directory(), announce=lambda text: print(text, file=sys.stderr))
-    chosen = [adapter_slug(name) for name in names] or [
-        slug for slug, cls in adapters().items() if not cls.install_hint
-    ]
     failed = False
-    for slug in chosen:
+    for name, spec in _wanted(names, plan, profile).items():
         try:
-            built = venvs.ensure(LoadingSuite().venv(slug))
-            print(f"{slug}: {built.directory}")
+            built = venvs.ensure(spec)
+            print(f"{name}: {built.directory}")
         except VenvBuildError as error:
             failed = True
             print(f"{error}\n{error.log_tail}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _wanted(
+    names: tuple[str, ...], plan_file: Path | None, profile: str | None
+) -> dict[str, VenvSpec]:
+    """Return the venvs that a user asks for, by name."""
+    if bool(names) + (plan_file is not None) + (profile is not None) > 1:
+        raise UsageError("give names, --plan or --profile, and only one of them")
+    if plan_file is not None:
+        return venvs_of_plan(read_plan(plan_file))
+    if profile is not None:
+        return venvs_of_plan(make_plan(load_profile(profile), Selection()))
+    return venvs_named(names, suites())
 
 
 @env.command
@@ -78,7 +108,10 @@ def clean(
     known = {one.name for one in venvs.built()}
     for name in names or (None,):
         # A name that is no adapter's is an error, not a silent nothing.
-        chosen = name if name is None or name in known else adapter_slug(name)
-        for removed in venvs.clean(chosen):
-            print(f"removed {removed.name}: {removed.directory}")
+        chosen = {name}
+        if name is not None and name not in known:
+            chosen = {spec.name for spec in venvs_named([name], suites()).values()}
+        for one in chosen:
+            for removed in venvs.clean(one):
+                print(f"removed {removed.name}: {removed.directory}")
     return 0

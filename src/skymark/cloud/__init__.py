@@ -1,1 +1,4 @@
-"""Running profiles on rented machines. The only package that imports `sky`."""
+"""Rented machines: their price, their lifecycle and a rehearsal of both.
+
+`sky` is the only package that imports SkyPilot.
+"""

@@ -1,4 +1,4 @@
-"""What providers ask for: where credentials go, the least they must allow, and quotas.
+"""Requirements of providers: place of credentials, least privilege and quotas.
 
 From SkyPilot's documentation: https://docs.skypilot.co/en/latest/getting-started/installation.html,
 cloud-setup/cloud-permissions and cloud-setup/quota.html. Vast's categories of permissions:
@@ -14,7 +14,7 @@ PERMISSIONS = "https://docs.skypilot.co/en/latest/cloud-setup/cloud-permissions"
 
 
 class Access(Frozen):
-    """What one provider asks for."""
+    """Requirements of one provider."""
 
     provider: str
     """SkyPilot's name of it, as `--infra` takes it."""

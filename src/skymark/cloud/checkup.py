@@ -1,4 +1,4 @@
-"""Is everything ready to hire a machine, and is none left over that nobody thinks of?"""
+"""Check-up of rented machines: working credentials, and machines that are left over."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from skymark.cloud.access import ACCESS, Access
 from skymark.cloud.errors import CloudError
-from skymark.cloud.live import Live, live_machines
-from skymark.cloud.skypilot import explained, sdk
+from skymark.cloud.live import live_machines
+from skymark.cloud.sky.client import sdk
+from skymark.cloud.sky.clusters import LiveMachine
+from skymark.cloud.sky.providers import check_all_clouds
 from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError
 
@@ -23,7 +25,7 @@ TIMEOUT_S = 120.0
 
 
 class State(StrEnum):
-    """How far one is with a provider."""
+    """Set-up state of a provider: absent, credentials, enabled."""
 
     ENABLED = "enabled"
     NOT_WORKING = "credentials do not work"
@@ -32,7 +34,7 @@ class State(StrEnum):
 
 
 class Provider(Frozen):
-    """A provider, and what it asks for."""
+    """A provider and its requirements."""
 
     name: str
     state: State
@@ -41,10 +43,10 @@ class Provider(Frozen):
 
 
 class Checkup(Frozen):
-    """What was found."""
+    """Findings about providers and machines."""
 
     providers: tuple[Provider, ...]
-    machines: tuple[Live, ...]
+    machines: tuple[LiveMachine, ...]
     """That skymark hired and that are still there."""
     problems: tuple[str, ...]
     """What could not be asked, and why."""
@@ -67,9 +69,9 @@ def check_up(variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Chec
     sdk()
     problems: list[str] = []
     enabled: frozenset[str] | None = None
-    machines: tuple[Live, ...] = ()
+    machines: tuple[LiveMachine, ...] = ()
     try:
-        enabled = bounded("the check of credentials", _enabled, timeout_s)
+        enabled = bounded("the check of credentials", check_all_clouds, timeout_s)
     except SkymarkError as error:
         problems.append(str(error))
     try:
@@ -107,21 +109,8 @@ def _state(access: Access, enabled: frozenset[str] | None, variables: Mapping[st
     return State.UNKNOWN if enabled is None else State.NOT_WORKING
 
 
-def _enabled() -> frozenset[str]:
-    from sky.client import sdk as client
-
-    with explained("the credentials could not be checked"):
-        found: Mapping[str, Mapping[str, Any]] = sdk().get(client.check(None, verbose=False))
-    return frozenset(
-        name.casefold()
-        for clouds in found.values()
-        for name, abilities in clouds.items()
-        if "compute" in abilities
-    )
-
-
 def bounded(what: str, call: Callable[[], T], timeout_s: float) -> T:
-    """Return what a call returns.
+    """Return the result of a call that may hang.
 
     Raises:
         CloudError: it takes longer; it goes on in a thread that ends with this process.

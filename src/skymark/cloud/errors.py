@@ -1,4 +1,4 @@
-"""What can go wrong with a rented machine."""
+"""Errors of rented machines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from skymark.model.errors import SkymarkError
 
 
 class CloudError(SkymarkError):
-    """The provider, the machine or SkyPilot did not do what it was asked."""
+    """The provider, the machine or SkyPilot did not do as asked."""
 
     exit_code = 1
 

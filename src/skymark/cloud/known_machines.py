@@ -1,6 +1,6 @@
-"""What was ordered for each machine, kept at home for those who come back to it.
+"""Persist launch orders by cluster name, with the files that SkyPilot sends to the machine.
 
-Also its secrets, for as long as SkyPilot is at work on it: until the machine is up, or is gone.
+A plan stays as long as the machine may be replaced by another one; secrets stay until it is up.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from skymark.cache.location import cache_directory
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
 from skymark.model.errors import UsageError
+from skymark.model.plan import Plan
 from skymark.whole_files import write_whole
 
 SECRETS_SUFFIX = ".secrets"
+PLAN_SUFFIX = ".plan.json"
 DAY_S = 86400
 
 
 def remember(order: Order) -> None:
-    """Write down what was ordered."""
+    """Persist an order."""
     write_whole(_path(order.cluster), order.model_dump_json(indent=1).encode())
 
 
@@ -41,9 +43,17 @@ def recall(cluster: str) -> Order:
 
 
 def forget(cluster: str) -> None:
-    """Remove what was written down of a machine that is gone."""
+    """Remove the order and the files of a machine that is gone."""
     _path(cluster).unlink(missing_ok=True)
+    _path(cluster).with_suffix(PLAN_SUFFIX).unlink(missing_ok=True)
     forget_secrets(cluster)
+
+
+def keep_plan(cluster: str, plan: Plan) -> Path:
+    """Write a machine's plan into a file, for SkyPilot to take it there; returns the file."""
+    path = _path(cluster).with_suffix(PLAN_SUFFIX)
+    write_whole(path, plan.model_dump_json().encode())
+    return path
 
 
 def keep_secrets(cluster: str, secrets: Mapping[str, str]) -> Path:

@@ -1,4 +1,4 @@
-"""What a rented machine runs: its set-up, then the run, each within the time that is left.
+"""The job of a rented machine: set-up, then run, each within the time that is left.
 
 Both are one job of SkyPilot's. So the idle timer is armed before the set-up begins, and the machine
 gets through its work and ends itself whatever becomes of the client and of SkyPilot's API server.
@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import shlex
 
+from skymark.cloud.order import Order
+from skymark.cloud.source import commit
+
 RESULTS = "skymark-results"
 """Directory of runs below the home that SSH logs in to."""
 
 KILL_AFTER_S = 60
-"""What `skymark run` has to end its workers and to write down what it has, once told to stop."""
+"""Time that `skymark run` has to end its workers and to write down its results, once told."""
 
 ROOM_BYTES = 64 * 2**20
 """Kept free for the end of a job that fills the disk. Without room SkyPilot cannot write down that
 it ended, takes it for running, and the idle timer never begins."""
 
 SECRETS = ".skymark-secrets-"
-"""What a run's file of secrets is called, with the run's id behind it, in the same place."""
+"""Name of a run's file of secrets, with the run's id behind it, in the same home."""
+
+PLAN = ".skymark-plan-"
+"""Name of a run's plan, with the run's id behind it, in the same home."""
+
+LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
+"""Seconds that set-up and run may take together on the machine; 0 for no limit."""
 
 PREAMBLE = f"""\
 trap : TERM  # SkyPilot's cancel tells every process; this one writes down how the run ended
@@ -46,6 +55,11 @@ limited() {{
   echo "$1 $status" > "$outcome"
   return "$status"
 }}
+for home in ~ "$login"; do
+  if [ -f "$home/{PLAN}$SKYMARK_RUN_ID" ]; then
+    export SKYMARK_PLAN=$home/{PLAN}$SKYMARK_RUN_ID
+  fi
+done
 take_secrets() {{
   for file in ~/{SECRETS}"$SKYMARK_RUN_ID" "$login"/{SECRETS}"$SKYMARK_RUN_ID"; do
     if [ -f "$file" ]; then
@@ -58,8 +72,24 @@ take_secrets() {{
 
 
 def secrets_file(run_id: str) -> str:
-    """Return where a run finds its secrets, below the home that SSH logs in to."""
+    """Return the place of a run's secrets, below the home that SSH logs in to."""
     return f"{SECRETS}{run_id}"
+
+
+def plan_file(run_id: str) -> str:
+    """Return the place of a run's plan, below the home that SSH logs in to."""
+    return f"{PLAN}{run_id}"
+
+
+def machine_variables(order: Order) -> dict[str, str]:
+    """Return the variables of an order's job, which the machine's YAML declares."""
+    return {
+        "SKYMARK_PROFILE": order.profile,
+        "SKYMARK_RUN_ID": order.run_id,
+        "SKYMARK_STORES": "\n".join(order.stores),
+        "SKYMARK_COMMIT": commit(),
+        LIMIT_VARIABLE: str(order.deadline_s or 0),
+    }
 
 
 def script(setup: str | None, run: str) -> str:
@@ -68,7 +98,8 @@ def script(setup: str | None, run: str) -> str:
     It leaves ``~/skymark-results/RUN-ID.outcome`` with the last phase and its exit status, such as
     ``setup 1`` or ``run 0``; it is not there while one goes on. SKYMARK_DEADLINE_S is the job's
     time limit in seconds, 0 for none: ``timeout`` of coreutils sends TERM, and KILL a minute later.
-    The run has the variables of `secrets_file`, which is removed as it begins.
+    The run has the variables of `secrets_file`, which is removed as it begins. Both phases find the
+    plan by SKYMARK_PLAN, where one was sent.
     """
     steps = []
     if setup is not None:

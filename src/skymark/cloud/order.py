@@ -1,4 +1,4 @@
-"""What is asked of a cloud: one kind of machine, one run, and its limits."""
+"""The order of a run on a rented machine: the kind of machine, the run and its limits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from skymark.cloud.stores import results_leave
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -20,9 +21,6 @@ IDLE_MINUTES = 10
 KEPT_IDLE_MINUTES = 30
 """The same of a machine that is kept for more runs."""
 
-NOT_SENT = {"offline", "dryrun", "disabled"}
-"""Values of WANDB_MODE with which nothing goes to W&B."""
-
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -30,14 +28,14 @@ class Order(Frozen):
     """A run on a rented machine. Building one contacts nobody."""
 
     profile: str
-    """A profile's name, or a ``.toml`` file inside the checkout."""
+    """A profile's name, or a ``.toml`` file; it tells the kind of machine."""
+    plan_hash: str
+    """Of the plan that is sent; results of another one are refused."""
     run_id: str
     cluster: str
     """The machine's name with SkyPilot."""
-    options: tuple[str, ...] = ()
-    """Of ``skymark run``, as they go onto its command line."""
-    adapters: tuple[str, ...] = ()
-    """Whose environments the set-up makes; all, if none is named."""
+    stores: tuple[str, ...] = ()
+    """Of ``skymark run --store`` on the machine."""
     machine: Path | None = None
     """A SkyPilot YAML in place of the profile's."""
     infra: str | None = None
@@ -55,18 +53,16 @@ class Order(Frozen):
 
 
 def idle_minutes_for(stores: Sequence[str], variables: Mapping[str, str], *, keep: bool) -> int:
-    """Return after how many minutes without a job a machine ends itself, where nobody said it.
+    """Return the minutes without a job after which a machine ends itself, where nobody said it.
 
     Args:
         stores: of ``skymark run --store`` on the machine.
-        variables: the caller's, whose W&B key goes to the machine.
+        variables: the caller's, whose secrets go to the machine.
         keep: whether the machine is to stay for more runs.
     """
     if keep:
         return KEPT_IDLE_MINUTES
-    in_bucket = any(store.startswith("s3://") for store in stores)
-    in_wandb = variables.get("WANDB_API_KEY") and variables.get("WANDB_MODE") not in NOT_SENT
-    return STORED_IDLE_MINUTES if in_bucket or in_wandb else IDLE_MINUTES
+    return STORED_IDLE_MINUTES if results_leave(stores, variables) else IDLE_MINUTES
 
 
 def cluster_name(profile: str) -> str:

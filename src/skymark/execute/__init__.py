@@ -1,1 +1,1 @@
-"""Carrying out a plan: environments, worker processes, rounds. Knows no suite."""
+"""Execution of a plan: venvs, worker processes, rounds. It knows no suite."""

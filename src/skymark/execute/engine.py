@@ -3,80 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
+from skymark.execute.observer import Observer, Uploads
 from skymark.execute.partition import Shard
 from skymark.execute.process import DIED, WorkerError, WorkerProcess, describe_leaks
+from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.venvs import Venvs, import_root
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan
-from skymark.model.record import Cause, Record, RoundResult, StabilityWarning, Status, Verification
+from skymark.model.record import Cause, Record, Status
 from skymark.run.directory import RunDirectory
 from skymark.suite.contract import Suite
-from skymark.suites.loading.figures import enough, figures_of, summary_of, warnings_of
 
 PREPARE_TIMEOUT_S = 1800.0
 """Time to generate, download or convert the data of one cell."""
-
-
-class Observer(Protocol):
-    """Is told how a run goes; the CLI shows it."""
-
-    def stage(self, text: str) -> None:
-        """Something that is not a measurement begins, such as making a venv."""
-
-    def planned(self, steps: int) -> None:
-        """So many cell-rounds are to be measured."""
-
-    def measuring(self, cell: Cell, round: int) -> None:
-        """A cell's round begins."""
-
-    def measured(self, cell: Cell, round: int) -> None:
-        """A cell's round ended, well or not."""
-
-    def ended(self, record: Record, *, rounds_left: int = 0) -> None:
-        """A cell has its record; `rounds_left` planned rounds of it will not be run."""
-
-
-class Uploads(Protocol):
-    """Results on their way elsewhere, which must not disturb a round."""
-
-    def hold(self) -> Sequence[str]:
-        """Keep still for a round; returns the addresses of what did not in time."""
-
-    def release(self) -> None:
-        """Go on: the rounds of a worker are over."""
-
-
-@dataclass
-class Progress:
-    """An unfinished cell."""
-
-    cell: Cell
-    started_at: datetime
-    rounds: list[RoundResult] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-    warnings: dict[str, StabilityWarning] = field(default_factory=dict)
-    """What went wrong around the rounds, by kind."""
-    next_round: int = 0
-    """Number of the round to measure next; rounds that did not count have numbers too."""
-
-    def warn(self, *, kind: str, message: str, action: str) -> None:
-        """Note what made the rounds less trustworthy; the last of a kind stays."""
-        self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
-
-    def add(self, result: RoundResult, versions: dict[str, str]) -> None:
-        """Count a round. Rounds with other versions are never put together: the older ones go."""
-        if versions != self.versions:
-            self.rounds.clear()
-        self.versions = versions
-        self.rounds.append(result)
-        self.next_round = result.round + 1
 
 
 class Engine:
@@ -105,17 +49,13 @@ class Engine:
             cache: where datasets lie.
             observer: told how it goes.
             venvs: makes the adapters' venvs; None to run all in `current_python`.
-            current_python: the interpreter for ``--env current``.
+            current_python: the interpreter for ``--env current``, and for adapters without a venv.
             shard: the part of the plan to run here; None for all of it.
             uploads: what sends results elsewhere meanwhile; None if nothing does.
             now: the wall clock, UTC.
         """
         self._plan = plan
-        ours = plan.cells
-        if shard is not None:
-            taken = {cell.id for cell in shard.take([planned.cell for planned in plan.cells])}
-            ours = tuple(planned for planned in plan.cells if planned.cell.id in taken)
-        self._cells = ours
+        self._cells = plan.cells if shard is None else shard.take(plan.cells)
         self._suite = suite
         self._run = run
         self._cache = cache
@@ -124,8 +64,8 @@ class Engine:
         self._current_python = current_python
         self._uploads = uploads
         self._now = now
-        self._pythons: dict[str, Path] = {}
-        self._progress: dict[str, Progress] = {}
+        self._pythons: dict[str, Path | None] = {}
+        self._unfinished: dict[str, UnfinishedCell] = {}
         self.records: dict[str, Record] = {}
 
     def run(self, retry: Collection[Status] = ()) -> list[Record]:
@@ -151,91 +91,91 @@ class Engine:
             if record is not None and record.status not in retry:
                 self.records[cell.id] = record
                 continue
+            unfinished = UnfinishedCell(planned, self._now())
             if planned.refusal is None:
-                progress = Progress(cell, self._now())
                 for result, versions in self._run.rounds(cell):
-                    progress.add(result, versions)
-                self._progress[cell.id] = progress
+                    unfinished.add(result, versions)
+            self._unfinished[cell.id] = unfinished
 
     def _refuse(self) -> None:
-        for planned in self._cells:
-            if planned.refusal is not None and planned.cell.id not in self.records:
-                status, cause = planned.refusal
-                self._end(Progress(planned.cell, self._now()), status, cause)
+        """End the cells that cannot be run, by the plan or on this machine."""
+        for unfinished in list(self._unfinished.values()):
+            planned = unfinished.planned
+            if planned.refusal is not None:
+                self._end(unfinished, *planned.refusal)
+            elif (cause := self._suite.absence(planned.cell)) is not None:
+                self._end(unfinished, Status.SKIPPED, cause)
 
     def _build_venvs(self) -> None:
-        for reference in dict.fromkeys(p.cell.reference for p in self._progress.values()):
-            if self._venvs is None:
-                self._pythons[reference] = self._current_python
+        for group, cells in self._groups().items():
+            spec = None if self._venvs is None else self._suite.venv(cells[0])
+            if self._venvs is None or spec is None:
+                self._pythons[group] = None
                 continue
             try:
-                built = self._venvs.ensure(self._suite.venv(reference))
-                self._pythons[reference] = built.python
+                self._pythons[group] = self._venvs.ensure(spec).python
             except VenvBuildError as error:
-                for progress in self._pending(reference):
-                    self._run.write_log(progress.cell, error.log_tail)
-                    cause = Cause(
-                        kind="venv",
-                        message=f"{error}: {error.log_tail}",
-                        action=f"skymark env build {reference}",
-                    )
-                    self._end(progress, Status.SKIPPED, cause)
+                cause = Cause(
+                    kind="venv",
+                    message=f"{error}: {error.log_tail}",
+                    action=f"skymark env build {spec.name}",
+                )
+                for cell in cells:
+                    self._run.write_log(cell, error.log_tail)
+                    self._end(self._unfinished[cell.id], Status.SKIPPED, cause)
 
     def _prepare(self) -> None:
-        cells = [progress.cell for progress in self._progress.values()]
+        cells = [one.planned.cell for one in self._unfinished.values()]
         self._suite.fetch(cells, self._cache, self._observer.stage)
-        by_reference: dict[str, list[Cell]] = {}
-        for cell in self._suite.unprepared(cells, self._cache):
-            by_reference.setdefault(cell.reference, []).append(cell)
-        for reference, waiting in by_reference.items():
-            self._observer.stage(f"preparing the data of {waiting[0].adapter}")
+        unprepared = {cell.id for cell in self._suite.unprepared(cells, self._cache)}
 
-            def prepare(worker: WorkerProcess, cell: Cell) -> None:
-                worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
+        def prepare(worker: WorkerProcess, cell: Cell) -> None:
+            worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
 
-            self._with_worker(reference, waiting, prepare)
+        for group, members in self._groups().items():
+            if waiting := [cell for cell in members if cell.id in unprepared]:
+                self._observer.stage(f"preparing the data of {waiting[0].adapter}")
+                self._with_worker(group, waiting, prepare)
 
     # Measuring
 
     def _measure_rounds(self) -> None:
         effort = self._plan.effort
-        left = [effort.min_rounds - len(p.rounds) for p in self._progress.values()]
+        left = [effort.min_rounds - len(one.rounds) for one in self._unfinished.values()]
         self._observer.planned(sum(max(0, rounds) for rounds in left))
-        for progress in list(self._progress.values()):
-            self._end_if_enough(progress)
+        for unfinished in list(self._unfinished.values()):
+            self._end_if_enough(unfinished)
         turn = 0
-        while self._progress:
-            groups: dict[str, list[Cell]] = {}
-            for progress in self._progress.values():
-                groups.setdefault(self._suite.group(progress.cell), []).append(progress.cell)
+        while self._unfinished:
+            groups = self._groups()
             names = list(groups)
             first = turn % len(names)
             for name in names[first:] + names[:first]:
-                self._with_worker(groups[name][0].reference, groups[name], self._measure)
+                self._with_worker(name, groups[name], self._measure)
             turn += 1
 
     def _measure(self, worker: WorkerProcess, cell: Cell) -> None:
-        progress, effort = self._progress[cell.id], self._plan.effort
-        number = progress.next_round
-        progress.next_round += 1
+        unfinished, effort = self._unfinished[cell.id], self._plan.effort
+        number = unfinished.next_round
+        unfinished.next_round += 1
         self._observer.measuring(cell, number)
         busy = self._uploads.hold() if self._uploads else ()
         try:
-            message = worker.measure(cell, number, effort, self._run.log_path(cell))
+            measured = worker.measure(cell, number, effort, self._run.log_path(cell))
         finally:
             self._observer.measured(cell, number)
         if busy:
-            progress.warn(
+            unfinished.warn(
                 kind="upload-overlap",
                 message=f"results were on their way to {', '.join(busy)} in round {number + 1}",
                 action="use a faster or closer store, or export the run when it has ended",
             )
-        progress.add(RoundResult.model_validate(message["result"]), message["versions"])
-        self._run.write_round(cell, progress.rounds[-1], progress.versions)
+        unfinished.add(measured.result, measured.versions)
+        self._run.write_round(cell, measured.result, measured.versions)
 
     def _with_worker(
         self,
-        reference: str,
+        group: str,
         cells: Iterable[Cell],
         work: Callable[[WorkerProcess, Cell], None],
     ) -> None:
@@ -245,7 +185,7 @@ class Engine:
         while waiting:
             served: list[Cell] = []
             try:
-                worker = self._start(reference, waiting[0])
+                worker = self._start(group, waiting[0])
             except WorkerError as error:
                 self._fail_all(waiting, error)
                 return
@@ -276,16 +216,17 @@ class Engine:
                 worker.end()
             self._note_leaks(worker, served)
             for cell in served:
-                if cell.id in self._progress:
-                    self._end_if_enough(self._progress[cell.id])
+                if cell.id in self._unfinished:
+                    self._end_if_enough(self._unfinished[cell.id])
 
-    def _start(self, reference: str, cell: Cell) -> WorkerProcess:
+    def _start(self, group: str, cell: Cell) -> WorkerProcess:
+        own = self._pythons[group]
         return WorkerProcess(
-            self._pythons[reference],
+            own or self._current_python,
             self._suite.runner,
-            reference,
+            cell,
             self._cache,
-            None if self._venvs is None else import_root(self._cache),
+            None if own is None else import_root(self._cache),
             self._run.open_log(cell),
         )
 
@@ -295,8 +236,8 @@ class Engine:
         if not worker.leaked:
             return
         for cell in served:
-            if cell.id in self._progress:
-                self._progress[cell.id].warn(
+            if cell.id in self._unfinished:
+                self._unfinished[cell.id].warn(
                     kind="leaked-processes",
                     message=describe_leaks(worker.leaked),
                     action="have the adapter's close() end every process that it started",
@@ -306,62 +247,35 @@ class Engine:
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
         if error.cause.kind == "LibraryAbsentError":
             status = Status.SKIPPED
-        self._end(self._progress[cell.id], status, error.cause)
+        self._end(self._unfinished[cell.id], status, error.cause)
 
     def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
         while waiting:
             self._fail(waiting.popleft(), error)
 
-    def _end_if_enough(self, progress: Progress) -> None:
-        if not progress.rounds:
+    def _end_if_enough(self, unfinished: UnfinishedCell) -> None:
+        if not unfinished.rounds:
             return
-        verification = progress.rounds[-1].verification
+        verification = unfinished.rounds[-1].verification
+        cell, effort = unfinished.planned.cell, self._plan.effort
         if not verification.passed:
-            self._end(progress, Status.INVALID, verification.cause)
-        elif enough(progress.rounds, self._plan.effort):
-            self._end(progress, Status.OK, None)
+            self._end(unfinished, Status.INVALID, verification.cause)
+        elif self._suite.is_enough(cell, unfinished.rounds, effort):
+            self._end(unfinished, Status.OK, None)
 
-    def _end(self, progress: Progress, status: Status, cause: Cause | None) -> None:
+    def _end(self, unfinished: UnfinishedCell, status: Status, cause: Cause | None) -> None:
         """Write a cell's record and forget about the cell."""
-        cell, rounds = progress.cell, progress.rounds
-        ok = rounds and status is Status.OK
-        measured = warnings_of(rounds, self._plan.effort) if ok else ()
-        record = Record(
-            cell=cell,
-            cell_hash=cell.hash,
-            status=status,
-            cause=cause,
-            rounds=tuple(summary_of(result) for result in rounds),
-            figures=figures_of(rounds) if ok else None,
-            verification=all_verified(rounds) if rounds else None,
-            warnings=(*measured, *progress.warnings.values()),
-            versions=progress.versions,
-            page_cache=rounds[-1].page_cache if rounds else None,
-            started_at=progress.started_at,
-            ended_at=self._now(),
-        )
-        record = self._run.write_record(record, rounds)
-        self.records[cell.id] = record
-        self._progress.pop(cell.id, None)
-        left = max(0, self._plan.effort.min_rounds - progress.next_round)
+        effort = self._plan.effort
+        record = unfinished.record(self._suite, effort, status, cause, self._now())
+        record = self._run.write_record(record, unfinished.rounds)
+        self.records[record.cell.id] = record
+        self._unfinished.pop(record.cell.id, None)
+        left = max(0, effort.min_rounds - unfinished.next_round)
         self._observer.ended(record, rounds_left=left)
 
-    def _pending(self, reference: str) -> list[Progress]:
-        return [p for p in self._progress.values() if p.cell.reference == reference]
-
-
-def all_verified(rounds: Sequence[RoundResult]) -> Verification:
-    """Return what was checked over all rounds, with the verdict of the last.
-
-    A round that fails ends its cell, so only the last can have failed.
-    """
-    each = [result.verification for result in rounds]
-    differences = [one.max_difference for one in each if one.max_difference is not None]
-    return each[-1].model_copy(
-        update={
-            "epochs": sum(one.epochs for one in each),
-            "indexed_elements": sum(one.indexed_elements for one in each),
-            "content_elements": sum(one.content_elements for one in each),
-            "max_difference": max(differences, default=None),
-        }
-    )
+    def _groups(self) -> dict[str, list[Cell]]:
+        """Return the unfinished cells by group, in order: those of one share a process."""
+        groups: dict[str, list[Cell]] = {}
+        for one in self._unfinished.values():
+            groups.setdefault(one.planned.group, []).append(one.planned.cell)
+        return groups

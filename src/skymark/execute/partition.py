@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Cell
 from skymark.model.errors import UsageError
+from skymark.model.plan import PlannedCell
 
 
 class Shard(Frozen):
-    """Which part of a plan a machine takes: number `index`, from 0, of `count` parts."""
+    """One of `count` parts of a plan, number `index` from 0: the cells of one machine."""
 
     index: int
     count: int
@@ -28,21 +29,19 @@ class Shard(Frozen):
             raise UsageError(f"--shard {text!r} must be INDEX/COUNT, such as 0/2 and 1/2")
         return cls(index=int(match[1]), count=int(match[2]))
 
-    def take(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    def take(self, cells: Sequence[PlannedCell]) -> tuple[PlannedCell, ...]:
         """Return this part of the cells; the parts of all machines are the whole, each cell once.
 
-        Cells that are compared with one another, those of one scenario, size and axes, stay on one
-        machine. The largest such sets go first, each to the machine with the fewest cells (longest
-        processing time first: R. L. Graham, SIAM J. Appl. Math. 17, 1969).
+        Cells of one shard key stay on one machine. The largest such sets go first, each to the
+        machine with the fewest cells (longest processing time first: R. L. Graham, SIAM J. Appl.
+        Math. 17, 1969).
         """
-        sets: dict[str, list[Cell]] = {}
-        for cell in cells:
-            sets.setdefault(cell.label, []).append(cell)
+        sizes = Counter(planned.shard_key for planned in cells)
         loads = [0] * self.count
         taken: set[str] = set()
-        for label in sorted(sets, key=lambda label: (-len(sets[label]), label)):
+        for key in sorted(sizes, key=lambda key: (-sizes[key], key)):
             machine = loads.index(min(loads))
-            loads[machine] += len(sets[label])
+            loads[machine] += sizes[key]
             if machine == self.index:
-                taken.add(label)
-        return tuple(cell for cell in cells if cell.label in taken)
+                taken.add(key)
+        return tuple(planned for planned in cells if planned.shard_key in taken)

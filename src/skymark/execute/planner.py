@@ -1,26 +1,14 @@
-"""From a profile and the command line to a plan, with nothing started."""
+"""Make a plan of a profile and the command line's selection; nothing is started."""
 
 from __future__ import annotations
 
-from skymark.model.effort import EFFORTS
+import math
+
+from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
-from skymark.references import load_object
 from skymark.suite.contract import Suite
-
-SUITES = {"loading": "skymark.suites.loading.suite:LoadingSuite"}
-
-
-def suite_named(name: str) -> Suite:
-    """Return a suite's planning side.
-
-    Raises:
-        UnknownNameError: there is no such suite.
-    """
-    if name not in SUITES:
-        raise UnknownNameError("suite", name, SUITES)
-    suite: Suite = load_object(SUITES[name])()
-    return suite
+from skymark.suite.registry import suite_named
 
 
 def make_plan(
@@ -28,28 +16,23 @@ def make_plan(
     selection: Selection,
     effort: str | None = None,
     rounds: int | None = None,
-    suite: str = "loading",
+    timeout_s: float | None = None,
 ) -> Plan:
     """Plan a run: the command line's selection over the profile's.
 
     Args:
-        profile: gives scenarios, adapters, effort and settings where the selection has none.
+        profile: gives the suite, and scenarios, adapters, effort and settings where the selection
+            has none.
         selection: what the command line asked for.
-        effort: ``quick``, ``standard`` or ``rigorous``; None for the profile's.
+        effort: the name of one of the suite's; None for the profile's.
         rounds: exactly this many rounds per cell; None for the effort's bounds.
-        suite: which suite plans.
+        timeout_s: the longest time of a round; None for the effort's.
 
     Raises:
-        UsageError: a name is unknown, or nothing is left to run.
+        UsageError: a name is unknown, a number means nothing, or nothing is left to run.
     """
-    effort_name = effort or profile.effort
-    if effort_name not in EFFORTS:
-        raise UnknownNameError("effort", effort_name, EFFORTS)
-    chosen = EFFORTS[effort_name]
-    if rounds is not None:
-        if rounds < 1:
-            raise UsageError(f"--rounds {rounds} must be at least 1")
-        chosen = chosen.model_copy(update={"min_rounds": rounds, "max_rounds": rounds})
+    suite = suite_named(profile.suite)
+    bounds = _bounds(suite, effort or profile.effort, rounds, timeout_s)
     merged = selection.model_copy(
         update={
             "scenarios": selection.scenarios or profile.scenarios,
@@ -57,12 +40,14 @@ def make_plan(
             "settings": {**profile.settings, **selection.settings},
         }
     )
-    cells = suite_named(suite).plan(merged)
+    cells = suite.plan(merged, bounds)
     if not cells:
         raise UsageError("the selection has no cell; name at least one scenario and one adapter")
     return Plan(
+        suite=suite.name,
         profile=profile.name,
-        effort=chosen,
+        platform=profile.platform,
+        effort=bounds,
         settings=merged.settings,
         settings_from={
             name: "command line" if name in selection.settings else "profile"
@@ -70,3 +55,19 @@ def make_plan(
         },
         cells=tuple(cells),
     )
+
+
+def _bounds(suite: Suite, name: str, rounds: int | None, timeout_s: float | None) -> Effort:
+    """Return an effort of a suite, with the rounds and the time limit that were asked for."""
+    if name not in suite.efforts:
+        raise UnknownNameError("effort", name, suite.efforts)
+    update: dict[str, object] = {}
+    if rounds is not None:
+        if rounds < 1:
+            raise UsageError(f"--rounds {rounds} must be at least 1")
+        update |= {"min_rounds": rounds, "max_rounds": rounds}
+    if timeout_s is not None:
+        if not 0 < timeout_s < math.inf:
+            raise UsageError(f"--timeout {timeout_s:g} must be a number above 0 seconds")
+        update |= {"cell_timeout_s": timeout_s}
+    return suite.efforts[name].model_copy(update=update)

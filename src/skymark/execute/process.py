@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -12,8 +11,26 @@ import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
 
+from pydantic import ValidationError
+
+from skymark.execute.messages import (
+    Begin,
+    End,
+    Event,
+    Failed,
+    Go,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    Ready,
+    Request,
+    TimedRegionBegins,
+    TimedRegionEnds,
+    line_of,
+    parse_event,
+)
 from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
@@ -27,6 +44,9 @@ START_TIMEOUT_S = 60.0
 
 GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
+
+LONGEST_SHOWN = 80
+"""Bytes of a line that is no message, which a cause shows."""
 
 DIED = "worker-died"
 """Kind of cause of a worker process that ended without being asked to."""
@@ -44,22 +64,36 @@ class WorkerError(Exception):
 
 
 class WorkerProcess:
-    """One running worker. Use as a context manager: leaving it ends the whole tree."""
+    """One running worker. `end` or `kill` end the whole tree."""
 
     def __init__(
         self,
         python: Path,
         runner: str,
-        adapter: str,
+        cell: Cell,
         cache: Path,
         import_root: Path | None,
         log: Path,
     ) -> None:
+        """Start it.
+
+        Args:
+            python: its interpreter.
+            runner: ``module:Class`` of its suite's worker side.
+            cell: one of the group that it is to run.
+            cache: where data lies.
+            import_root: the directory to import skymark from; None where it is installed.
+            log: gets its output until it is given a cell's own.
+
+        Raises:
+            WorkerError: there is no such interpreter, or it cannot be started.
+        """
         self.id = uuid.uuid4().hex
-        environment = {**os.environ, MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
+        self._cell = cell
+        variables = {**os.environ, MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
         own_modules = os.environ.get(WORKER_PATH_VARIABLE, "")
         root = "" if import_root is None else os.fspath(import_root)
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
         to_worker, self._out = os.pipe()
         self._in, from_worker = os.pipe()
         command = [
@@ -67,7 +101,7 @@ class WorkerProcess:
             "-m",
             "skymark.execute.worker",
             *("--receive", str(to_worker), "--send", str(from_worker)),
-            *("--runner", runner, "--adapter", adapter, "--cache", os.fspath(cache)),
+            *("--runner", runner, "--cache", os.fspath(cache)),
         ]
         try:
             with log.open("ab") as output:
@@ -77,7 +111,7 @@ class WorkerProcess:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     pass_fds=(to_worker, from_worker),
-                    env=environment,
+                    env=variables,
                     start_new_session=True,
                 )
         except OSError as error:
@@ -87,7 +121,7 @@ class WorkerProcess:
                 Cause(
                     kind="worker-start",
                     message=f"no worker could be started: {error}",
-                    action="make the adapter's environment again: skymark env clean, then run",
+                    action="make the adapter's venv again: skymark env clean, then run",
                 )
             ) from error
         finally:
@@ -97,19 +131,14 @@ class WorkerProcess:
         self.leaked: tuple[str, ...] = ()
         """What the worker left running when it had ended."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
     def await_ready(self) -> None:
         """Wait until the worker has started.
 
         Raises:
             WorkerError: it did not.
         """
-        self._await("ready", START_TIMEOUT_S)
+        self._request(Begin(cell=self._cell))
+        self._await(Ready, START_TIMEOUT_S)
 
     def prepare(self, cell: Cell, log: Path, timeout_s: float) -> None:
         """Have the worker make a cell's data.
@@ -117,43 +146,35 @@ class WorkerProcess:
         Raises:
             WorkerError: it failed, died or took too long.
         """
-        self._request(do="prepare", cell=cell.model_dump(mode="json"), log=os.fspath(log))
-        self._await("prepared", timeout_s)
+        self._request(Prepare(cell=cell, log=log))
+        self._await(Prepared, timeout_s)
 
-    def measure(self, cell: Cell, round: int, effort: Effort, log: Path) -> dict[str, Any]:
-        """Have the worker measure one round; returns ``{"result": …, "versions": …}``.
+    def measure(self, cell: Cell, round: int, effort: Effort, log: Path) -> Measured:
+        """Have the worker measure one round.
 
         The process tree is sampled in the timed region only.
 
         Raises:
             WorkerError: it failed, died or took too long.
         """
-        self._request(
-            do="measure",
-            cell=cell.model_dump(mode="json"),
-            round=round,
-            effort=effort.model_dump(mode="json"),
-            log=os.fspath(log),
-        )
+        self._request(Measure(cell=cell, round=round, effort=effort, log=log))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
         try:
             while True:
-                message = self._receive(deadline, effort.cell_timeout_s)
-                match message["event"]:
-                    case "measured":
-                        return message
-                    case "timed-begins":
-                        sampler = TreeSampler(self._process.pid, exclude=message["exclude"])
+                match event := self._receive(deadline, effort.cell_timeout_s):
+                    case Measured():
+                        return event
+                    case TimedRegionBegins():
+                        sampler = TreeSampler(self._process.pid, exclude=event.exclude)
                         sampler.begin()
-                        self._request(do="go")
-                    case "timed-ends" if sampler is not None:
+                        self._request(Go())
+                    case TimedRegionEnds() if sampler is not None:
                         sampler.end()
-                        seen = sampler.resources()
-                        self._request(do="go", **seen.model_dump(mode="json"))
+                        self._request(Go(seen=sampler.resources()))
                         sampler = None
-                    case "failed":
-                        raise WorkerError(cause_of(message), alive=True)
+                    case Failed():
+                        raise WorkerError(cause_of(event), alive=True)
         finally:
             if sampler is not None:
                 sampler.end()
@@ -163,7 +184,7 @@ class WorkerProcess:
         if self._out < 0:
             return
         with contextlib.suppress(WorkerError):
-            self._request(do="end")
+            self._request(End())
         os.close(self._out)
         os.close(self._in)
         self._out = -1
@@ -183,22 +204,24 @@ class WorkerProcess:
             os.close(self._in)
             self._out = -1
 
-    def _request(self, **message: Any) -> None:
+    def _request(self, request: Request) -> None:
         try:
-            os.write(self._out, (json.dumps(message) + "\n").encode())
+            os.write(self._out, line_of(request).encode())
         except OSError as error:
             raise WorkerError(self._death()) from error
 
-    def _await(self, event: str, timeout_s: float) -> dict[str, Any]:
+    def _await(self, wanted: type[Ready | Prepared], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        while True:
-            message = self._receive(deadline, timeout_s)
-            if message["event"] == event:
-                return message
-            if message["event"] == "failed":
-                raise WorkerError(cause_of(message), alive=True)
+        while not isinstance(event := self._receive(deadline, timeout_s), wanted):
+            if isinstance(event, Failed):
+                raise WorkerError(cause_of(event), alive=True)
 
-    def _receive(self, deadline: float, timeout_s: float) -> dict[str, Any]:
+    def _receive(self, deadline: float, timeout_s: float) -> Event:
+        """Return the worker's next event.
+
+        Raises:
+            WorkerError: none came in time, the worker is gone, or a line is no event.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self._in, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
@@ -217,8 +240,18 @@ class WorkerProcess:
                     raise WorkerError(self._death())
                 self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
+        try:
+            return parse_event(line)
+        except ValidationError as error:
+            shown = line[:LONGEST_SHOWN].decode(errors="replace")
+            raise WorkerError(
+                Cause(
+                    kind="worker-garbage",
+                    message=f"the worker sent what is no message: {shown!r}",
+                    action="see the cell's log; an adapter must not write to descriptors that it "
+                    "did not open",
+                )
+            ) from error
 
     def _death(self) -> Cause:
         try:
@@ -234,9 +267,9 @@ class WorkerProcess:
         )
 
 
-def cause_of(message: dict[str, Any]) -> Cause:
-    """Turn a worker's ``failed`` message into a cause."""
-    return Cause(kind=message["kind"], message=message["message"], action="see the cell's log")
+def cause_of(failed: Failed) -> Cause:
+    """Turn a worker's failure into a cause."""
+    return Cause(kind=failed.kind, message=failed.message, action="see the cell's log")
 
 
 def describe_leaks(leaked: Iterable[str]) -> str:

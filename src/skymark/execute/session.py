@@ -1,40 +1,39 @@
-"""A whole run: directory, stores, machine lock, engine, final manifest."""
+"""A whole run: directory, stores, measuring lock, engine, final manifest."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import ValidationError
-
 from skymark.cache.location import cache_directory
-from skymark.execute.engine import Engine, Observer
+from skymark.execute.engine import Engine
+from skymark.execute.observer import Observer
 from skymark.execute.partition import Shard
-from skymark.execute.planner import suite_named
+from skymark.execute.resuming import begin_or_resume, held_in
 from skymark.execute.venvs import Venvs
 from skymark.machine.facts import capture
 from skymark.machine.measuring_lock import measuring
-from skymark.model.errors import RunDirectoryError, StoreUnavailableError
+from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.run.directory import SUMS, RunDirectory
+from skymark.run.directory import RunDirectory
+from skymark.run.layout import SUMS
 from skymark.run.sole_writer import sole_writer
-from skymark.store.fetching import fetch
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored, Storing
+from skymark.suite.registry import suite_named
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A run that came to its end."""
+class FinishedRun:
+    """A run that came to its end here, and its copies in stores."""
 
     records: tuple[Record, ...]
     """Of the cells that were to be run here, in the plan's order."""
@@ -59,7 +58,7 @@ def run_plan(
     own: bool = True,
     shard: Shard | None = None,
     store_wait_s: float = FINISH_S,
-) -> Ended:
+) -> FinishedRun:
     """Carry out a plan into a directory, and into remote stores besides.
 
     Args:
@@ -80,28 +79,25 @@ def run_plan(
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
     cache = cache_directory()
-    suite = suite_named(plan.cells[0].cell.suite)
-    held = {store: _check(store, observer) for store in stores.values()}
+    suite = suite_named(plan.suite)
+    held = held_in(stores, observer)
     with (
         sole_writer(path, wait=resume, announce=observer.stage),
         closing(Storing(stores, path)) as storing,
     ):
-        for store, sizes in held.items():
-            storing.expect(store, sizes or {})
-            seen = partial(storing.seen, store)
-            _take_up(store, sizes, path, plan, resume=resume, observer=observer, seen=seen)
         manifest = Manifest(
             run_id=run_id_of(path),
             created_at=datetime.now(UTC),
             plan=plan,
             plan_hash=plan.hash,
+            declaration=suite.declared(planned.cell for planned in plan.cells),
             machine=capture(cache),
             stores=tuple(store.url for store in stores.values()),
         )
-        run = RunDirectory.create(path, manifest, plan, resume=resume)
+        run = begin_or_resume(path, manifest, held, storing, observer, resume=resume)
         run.changed = storing.changed
         run.changed("", ["manifest.json", SUMS])
-        environments = Venvs(cache, observer.stage) if own else None
+        venvs = Venvs(cache, observer.stage) if own else None
         python = Path(sys.executable)
         engine = Engine(
             plan,
@@ -109,7 +105,7 @@ def run_plan(
             run,
             cache,
             observer,
-            environments,
+            venvs,
             python,
             shard=shard,
             uploads=storing,
@@ -123,7 +119,7 @@ def run_plan(
             raise
         run.write_manifest(_ended(run, plan, records))
         run.write_sums()
-        return Ended(tuple(records), tuple(storing.finish(store_wait_s, observer.stage)))
+        return FinishedRun(tuple(records), tuple(storing.finish(store_wait_s, observer.stage)))
 
 
 def _ended(run: RunDirectory, plan: Plan, ours: Sequence[Record]) -> Manifest:
@@ -145,50 +141,3 @@ def run_id_of(path: Path) -> str:
         return RunDirectory(path).manifest().run_id
     except RunDirectoryError:
         return path.resolve().name
-
-
-def _check(store: Store, observer: Observer) -> Mapping[str, int] | None:
-    """Return what a store holds of the run; None if it is away, which need not stay so."""
-    try:
-        store.check()
-        return store.sizes() if store.live else {}
-    except StoreUnavailableError as error:
-        observer.stage(f"{error}; going on, and trying again while the run goes")
-        return None
-
-
-def _take_up(
-    store: Store,
-    sizes: Mapping[str, int] | None,
-    path: Path,
-    plan: Plan,
-    *,
-    resume: bool,
-    observer: Observer,
-    seen: Callable[[str, bytes], None],
-) -> None:
-    """Bring what a store has of a run that is to be continued."""
-    if sizes is None and resume and not (path / "manifest.json").exists():
-        raise StoreUnavailableError(
-            f"there is no run in {path} to continue, and {store.url} cannot be read now; try again "
-            "later, or leave out --resume to begin anew"
-        )
-    if not sizes or "manifest.json" not in sizes:
-        return
-    try:
-        theirs = Manifest.model_validate_json(store.get("manifest.json"))
-    except ValidationError as error:
-        raise RunDirectoryError(
-            f"{store.url} holds no readable run; choose another --output, or remove what is there"
-        ) from error
-    if theirs.plan_hash != plan.hash:
-        raise RunDirectoryError(
-            f"{store.url} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
-            "choose another --output, or the options that made it"
-        )
-    if not resume:
-        raise RunDirectoryError(
-            f"{store.url} holds this plan already; add --resume to continue it, "
-            "or choose another --output"
-        )
-    fetch(store, path, keep=True, announce=observer.stage, fetched=seen)

@@ -1,23 +1,37 @@
-"""The worker process: one adapter in its own environment, told what to do over a pair of pipes.
+"""The worker process: one group of cells in its own venv, told what to do over a pair of pipes.
 
 Standard output and error belong to the library under test and go to the cell's log. The engine
-speaks over two other file descriptors, one JSON object a line.
+speaks over two other file descriptors (`skymark.execute.messages`).
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import os
 import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from skymark.model.cell import Cell
-from skymark.model.effort import Effort
+from skymark.execute.messages import (
+    Begin,
+    End,
+    Event,
+    Failed,
+    Go,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    Ready,
+    Request,
+    TimedRegionBegins,
+    TimedRegionEnds,
+    line_of,
+    parse_request,
+)
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
 from skymark.references import load_object
@@ -34,15 +48,15 @@ class Channel:
             # A library's own worker processes must not hold the engine's pipes open.
             os.set_inheritable(descriptor, False)
 
-    def send(self, event: str, **fields: Any) -> None:
+    def send(self, event: Event) -> None:
         """Tell the engine something."""
-        self._send.write(json.dumps({"event": event, **fields}) + "\n")
+        self._send.write(line_of(event))
         self._send.flush()
 
-    def receive(self) -> dict[str, Any] | None:
-        """Wait for the engine's next message; None when the engine is gone."""
+    def receive(self) -> Request:
+        """Wait for the engine's next request; an engine that is gone wants the end."""
         line = self._receive.readline()
-        return json.loads(line) if line else None
+        return parse_request(line) if line else End()
 
 
 class Session:
@@ -54,47 +68,42 @@ class Session:
 
     def serve(self) -> None:
         """Work until the engine says so or is gone."""
-        while (request := self.channel.receive()) is not None and request["do"] != "end":
-            redirect_output(Path(request["log"]))
-            cell = Cell.model_validate(request["cell"])
+        while isinstance(request := self.channel.receive(), (Prepare, Measure)):
+            redirect_output(request.log)
             try:
-                if request["do"] == "prepare":
-                    self.runner.prepare(cell)
-                    self.channel.send("prepared")
+                if isinstance(request, Prepare):
+                    self.runner.prepare(request.cell)
+                    self.channel.send(Prepared())
                 else:
-                    self.measure(cell, request)
+                    self.measure(request)
             except Exception as error:  # the process boundary: becomes the record
                 traceback.print_exc()
-                self.channel.send("failed", **describe(error))
+                self.channel.send(failure(error))
 
-    def measure(self, cell: Cell, request: dict[str, Any]) -> None:
+    def measure(self, request: Measure) -> None:
         """Measure one round and send its result."""
-        effort = Effort.model_validate(request["effort"])
-        clock = TimedRegion(self.channel)
-        result = self.runner.measure(cell, request["round"], effort, clock.begins, clock.ends)
-        self.channel.send(
-            "measured",
-            result=result.model_dump(mode="json"),
-            versions=self.runner.versions(),
-        )
+        region = SampledRegion(self.channel)
+        result = self.runner.measure(request.cell, request.round, request.effort, region)
+        self.channel.send(Measured(result=result, versions=self.runner.versions()))
 
 
-class TimedRegion:
-    """Marks the timed region, so that the engine samples the process tree in it and only there."""
+class SampledRegion:
+    """The timed region, in which the engine samples the process tree, and only there.
+
+    Implements `skymark.suite.contract.TimedRegion`.
+    """
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        self._exclude: tuple[int, ...] = ()
         self._cpu_s = 0.0
 
     def begins(self, exclude: tuple[int, ...] = ()) -> None:
-        """Wait until the engine is sampling, then note the CPU time used so far.
-
-        `exclude` are processes that serve the benchmark and are not the library's.
-        """
+        """Wait until the engine is sampling, then note the CPU time used so far."""
         from skymark.measure.process_tree import cpu_seconds_of_tree
 
         self._exclude = exclude
-        self._channel.send("timed-begins", exclude=list(exclude))
+        self._channel.send(TimedRegionBegins(exclude=exclude))
         self._channel.receive()
         self._cpu_s = cpu_seconds_of_tree(os.getpid(), exclude)
 
@@ -103,21 +112,18 @@ class TimedRegion:
         from skymark.measure.process_tree import cpu_seconds_of_tree
 
         cpu_s = cpu_seconds_of_tree(os.getpid(), self._exclude) - self._cpu_s
-        self._channel.send("timed-ends")
-        seen = self._channel.receive() or {}
-        return Resources(
-            cpu_s=cpu_s,
-            peak_pss_bytes=seen.get("peak_pss_bytes"),
-            processes=seen.get("processes"),
-        )
+        self._channel.send(TimedRegionEnds())
+        answer = self._channel.receive()
+        seen = answer.seen if isinstance(answer, Go) else Resources()
+        return seen.model_copy(update={"cpu_s": cpu_s})
 
 
-def describe(error: Exception) -> dict[str, str | None]:
-    """Turn an exception into the kind, message and action of a cause."""
+def failure(error: Exception) -> Failed:
+    """Turn an exception into the kind and message of a cause."""
     if isinstance(error, SkymarkError):
-        return {"kind": type(error).__name__, "message": str(error)}
+        return Failed(kind=type(error).__name__, message=str(error))
     text = "".join(traceback.format_exception_only(error)).strip()
-    return {"kind": type(error).__name__, "message": text}
+    return Failed(kind=type(error).__name__, message=text)
 
 
 def die_with_engine() -> None:
@@ -146,18 +152,20 @@ def main() -> None:
     parser.add_argument("--receive", type=int, required=True)
     parser.add_argument("--send", type=int, required=True)
     parser.add_argument("--runner", required=True)
-    parser.add_argument("--adapter", required=True)
     parser.add_argument("--cache", type=Path, required=True)
     arguments = parser.parse_args()
     die_with_engine()
     channel = Channel(arguments.receive, arguments.send)
+    request = channel.receive()
+    if not isinstance(request, Begin):
+        return
     try:
-        runner: Runner = load_object(arguments.runner)(arguments.adapter, arguments.cache)
+        runner: Runner = load_object(arguments.runner)(request.cell, arguments.cache)
     except Exception as error:  # the process boundary: becomes the record
         traceback.print_exc()
-        channel.send("failed", **describe(error))
+        channel.send(failure(error))
         return
-    channel.send("ready")
+    channel.send(Ready())
     try:
         Session(channel, runner).serve()
     finally:

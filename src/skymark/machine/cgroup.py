@@ -1,4 +1,4 @@
-"""What this process may use of the machine: affinity and control-group limits."""
+"""CPU, memory and container limits of this process: affinity mask and control groups."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _throttled_share(group: Path) -> float | None:
 
 
 def container_of(root: Path = Path("/")) -> str | None:
-    """Return what kind of container this is, by the marks that it leaves; None outside of one."""
+    """Return the kind of container by the marks that it leaves; None outside of one."""
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return "kubernetes"
     if (root / ".dockerenv").exists():

@@ -1,4 +1,4 @@
-"""What kind of disk a directory lies on."""
+"""Kind, file system and free space of the disk below a directory."""
 
 from __future__ import annotations
 

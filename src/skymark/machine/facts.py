@@ -1,4 +1,4 @@
-"""Find out what machine and software a run is made with."""
+"""Facts of the machine and the software that a run is made with."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OBSERVED_S = 0.2
 
 
 def capture(directory: Path, run: Run | None = None) -> Machine:
-    """Return what this process runs on, looking for about a quarter of a second.
+    """Return the machine as it is now, its load sampled for about a quarter of a second.
 
     What the platform does not tell is null.
 

@@ -1,4 +1,4 @@
-"""Whether a machine is fit for measuring, and what to do where it is not."""
+"""Fitness of a machine for measuring: warnings, each with its remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTABLE_SWAP_BYTES = 256 << 20
 
 
 def fitness_warnings(machine: Machine) -> tuple[StabilityWarning, ...]:
-    """Return what on this machine makes measurements unsafe, the worst first."""
+    """Return the reasons why measurements on this machine are unsafe, the worst first."""
     return (
         *_rehearsal_warnings(machine),
         *_processor_warnings(machine),

@@ -1,4 +1,4 @@
-"""One measurement at a time on a machine: two would disturb each other and both be wrong."""
+"""Measuring lock: one measurement at a time on a machine, because two disturb each other."""
 
 from __future__ import annotations
 

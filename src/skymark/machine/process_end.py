@@ -1,4 +1,4 @@
-"""Ending a process tree for good, with the processes that tried to leave it."""
+"""End a process tree for good, with the processes that tried to leave it."""
 
 from __future__ import annotations
 

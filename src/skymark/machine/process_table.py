@@ -1,4 +1,4 @@
-"""One look at the machine's processes: who is whose child, and how much CPU each has used."""
+"""Snapshot of the machine's processes: parents, children and CPU time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Process:
 
     @property
     def identity(self) -> tuple[int, float]:
-        """What tells this process from a later one with the same pid."""
+        """The pid with the start time: no later process has both."""
         return self.pid, self.started
 
 

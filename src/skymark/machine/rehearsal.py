@@ -1,4 +1,4 @@
-"""How a machine that is only simulated says so, and how it is told to do without an accelerator."""
+"""Marks of a simulated machine: its container's name, and leave to lack an accelerator."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Instruments: clock, process tree, environment, statistics. Know neither suite nor store."""
+"""Instruments: the timed loop, and the sampler of a process tree. They know no suite."""

@@ -13,7 +13,7 @@ Clock = Callable[[], int]
 
 @dataclass
 class Pass:
-    """What one timed pass over a loader left behind.
+    """The waits of one timed pass over a loader, and the batches to verify.
 
     `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is the
     batch's own ``index`` array, not yet copied or converted. `kept` holds the whole batches whose

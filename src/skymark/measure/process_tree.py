@@ -1,4 +1,4 @@
-"""What a process and everything it started use: CPU time, memory, processes."""
+"""Sampler of a process tree: CPU time, memory and number of processes."""
 
 from __future__ import annotations
 

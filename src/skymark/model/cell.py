@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from skymark.model.base import Frozen, digest_of
 
@@ -16,11 +16,12 @@ UNSAFE = re.compile(r"[^\w@=+-]")
 
 
 class Cell(Frozen):
-    """One scenario variant × one adapter × settings.
+    """One scenario variant × one adapter × settings, of one suite.
 
     `axes` are the values that tell cells of one scenario and adapter apart (`depth=50`) and are
     part of the id. `settings` apply to the whole run (`workers=2`). `specification` is everything
-    else that decides what is measured: sizes, seed, versions of generators and oracle.
+    else that decides what is measured: sizes, seed, versions of generators and oracle. Its suite
+    alone writes and reads it, by a type of its own; to others it is JSON.
     """
 
     suite: str
@@ -29,12 +30,12 @@ class Cell(Frozen):
     adapter: str
     axes: dict[str, Setting] = Field(default_factory=dict)
     settings: dict[str, Setting] = Field(default_factory=dict)
-    specification: dict[str, object] = Field(default_factory=dict)
+    specification: dict[str, JsonValue] = Field(default_factory=dict)
 
     @cached_property
     def id(self) -> str:
-        """The readable, stable, file-name-safe name, such as ``PC-1.small.depth-50.grain``."""
-        parts = [self.scenario, self.variant]
+        """The readable, stable, file-name-safe name: ``SUITE.PC-1.small.depth-50.grain``."""
+        parts = [self.suite, self.scenario, self.variant]
         parts += [f"{name}-{value}" for name, value in sorted(self.axes.items())]
         return ".".join(UNSAFE.sub("_", part) for part in [*parts, self.adapter])
 
@@ -42,11 +43,6 @@ class Cell(Frozen):
     def hash(self) -> str:
         """SHA-256 hex digest of the full specification; a record is reused only if it agrees."""
         return digest_of(self.model_dump(mode="json"))
-
-    @property
-    def reference(self) -> str:
-        """How to find the adapter: its slug, ``slug@version`` or ``file.py:Class``."""
-        return str(self.specification.get("adapter_file", self.adapter))
 
     @property
     def label(self) -> str:

@@ -36,7 +36,7 @@ class RunDirectoryError(UsageError):
 
 
 class VenvBuildError(SkymarkError):
-    """An adapter's environment could not be made. `log_tail` says why."""
+    """An adapter's venv could not be made. `log_tail` says why."""
 
     exit_code = 1
 

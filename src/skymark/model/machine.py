@@ -1,4 +1,4 @@
-"""The machine and the software that a run was made with: what its numbers are true of."""
+"""The machine and the software that a run was made with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Accelerator(Frozen):
 
 
 class Hardware(Frozen):
-    """What does not change while the machine runs. Null is unknown."""
+    """Hardware of a machine. Null is unknown."""
 
     architecture: str
     cpu_model: str | None
@@ -33,7 +33,7 @@ class Hardware(Frozen):
 
 
 class Limits(Frozen):
-    """What this process may use of the machine. Null is no limit that could be found."""
+    """Limits of this process. Null is no limit that could be found."""
 
     usable_cores: int | None
     """Logical cores that the affinity mask allows."""
@@ -47,7 +47,7 @@ class Limits(Frozen):
 
 
 class Load(Frozen):
-    """What went on when the run began. Null is unknown."""
+    """Load of the machine when the run began. Null is unknown."""
 
     load_average_1m: float | None
     cpu_busy_share: float | None
@@ -68,7 +68,7 @@ class GitState(Frozen):
 
 
 class Machine(Frozen):
-    """Everything about where a run was made."""
+    """The machine of a run: hardware, limits, load and software."""
 
     captured_at: datetime
     hardware: Hardware

@@ -1,4 +1,4 @@
-"""What a run is: its plan, where it was made, and how far it came. One file per run directory."""
+"""The manifest of a run: plan, machine, declared metrics and progress."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.machine import GitState, Machine
+from skymark.model.metric import Declaration
 from skymark.model.plan import Plan
 from skymark.model.record import SCHEMA_VERSION, Status
 
@@ -22,13 +23,15 @@ class Manifest(Frozen):
     are those of the last writing.
     """
 
-    schema_version: int = Field(default=SCHEMA_VERSION, le=SCHEMA_VERSION)
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     run_id: str
     created_at: datetime
     ended_at: datetime | None = None
     finished: bool = False
     plan: Plan
     plan_hash: str
+    declaration: Declaration | None = None
+    """What the suite declares of its metrics; null in runs of schema 1 and 2."""
     machine: Machine
     """Where the run was begun."""
     continued_on: tuple[Machine, ...] = ()

@@ -1,43 +1,69 @@
-"""What a run is asked to do, and the ordered cells that come of it."""
+"""Selection, profile and plan: from a request to the ordered cells of a run."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
-from skymark.model.record import Cause, Status
+from skymark.model.record import SCHEMA_VERSION, Cause, Status
+from skymark.model.span import Span
+
+Platform = Literal["cpu", "gpu", "tpu"]
 
 
 class Selection(Frozen):
-    """Which scenarios and adapters, with which settings. Names as the user wrote them."""
+    """Scenarios, adapters and settings as the user wrote them."""
 
     scenarios: tuple[str, ...] = ()
-    """``CV-1``, ``CV-1:medium`` or ``tier-1``; empty means all of tier 1."""
+    """Empty means what the suite takes by default."""
     adapters: tuple[str, ...] = ()
-    """Slugs, display names, ``slug@version`` or ``file.py:Class``; empty means all."""
+    """Empty means all."""
     settings: dict[str, Setting] = Field(default_factory=dict)
-    axes: dict[str, tuple[Setting, ...]] = Field(default_factory=dict)
-    """Restricts or replaces the values of scenario axes, such as ``{"depth": (10,)}``."""
-    seed: int = 7
-    data: str | None = None
-    """A folder, tar shards, Parquet or ``hf://owner/name`` in place of synthetic data."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Values of the suite's own options, by name; those that were not given are absent."""
+
+
+class Profile(Frozen):
+    """A suite, a kind of machine, and what to run there with how much effort: one TOML file."""
+
+    name: str
+    description: str
+    suite: str
+    platform: Platform
+    """What the machine must have."""
+    scenarios: tuple[str, ...]
+    adapters: tuple[str, ...] = ()
+    effort: str = "quick"
+    settings: dict[str, Setting] = Field(default_factory=dict)
 
 
 class PlannedCell(Frozen):
-    """A cell, with the reason if it will not be run."""
+    """A cell with its process, machine and time, or the reason why it will not be run."""
 
     cell: Cell
+    group: str
+    """Cells of one group share a process, one after another."""
+    shard_key: str
+    """Cells of one key stay on one machine."""
+    guess: Span | None = None
+    """Seconds that one round takes; None where nothing is known."""
+    local_files: tuple[str, ...] = ()
+    """Files and directories of the user's own that it reads; another machine must have them."""
     refusal: tuple[Status, Cause] | None = None
 
 
 class Plan(Frozen):
-    """The ordered cells of a run."""
+    """The ordered cells of a run: priced, sent, run, resumed and compared as they are here."""
 
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
+    suite: str
     profile: str
+    platform: Platform = "cpu"
     effort: Effort
     settings: dict[str, Setting] = Field(default_factory=dict)
     """Settings of the whole run, such as ``workers``."""
@@ -55,26 +81,6 @@ class Plan(Frozen):
         return digest_of([sorted(planned.cell.hash for planned in self.cells), effort])
 
     @property
-    def runnable(self) -> tuple[Cell, ...]:
+    def runnable(self) -> tuple[PlannedCell, ...]:
         """The cells that are to be measured."""
-        return tuple(planned.cell for planned in self.cells if planned.refusal is None)
-
-    def groups(self) -> dict[str, tuple[Cell, ...]]:
-        """Return the cells to measure by adapter: those share one process per round."""
-        grouped: dict[str, list[Cell]] = {}
-        for cell in self.runnable:
-            grouped.setdefault(cell.adapter, []).append(cell)
-        return {adapter: tuple(cells) for adapter, cells in grouped.items()}
-
-
-class Profile(Frozen):
-    """A kind of machine, and what to run there with how much effort. One TOML file each."""
-
-    name: str
-    description: str
-    platform: str
-    """``cpu``, ``gpu`` or ``tpu``: what the machine must have."""
-    scenarios: tuple[str, ...]
-    adapters: tuple[str, ...] = ()
-    effort: str = "quick"
-    settings: dict[str, Setting] = Field(default_factory=dict)
+        return tuple(planned for planned in self.cells if planned.refusal is None)

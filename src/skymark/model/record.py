@@ -1,21 +1,22 @@
-"""What became of a cell, as it is written to disk and to every store."""
+"""The record of a cell, as it is written to disk and to every store."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import Field
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
+from skymark.model.metric import Figure
 
-SCHEMA_VERSION = 2
-"""Version of the record and manifest format; files of earlier versions load.
+SCHEMA_VERSION = 3
+"""Version of the record and manifest format; `skymark.model.schema` loads earlier ones.
 
 1: first release. 2: a record names its samples' digest and its hardware, a manifest the machines
-that continued the run and the stores it went to; all absent in files of version 1.
+that continued the run and the stores it went to. 3: figures are metrics by name, which the manifest
+declares; cells are of a suite; a plan says which cells share a process and a machine.
 """
 
 
@@ -43,93 +44,45 @@ class Cause(Frozen):
     action: str | None = None
 
 
-class Estimate(Frozen):
-    """A figure with its 95 % confidence interval; the bounds are null below two rounds."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def relative_half_width(self) -> float | None:
-        """Half the interval's width over the value, or None where there is no interval."""
-        if self.low is None or self.high is None or self.value == 0:
-            return None
-        return (self.high - self.low) / 2 / abs(self.value)
-
-
 class Resources(Frozen):
-    """What the worker's process tree used in one round's timed region."""
+    """Resources that the worker's process tree used in one round's timed region."""
 
     cpu_s: float | None = None
     peak_pss_bytes: int | None = None
+    """Largest sum of proportional set sizes that was seen."""
     processes: int | None = None
 
 
 class Verification(Frozen):
-    """What the oracle checked, and its verdict."""
+    """Verdict of the oracle, with the counts of what it checked."""
 
     passed: bool
     cause: Cause | None = None
-    epochs: int = 0
-    indexed_elements: int = 0
-    """Elements whose index was accounted for (exactly once per epoch)."""
-    content_elements: int = 0
-    """Elements whose every field was compared with the NumPy reference."""
+    verified_elements: int = 0
+    """Elements that were accounted for."""
+    compared_elements: int = 0
+    """Elements whose content was compared with the reference."""
+    counts: dict[str, int] = Field(default_factory=dict)
+    """What else was counted, such as epochs."""
     fields: tuple[str, ...] = ()
     tolerance: float = 0.0
     """Largest absolute difference allowed in floating-point fields."""
     max_difference: float | None = None
     """Largest absolute difference seen in floating-point fields."""
-    operators: Literal["reference", "native"] = "reference"
-    """Whose code did the transforms: skymark's NumPy reference, or the library's own."""
 
 
-class RoundResult(Frozen):
-    """One repetition of a cell in a fresh process. Times in ns, sizes in bytes."""
+class Round(Frozen):
+    """One repetition of a cell in a fresh process, as a record keeps it."""
 
     round: int
     started_at: datetime
-    import_s: float
-    """Time the worker took to import the adapter's library."""
     setup_s: float
-    """Time to open the loader, before the first batch was asked for."""
-    first_batch_ns: int | None
-    """Wait for the first batch of the first epoch, null if there was none."""
+    """Time to set up, before the timed region."""
     timed_ns: int
-    """Wall time of all measured epochs, think time included."""
-    think_ns: int = 0
-    elements: int
-    """Elements delivered in the measured epochs."""
-    bytes: int
-    """Bytes delivered in the measured epochs, as host arrays."""
-    wait_ns: tuple[int, ...] = ()
-    """Every batch's wait, warm-up included, in order."""
-    batch_elements: tuple[int, ...] = ()
-    epoch: tuple[int, ...] = ()
-    warmup_epochs: int = 1
+    """Wall time of the timed region."""
+    metrics: dict[str, float] = Field(default_factory=dict)
+    """By name; what a round lacks is absent."""
     resources: Resources = Resources()
-    verification: Verification
-    extra: dict[str, float] = Field(default_factory=dict)
-    """Figures that only this scenario has, such as ``resume_s`` or ``scaling_efficiency``."""
-    page_cache: Literal["warm", "cold"] = "warm"
-
-
-class RoundSummary(Frozen):
-    """The part of a round that a record keeps; the raw waits are in the samples file."""
-
-    round: int
-    started_at: datetime
-    samples_per_s: float
-    bytes_per_s: float
-    first_batch_ns: int | None
-    setup_s: float
-    import_s: float
-    elements: int
-    timed_ns: int
-    utilisation: float | None
-    resources: Resources
-    extra: dict[str, float] = Field(default_factory=dict)
 
     @property
     def own_s(self) -> float:
@@ -137,25 +90,22 @@ class RoundSummary(Frozen):
         return self.setup_s + self.timed_ns / 1e9
 
 
-class Figures(Frozen):
-    """What is derived from the raw samples of all rounds."""
+class RoundResult(Round):
+    """One repetition of a cell as its worker reports it, raw samples included."""
 
-    samples_per_s: Estimate
-    bytes_per_s: Estimate
-    first_batch_ns: Estimate
-    wait_p50_ns: float | None
-    """Null where a scenario times no batches one by one, as do the other percentiles."""
-    wait_p95_ns: float | None
-    wait_p99_ns: float | None
-    utilisation: Estimate | None = None
-    """Share of the time an accelerator with the given think time per batch would be busy."""
-    cpu_s_per_1000_samples: Estimate | None = None
-    peak_pss_bytes: int | None = None
-    extra: dict[str, Estimate] = Field(default_factory=dict)
+    samples: dict[str, tuple[int, ...] | tuple[float, ...]] = Field(default_factory=dict)
+    """Raw values in order, by column of the samples file; columns are equally long."""
+    verification: Verification
+    conditions: dict[str, Setting] = Field(default_factory=dict)
+
+    @property
+    def summary(self) -> Round:
+        """The part that a record keeps; raw samples go into their own file."""
+        return Round(**{name: getattr(self, name) for name in Round.model_fields})
 
 
 class StabilityWarning(Frozen):
-    """Something that makes a number less trustworthy, and what to do about it."""
+    """A reason to distrust a number, and its remedy."""
 
     kind: str
     message: str
@@ -163,20 +113,21 @@ class StabilityWarning(Frozen):
 
 
 class Record(Frozen):
-    """The outcome of one planned cell. Missing is null, never 0."""
+    """The outcome of one planned cell. Missing is null or absent, never 0."""
 
-    schema_version: int = Field(default=SCHEMA_VERSION, le=SCHEMA_VERSION)
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     cell: Cell
     cell_hash: str
     status: Status
     cause: Cause | None = None
-    rounds: tuple[RoundSummary, ...] = ()
-    figures: Figures | None = None
+    rounds: tuple[Round, ...] = ()
+    metrics: dict[str, Figure] = Field(default_factory=dict)
+    """Figures over all rounds, by name; empty where the cell did not end `ok`."""
     verification: Verification | None = None
+    conditions: dict[str, Setting] = Field(default_factory=dict)
+    """What the numbers depend on beyond the settings, such as the storage format."""
     warnings: tuple[StabilityWarning, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
-    environment_settings: dict[str, Setting] = Field(default_factory=dict)
-    page_cache: Literal["warm", "cold"] | None = None
     hardware_key: str | None = None
     """`Machine.hardware_key` of the machine that measured it."""
     samples_sha256: str | None = None
@@ -191,3 +142,7 @@ class Record(Frozen):
     def measured_s(self) -> float:
         """Seconds that setting up and measuring its rounds took."""
         return sum(one.own_s for one in self.rounds)
+
+    def values(self, metric: str) -> list[float]:
+        """Return a metric's value in each round that has it."""
+        return [one.metrics[metric] for one in self.rounds if metric in one.metrics]

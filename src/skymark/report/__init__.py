@@ -1,1 +1,1 @@
-"""From records to tables, pages and comparisons."""
+"""Tables, pages and comparisons of runs, made from the metrics that suites declare."""

@@ -1,4 +1,4 @@
-"""Where things lie on an axis, in per cent of its length: the geometry of the report's charts."""
+"""Geometry of the report's charts: places on an axis, in per cent of its length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare two runs cell by cell, and refuse where a difference would mean nothing."""
+"""Comparison of two runs cell by cell, refused where a difference would mean nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Literal
 
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
+from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
-from skymark.report.ranking import rates
+from skymark.report.ranking import values_of
 from skymark.run.reader import Run
 from skymark.statistics.difference import PRACTICAL, Difference, Verdict, difference
 
@@ -20,25 +21,38 @@ ACROSS: tuple[Across, ...] = ("hardware", "versions", "cells")
 NAMED_CELLS = 3
 
 
+class MetricComparison(Frozen):
+    """A metric of one cell in both runs. Missing is null."""
+
+    metric: str
+    before: float | None
+    after: float | None
+    difference: Difference | None
+    """After over before; null where a side lacks the metric."""
+    regressed: bool
+    """Whether a gate says no: it is gated, and got worse or is not there any more."""
+
+
 class CellComparison(Frozen):
-    """One cell in both runs. `difference` is null where a side was not measured."""
+    """One cell in both runs."""
 
     cell_id: str
     label: str
     adapter: str
     status_before: Status
     status_after: Status
-    samples_per_s_before: float | None = None
-    samples_per_s_after: float | None = None
-    difference: Difference | None = None
-    """After over before: above 1 is faster now."""
+    metrics: tuple[MetricComparison, ...]
+    """Those that are compared and that a side has."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was measured before and is not any more."""
+        return self.status_before is Status.OK and self.status_after is not Status.OK
 
     @property
     def regressed(self) -> bool:
-        """Whether the cell is slower now, or was measured before and is not any more."""
-        if self.difference is None:
-            return self.status_before is Status.OK and self.status_after is not Status.OK
-        return self.difference.verdict is Verdict.SLOWER
+        """Whether a gated metric got worse, or the cell was lost."""
+        return self.is_lost or any(one.regressed for one in self.metrics)
 
 
 class Comparison(Frozen):
@@ -47,6 +61,8 @@ class Comparison(Frozen):
     before: str
     after: str
     practical: float
+    metrics: tuple[Metric, ...]
+    """Those that are compared."""
     cells: tuple[CellComparison, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
@@ -54,10 +70,11 @@ class Comparison(Frozen):
     """In what the runs differ though they could be compared, in words."""
 
     def count(self, verdict: Verdict) -> int:
-        """Return the number of cells with a verdict."""
+        """Return the number of metrics of cells with a verdict."""
         return sum(
-            cell.difference is not None and cell.difference.verdict is verdict
+            one.difference is not None and one.difference.verdict is verdict
             for cell in self.cells
+            for one in cell.metrics
         )
 
 
@@ -69,7 +86,7 @@ def compare_runs(
     Args:
         before: the reference.
         after: what is compared with it.
-        across: what may differ between them; by default nothing that changes speed may.
+        across: what may differ between them; by default nothing that changes figures may.
         practical: smallest relative difference that counts.
 
     Raises:
@@ -97,11 +114,13 @@ def compare_runs(
             + "; ".join(text for _, text in refused)
             + f". If that is what you want to compare, add --across {kinds}"
         )
+    metrics = after.declaration.compared
     return Comparison(
         before=before.manifest.run_id,
         after=after.manifest.run_id,
         practical=practical,
-        cells=tuple(_compare(one, other, practical) for one, other in pairs),
+        metrics=metrics,
+        cells=tuple(_compare(one, other, metrics, practical) for one, other in pairs),
         only_before=tuple(id for id in before.by_id if id not in after.by_id),
         only_after=tuple(id for id in after.by_id if id not in before.by_id),
         differs=(*(text for _, text in found), *_remarks(before, after)),
@@ -112,35 +131,69 @@ def gate(comparison: Comparison) -> None:
     """Say no to a regression.
 
     Raises:
-        GateError: a cell is slower, or was `ok` before and is not now; the message names them.
+        GateError: a gated metric of a cell got worse, or a cell was `ok` before and is not now; the
+            message names them.
     """
     regressed = [cell for cell in comparison.cells if cell.regressed]
     if not regressed:
         return
-    reasons = ", ".join(f"{cell.cell_id} ({_loss(cell)})" for cell in regressed)
+    reasons = ", ".join(
+        f"{cell.cell_id} ({_losses(cell, comparison.metrics)})" for cell in regressed
+    )
     raise GateError(
         f"{len(regressed)} of {len(comparison.cells)} cells got worse since {comparison.before}: "
         f"{reasons}"
     )
 
 
-def _loss(cell: CellComparison) -> str:
-    if cell.difference is None:
+def _losses(cell: CellComparison, metrics: Sequence[Metric]) -> str:
+    """Return what became of a cell that got worse, such as ``-25%`` or ``ok → failed``."""
+    if cell.is_lost:
         return f"{cell.status_before.value} → {cell.status_after.value}"
-    return f"{cell.difference.ratio.value - 1:+.0%}"
+    headings = {one.name: f"{one.heading} " if len(metrics) > 1 else "" for one in metrics}
+    return ", ".join(headings[one.metric] + _loss(one) for one in cell.metrics if one.regressed)
 
 
-def _compare(before: Record, after: Record, practical: float) -> CellComparison:
-    both = before.figures is not None and after.figures is not None
+def _loss(one: MetricComparison) -> str:
+    if one.difference is None:
+        return "not measured any more"
+    ratio = one.difference.ratio
+    return f"{one.before:g} → {one.after:g}" if ratio is None else f"{ratio.value - 1:+.0%}"
+
+
+def _compare(
+    before: Record, after: Record, metrics: Sequence[Metric], practical: float
+) -> CellComparison:
     return CellComparison(
         cell_id=before.cell.id,
         label=before.cell.label,
         adapter=before.cell.adapter,
         status_before=before.status,
         status_after=after.status,
-        samples_per_s_before=before.figures.samples_per_s.value if before.figures else None,
-        samples_per_s_after=after.figures.samples_per_s.value if after.figures else None,
-        difference=difference(rates(after), rates(before), practical) if both else None,
+        metrics=tuple(
+            _compare_metric(before, after, one, practical)
+            for one in metrics
+            if one.name in before.metrics or one.name in after.metrics
+        ),
+    )
+
+
+def _compare_metric(
+    before: Record, after: Record, metric: Metric, practical: float
+) -> MetricComparison:
+    old, new = before.metrics.get(metric.name), after.metrics.get(metric.name)
+    if old is None or new is None:
+        found = None
+        worse = old is not None
+    else:
+        found = difference(values_of(after, metric), values_of(before, metric), metric, practical)
+        worse = found.verdict is Verdict.WORSE
+    return MetricComparison(
+        metric=metric.name,
+        before=None if old is None else old.value,
+        after=None if new is None else new.value,
+        difference=found,
+        regressed=metric.gated and worse,
     )
 
 

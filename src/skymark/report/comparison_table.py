@@ -1,23 +1,28 @@
-"""Show a comparison of two runs as a table in a terminal."""
+"""Table of a comparison of two runs in a terminal."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from skymark.report.text import count, plain, significant
+from skymark.report.text import MISSING, plain, significant, writer
 from skymark.statistics.difference import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from rich.console import Console
 
+    from skymark.model.metric import Metric
     from skymark.report.compare import CellComparison, Comparison
+    from skymark.statistics.difference import Difference
 
 STYLES = {
-    Verdict.FASTER: "green",
-    Verdict.SLOWER: "bold red",
+    Verdict.BETTER: "green",
+    Verdict.WORSE: "bold red",
     Verdict.NO_DIFFERENCE: "",
     Verdict.INCONCLUSIVE: "yellow",
 }
@@ -29,42 +34,69 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for remark in comparison.differs:
         console.print(Text(f"differs: {plain(remark)}", style="yellow"))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading in ("scenario", "adapter"):
+    several = len(comparison.metrics) > 1
+    for heading in ("scenario", "adapter", *(["metric"] if several else [])):
         table.add_column(heading, overflow="fold")
     for heading in ("before", "after", "ratio", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for cell in comparison.cells:
-        table.add_row(*_row(cell))
+        names = (Text(plain(cell.label)), Text(plain(cell.adapter)))
+        for metric, entries in _rows(cell, comparison.metrics):
+            table.add_row(*names, *([Text(plain(metric))] if several else []), *entries)
     console.print(table)
     for title, ids in (("before", comparison.only_before), ("after", comparison.only_after)):
         if ids:
             console.print(Text(f"only {title}: {plain(', '.join(ids))}", style="dim"))
-    counts = " · ".join(
-        f"{comparison.count(verdict)} {verdict.value}"
-        for verdict in Verdict
-        if comparison.count(verdict)
-    )
     margin = f"a difference counts from {comparison.practical:.0%} on"
-    console.print(Text(f"{counts or 'nothing was measured in both'}  ({margin})"))
+    console.print(Text(f"{_counts(comparison) or 'nothing was measured in both'}  ({margin})"))
 
 
-def _row(cell: CellComparison) -> tuple[Text, ...]:
-    names = (Text(plain(cell.label)), Text(plain(cell.adapter)))
-    rates = (
-        Text(count(cell.samples_per_s_before)),
-        Text(count(cell.samples_per_s_after)),
+def _counts(comparison: Comparison) -> str:
+    """Return the number of verdicts, in the words of the metrics."""
+    words = {one.name: _words(one) for one in comparison.metrics}
+    ordered = [words[one.name][verdict] for verdict in Verdict for one in comparison.metrics]
+    found = Counter(
+        words[one.metric][one.difference.verdict]
+        for cell in comparison.cells
+        for one in cell.metrics
+        if one.difference is not None
     )
-    if cell.difference is None:
-        change = f"{cell.status_before.value} → {cell.status_after.value}"
-        return (*names, *rates, Text(), Text(), Text(change, "bold red" if cell.regressed else ""))
-    ratio, verdict = cell.difference.ratio, cell.difference.verdict
-    known = ratio.low is not None and ratio.high is not None
-    interval = f"{significant(ratio.low or 0)} to {significant(ratio.high or 0)}" if known else ""
-    return (
-        *names,
-        *rates,
-        Text(significant(ratio.value)),
+    return " · ".join(f"{found[word]} {word}" for word in dict.fromkeys(ordered) if found[word])
+
+
+def _words(metric: Metric) -> dict[Verdict, str]:
+    own = {Verdict.BETTER: metric.words.better, Verdict.WORSE: metric.words.worse}
+    return {verdict: plain(own.get(verdict, verdict.value)) for verdict in Verdict}
+
+
+def _rows(cell: CellComparison, metrics: Sequence[Metric]) -> Iterator[tuple[str, list[Text]]]:
+    """Yield a row per metric that a side has, else one row of dashes."""
+    by_name = {one.name: one for one in metrics}
+    if not cell.metrics:
+        yield MISSING, [*(Text(MISSING) for _ in range(2)), *_change(cell)]
+    for one in cell.metrics:
+        metric = by_name[one.metric]
+        write = writer(metric)
+        values = [Text(MISSING if x is None else write(x)) for x in (one.before, one.after)]
+        change = _change(cell) if one.difference is None else _verdict(one.difference, metric)
+        yield metric.heading, [*values, *change]
+
+
+def _change(cell: CellComparison) -> list[Text]:
+    """Return what became of a cell that cannot be compared: no ratio, no interval, no verdict."""
+    before, after = cell.status_before.value, cell.status_after.value
+    change = "only on one side" if before == after == "ok" else f"{before} → {after}"
+    return [Text(), Text(), Text(change, "bold red" if cell.regressed else "")]
+
+
+def _verdict(difference: Difference, metric: Metric) -> list[Text]:
+    ratio, verdict = difference.ratio, difference.verdict
+    interval = ""
+    if ratio is not None and ratio.low is not None and ratio.high is not None:
+        interval = f"{significant(ratio.low)} to {significant(ratio.high)}"
+    return [
+        Text(MISSING if ratio is None else significant(ratio.value)),
         Text(interval),
-        Text(verdict.value, STYLES[verdict]),
-    )
+        Text(_words(metric)[verdict], STYLES[verdict]),
+    ]

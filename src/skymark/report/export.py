@@ -1,4 +1,4 @@
-"""Write a run's figures as one flat table: CSV for people, Parquet for programs."""
+"""A run's figures as one flat table: CSV for people, Parquet for programs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.model.row import COLUMNS as COLUMNS_OF_RECORD
-from skymark.model.row import Value, row_of
+from skymark.run.row import Value, columns_of, rows_of
 
 if TYPE_CHECKING:
     from skymark.run.reader import Run
-
-COLUMNS: dict[str, type] = {"run_id": str, **COLUMNS_OF_RECORD}
-"""Name and type of every column, in order."""
 
 
 def write_csv(run: Run, path: Path) -> None:
     """Write one line per record, in UTF-8 with a heading; missing is an empty field."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
+    writer = csv.DictWriter(text, list(columns(run)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows(run))
     path.write_text(text.getvalue(), encoding="utf-8")
@@ -40,12 +36,17 @@ def write_parquet(run: Run, path: Path) -> None:
         bool: pa.bool_(),
         datetime: pa.timestamp("us", tz="UTC"),
     }
-    schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    schema = pa.schema([(name, types[kind]) for name, kind in columns(run).items()])
     with path.open("wb") as file:
         pq.write_table(pa.Table.from_pylist(list(rows(run)), schema), file)
 
 
+def columns(run: Run) -> dict[str, type]:
+    """Return the name and type of every column, in order."""
+    return {"run_id": str, **columns_of(run.declaration)}
+
+
 def rows(run: Run) -> Iterator[dict[str, Value]]:
-    """Yield one row per record: every column of `COLUMNS`, missing as None."""
-    for record in run.records:
-        yield {"run_id": run.manifest.run_id, **row_of(record)}
+    """Yield one row per record: every column, missing as None."""
+    for row in rows_of(run.records, run.declaration):
+        yield {"run_id": run.manifest.run_id, **row}

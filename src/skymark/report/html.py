@@ -1,4 +1,4 @@
-"""Write a run as one HTML file that needs nothing else: no network, no other file, no plug-in."""
+"""A run as one HTML file that needs nothing else: no network, no other file, no plug-in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.model.errors import SkymarkError
 from skymark.report import text
-from skymark.report.names import adapter_name
 from skymark.report.page import anchor_of, page_of
 from skymark.whole_files import write_whole
 
@@ -38,7 +37,7 @@ def render(run: Run) -> str:
     All text from the run is escaped: a record may come from a machine one does not trust.
 
     Raises:
-        SkymarkError: jinja2 is not installed.
+        SkymarkError: jinja2 is not installed, or the run is of an old schema and its suite is not.
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -64,20 +63,23 @@ def render(run: Run) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "count": text.count,
-        "milliseconds": text.milliseconds,
         "duration": text.duration,
         "size": text.size,
         "share": text.share,
-        "margin": text.margin,
         "significant": text.significant,
-        "adapter_name": adapter_name,
+        "adapter_name": run.declaration.adapter_name,
         "anchor": anchor_of,
         "number": number,
     }
     page = page_of(run)
+    declaration = run.declaration
     return environment.get_template("report.html.j2").render(
-        page=page, run=page.run, manifest=page.run.manifest
+        page=page,
+        run=run,
+        manifest=run.manifest,
+        declaration=declaration,
+        primary=declaration.primary_metric,
+        write=text.writer(declaration.primary_metric),
     )
 
 

@@ -1,23 +1,45 @@
-"""What the HTML report shows: a run arranged for reading."""
+"""Content of the HTML report: a run arranged for reading."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from skymark.machine.fitness import fitness_warnings
+from skymark.model.metric import Declaration
 from skymark.model.record import Cause, Record, StabilityWarning, Status
 from skymark.report.chart import Axis, linear_axis, log_axis
-from skymark.report.names import adapter_name, scenario_title
+from skymark.report.columns import Columns, Filled
 from skymark.report.ranking import Row, ranked
-from skymark.report.text import count, milliseconds
+from skymark.report.text import writer
 from skymark.run.reader import Run
 
 WHISKER_LIMIT = 1.25
-"""An interval may lengthen the axis to so many times the largest rate; beyond it is cut."""
+"""An interval may lengthen the axis to so many times the largest value; beyond it is cut."""
+
+
+@dataclass(frozen=True)
+class SpreadChart:
+    """Three metrics on one axis, such as percentiles: the places of each row's marks."""
+
+    heading: str
+    axis: Axis
+    marks: tuple[SpreadMarks | None, ...]
+    """One per row; None where it has not got all three."""
+
+
+@dataclass(frozen=True)
+class SpreadMarks:
+    """A row's marks in a chart of a spread, in per cent of the axis."""
+
+    description: str
+    """The same in words."""
+    middle: float
+    upper: float
+    extreme: float
 
 
 @dataclass(frozen=True)
@@ -26,25 +48,18 @@ class Table:
 
     label: str
     detail: str
-    """What tells it from the scenario's other tables: its axis values, else its variant."""
+    """The part that tells it from the scenario's other tables: axis values, else the variant."""
     anchor: str
     rows: tuple[Row, ...]
-    others: tuple[Record, ...]
+    unranked: tuple[Record, ...]
     """Those that were not measured, or refused."""
-    rate_axis: Axis
-    wait_axis: Axis
-    extras: tuple[str, ...]
-    """Names of the figures that only this scenario has."""
-
-    @property
-    def has_utilisation(self) -> bool:
-        """Whether batches had a think time."""
-        return any(row.figures.utilisation is not None for row in self.rows)
-
-    @property
-    def has_baseline(self) -> bool:
-        """Whether the plain loop was measured and others can be compared with it."""
-        return len(self.rows) > 1 and any(row.to_baseline is not None for row in self.rows)
+    axis: Axis
+    """Of the primary metric."""
+    standing: tuple[Filled, ...]
+    """Columns of the primary metric."""
+    spreads: tuple[SpreadChart, ...]
+    others: tuple[Filled, ...]
+    """Columns of all other metrics."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +73,8 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One cell in the overview: its share of the best rate, or what became of it."""
+class Standing:
+    """One cell in the overview: its share of the best, or its status."""
 
     share: float | None
     leads: bool
@@ -79,7 +94,7 @@ class Overview:
     """Adapters by scenario, the best first."""
 
     tables: tuple[Table, ...]
-    lines: tuple[tuple[str, tuple[Entry, ...]], ...]
+    lines: tuple[tuple[str, tuple[Standing, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -105,13 +120,23 @@ class Page:
     warned: tuple[tuple[StabilityWarning, tuple[Record, ...]], ...]
     fitness: tuple[StabilityWarning, ...]
     verified: tuple[Record, ...]
+    counts: tuple[str, ...]
+    """Names of the suite's own counts of verification."""
+    conditions: tuple[str, ...]
+    """Declared conditions that some record has."""
     versions: tuple[tuple[str, str], ...]
     """Adapter and the versions it was measured with."""
 
 
 def page_of(run: Run) -> Page:
-    """Arrange a run for reading."""
+    """Arrange a run for reading.
+
+    Raises:
+        UnknownNameError: the run is of an old schema, and its suite is not installed.
+    """
+    declaration = run.declaration
     sections = tuple(_sections(run))
+    verified = tuple(record for record in run.records if record.verification is not None)
     tables = tuple(table for section in sections for table in section.tables)
     return Page(
         run=run,
@@ -121,68 +146,115 @@ def page_of(run: Run) -> Page:
         absent=tuple(_absent(run.records)),
         warned=tuple(_warned(run.records)),
         fitness=fitness_warnings(run.manifest.machine),
-        verified=tuple(record for record in run.records if record.verification is not None),
-        versions=tuple(_versions(run.records)),
+        verified=verified,
+        counts=tuple(
+            dict.fromkeys(
+                name for one in verified if one.verification for name in one.verification.counts
+            )
+        ),
+        conditions=tuple(
+            name
+            for name in declaration.conditions
+            if any(name in record.conditions for record in verified)
+        ),
+        versions=tuple(_versions(run.records, declaration)),
     )
 
 
 def _sections(run: Run) -> Iterable[Section]:
+    declaration = run.declaration
+    columns = Columns(declaration)
     by_scenario: dict[str, list[Table]] = {}
     for label, records in run.by_label().items():
-        by_scenario.setdefault(records[0].cell.scenario, []).append(_table(label, records))
+        table = _table(label, records, columns)
+        by_scenario.setdefault(records[0].cell.scenario, []).append(table)
     for scenario, tables in by_scenario.items():
-        yield Section(scenario, scenario_title(scenario), anchor_of(scenario), tuple(tables))
+        title = declaration.scenario_title(scenario)
+        yield Section(scenario, title, anchor_of(scenario), tuple(tables))
 
 
-def _table(label: str, records: Sequence[Record]) -> Table:
+def _table(label: str, records: Sequence[Record], columns: Columns) -> Table:
+    declaration = columns.declaration
     cell = records[0].cell
-    rows = tuple(ranked(records))
+    rows = tuple(ranked(records, declaration))
     shown = {row.record.cell.id for row in rows}
-    rates = [one.samples_per_s for row in rows for one in row.record.rounds]
-    highest = max((row.figures.samples_per_s.value for row in rows), default=0.0)
-    bounds = (row.figures.samples_per_s.high or 0.0 for row in rows)
-    waits = [
-        wait
-        for row in rows
-        for wait in (row.figures.wait_p50_ns, row.figures.wait_p95_ns, row.figures.wait_p99_ns)
-    ]
     return Table(
         label=label,
         detail=" ".join(f"{k} {v}" for k, v in sorted(cell.axes.items())) or cell.variant,
         anchor=anchor_of(f"t-{label}"),
         rows=rows,
-        others=tuple(record for record in records if record.cell.id not in shown),
-        rate_axis=linear_axis(
-            [*rates, *(min(bound, highest * WHISKER_LIMIT) for bound in bounds)], count
-        ),
-        wait_axis=log_axis(waits, milliseconds),
-        extras=tuple(dict.fromkeys(name for row in rows for name in row.figures.extra)),
+        unranked=tuple(record for record in records if record.cell.id not in shown),
+        axis=_axis(rows, declaration),
+        standing=tuple(columns.standing(rows)),
+        spreads=tuple(_spread_charts(rows, declaration)),
+        others=tuple(columns.others(rows)),
     )
 
 
-def _overview(run: Run, tables: Sequence[Table]) -> Overview:
-    lines: dict[str, list[Entry]] = {}
-    for adapter in dict.fromkeys(record.cell.adapter for record in run.records):
-        lines[adapter] = [_entry(table, adapter) for table in tables]
+def _axis(rows: Sequence[Row], declaration: Declaration) -> Axis:
+    """Return the axis of the primary metric, which shows each round and the interval."""
+    metric = declaration.primary_metric
+    values = [row.figure.value for row in rows]
+    of_rounds = (value for row in rows for value in row.record.values(metric.name))
+    highest = max(values, default=0.0) * WHISKER_LIMIT
+    bounds = (min(row.figure.high or 0.0, highest) for row in rows)
+    return linear_axis([*values, *of_rounds, *bounds], writer(metric))
 
-    def standing(entries: list[Entry]) -> float:
-        shares = [entry.share for entry in entries if entry.share]
+
+def _spread_charts(rows: Sequence[Row], declaration: Declaration) -> Iterable[SpreadChart]:
+    """Yield the charts of the spreads that some row has."""
+    for spread in declaration.spreads:
+        metrics = [declaration.metric(name) for name in spread.metrics]
+        writers = [writer(one) for one in metrics]
+        found = [
+            [figure.value for name in spread.metrics if (figure := row.record.metrics.get(name))]
+            for row in rows
+        ]
+        axis = log_axis((value for values in found for value in values), writers[0])
+        marks: list[SpreadMarks | None] = []
+        for values in found:
+            if len(values) < len(metrics):
+                marks.append(None)
+                continue
+            words = (
+                f"{one.heading} {write(value)}"
+                for one, write, value in zip(metrics, writers, values, strict=True)
+            )
+            marks.append(SpreadMarks(", ".join(words), *map(axis.at, values)))
+        if any(marks):
+            heading = "{}: ● {}  | {}  ○ {}".format(spread.heading, *(m.heading for m in metrics))
+            yield SpreadChart(heading, axis, tuple(marks))
+
+
+def _overview(run: Run, tables: Sequence[Table]) -> Overview:
+    metric = run.declaration.primary_metric
+    write = writer(metric)
+
+    def explain(row: Row) -> str:
+        return f"{write(row.figure.value)} {metric.heading}"
+
+    lines: dict[str, list[Standing]] = {}
+    for adapter in dict.fromkeys(record.cell.adapter for record in run.records):
+        lines[adapter] = [_standing(table, adapter, explain) for table in tables]
+
+    def mean(entries: Sequence[Standing]) -> float:
+        shares = [one.share for one in entries if one.share is not None and one.share > 0]
         return fmean(map(math.log, shares)) if shares else -math.inf
 
-    ordered = sorted(lines.items(), key=lambda line: standing(line[1]), reverse=True)
+    ordered = sorted(lines.items(), key=lambda line: mean(line[1]), reverse=True)
     return Overview(tuple(tables), tuple((name, tuple(entries)) for name, entries in ordered))
 
 
-def _entry(table: Table, adapter: str) -> Entry:
+def _standing(table: Table, adapter: str, explain: Callable[[Row], str]) -> Standing:
     for row in table.rows:
         if row.record.cell.adapter == adapter:
-            rate = f"{count(row.figures.samples_per_s.value)} samples/s"
-            return Entry(row.to_best.ratio.value, row.leads, None, rate)
-    for record in table.others:
+            return Standing(row.share, row.leads, None, explain(row))
+    for record in table.unranked:
         if record.cell.adapter == adapter:
             message = record.cause.message if record.cause else "no cause was recorded"
-            return Entry(None, leads=False, status=record.status, explanation=message)
-    return Entry(None, leads=False, status=None, explanation="not in the plan, or no record yet")
+            return Standing(None, leads=False, status=record.status, explanation=message)
+    message = "not in the plan, or no record yet"
+    return Standing(None, leads=False, status=None, explanation=message)
 
 
 def _absent(records: Sequence[Record]) -> Iterable[Absent]:
@@ -215,13 +287,16 @@ def _warned(
         yield warning, tuple(cells[kind])
 
 
-def _versions(records: Sequence[Record]) -> Iterable[tuple[str, str]]:
+def _versions(records: Sequence[Record], declaration: Declaration) -> Iterable[tuple[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for record in records:
         found.setdefault(record.cell.adapter, {}).update(record.versions)
     for adapter, versions in found.items():
         if versions:
-            yield adapter_name(adapter), ", ".join(f"{k} {v}" for k, v in versions.items())
+            yield (
+                declaration.adapter_name(adapter),
+                ", ".join(f"{k} {v}" for k, v in versions.items()),
+            )
 
 
 def anchor_of(text: str) -> str:

@@ -1,15 +1,13 @@
-"""Put the adapters of one scenario in order, and say which differences are real."""
+"""Order of the adapters of one scenario by the primary metric, and which differences are real."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skymark.model.record import Figures, Record, Status
+from skymark.model.metric import Declaration, Figure, Metric
+from skymark.model.record import Record, Status
 from skymark.statistics.difference import Difference, Verdict, difference
-
-BASELINE = "numpy"
-"""The plain loop that every scenario has."""
 
 
 @dataclass(frozen=True)
@@ -17,42 +15,68 @@ class Row:
     """An `ok` record with its place among the others."""
 
     record: Record
-    figures: Figures
+    figure: Figure
+    """The primary metric."""
     to_best: Difference
     to_baseline: Difference | None
     """None where the baseline was not measured."""
+    share: float | None
+    """How many times as good as the best: below 1 is worse, whichever way the metric counts."""
+    multiple: float | None
+    """How many times as good as the baseline."""
     leads: bool
-    """The fastest, or not shown to be slower than it."""
+    """The best, or not shown to be worse than it."""
 
 
-def ranked(records: Sequence[Record]) -> list[Row]:
-    """Return the `ok` records of one scenario, the fastest first."""
+def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
+    """Return the `ok` records of one scenario that have the primary metric, the best first."""
+    metric = declaration.primary_metric
     good = [
-        (record, record.figures)
+        (record, record.metrics[metric.name])
         for record in records
-        if record.status is Status.OK and record.figures is not None and record.rounds
+        if record.status is Status.OK and metric.name in record.metrics
     ]
-    good.sort(key=lambda pair: pair[1].samples_per_s.value, reverse=True)
+    good.sort(key=lambda pair: pair[1].value, reverse=metric.better == "higher")
     if not good:
         return []
-    best = rates(good[0][0])
-    baseline = next((rates(one) for one, _ in good if one.cell.adapter == BASELINE), None)
+    best = values_of(good[0][0], metric)
+    baseline = next(
+        (values_of(one, metric) for one, _ in good if one.cell.adapter == declaration.baseline),
+        None,
+    )
     rows = []
-    for record, figures in good:
-        own = rates(record)
-        to_best = difference(own, best)
+    for record, figure in good:
+        own = values_of(record, metric)
+        to_best = difference(own, best, metric)
+        to_baseline = None if baseline is None else difference(own, baseline, metric)
         rows.append(
             Row(
                 record=record,
-                figures=figures,
+                figure=figure,
                 to_best=to_best,
-                to_baseline=None if baseline is None else difference(own, baseline),
-                leads=record is good[0][0] or to_best.verdict is not Verdict.SLOWER,
+                to_baseline=to_baseline,
+                share=times_as_good(to_best, metric),
+                multiple=None if to_baseline is None else times_as_good(to_baseline, metric),
+                leads=record is good[0][0] or to_best.verdict is not Verdict.WORSE,
             )
         )
     return rows
 
 
-def rates(record: Record) -> list[float]:
-    """Return a record's samples per second, one per round."""
-    return [one.samples_per_s for one in record.rounds]
+def values_of(record: Record, metric: Metric) -> list[float]:
+    """Return the values of a metric that a record has, which are compared with another's.
+
+    They are one per round, but for what is pooled over rounds or does not vary.
+    """
+    of_rounds = [] if metric.pooled or metric.scale == "exact" else record.values(metric.name)
+    return of_rounds or [record.metrics[metric.name].value]
+
+
+def times_as_good(found: Difference, metric: Metric) -> float | None:
+    """Return a ratio turned so that above 1 is better; None where a zero forbids it."""
+    if found.ratio is None:
+        return None
+    ratio = found.ratio.value
+    if metric.better == "higher":
+        return ratio
+    return 1 / ratio if ratio else None

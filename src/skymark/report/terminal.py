@@ -1,29 +1,19 @@
-"""Show a run, or a comparison of two, as tables in a terminal of any width."""
+"""Tables of a run in a terminal of any width."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
-from skymark.model.record import Cause, Estimate, Record, StabilityWarning, Status
-from skymark.report.names import scenario_title
-from skymark.report.ranking import BASELINE, Row, ranked
-from skymark.report.text import (
-    MISSING,
-    count,
-    margin,
-    milliseconds,
-    plain,
-    share,
-    significant,
-    size,
-)
-from skymark.statistics.difference import Difference, Verdict
+from skymark.model.metric import Declaration
+from skymark.model.record import Cause, Record, StabilityWarning, Status
+from skymark.report.columns import UNSURE, Columns
+from skymark.report.ranking import Row, ranked
+from skymark.report.text import MISSING, plain, size
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,51 +29,22 @@ STYLES = {
     Status.UNSUPPORTED: "dim",
 }
 GUTTER = 2
-UNSURE = "≈"
-"""Stands before a ratio whose distance from 1 is not shown to be real."""
-LEGEND = (
-    "bold: not shown to be slower than the fastest · ≈ not shown to differ · "
-    "! has a warning · interval: 95 % over rounds · waits per batch"
-)
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its heading, how a row shows in it, and how soon it gives way (0 never)."""
-
-    heading: str
-    cell: Callable[[Row], str]
-    yields: int = 0
-
-
-COLUMNS = (
-    Column("adapter", lambda row: plain(row.record.cell.adapter) + _mark(row)),
-    Column("samples/s", lambda row: count(row.figures.samples_per_s.value)),
-    Column("interval", lambda row: margin(row.figures.samples_per_s)),
-    Column("of best", lambda row: f"{_unsure(row.to_best)}{share(row.to_best.ratio.value)}"),
-    Column(f"× {BASELINE}", lambda row: _times(row.to_baseline), yields=6),
-    Column("MB/s", lambda row: count(row.figures.bytes_per_s.value / 1e6), yields=9),
-    Column("busy", lambda row: share(_value(row.figures.utilisation)), yields=1),
-    Column("first ms", lambda row: milliseconds(row.figures.first_batch_ns.value), yields=4),
-    Column("p50 ms", lambda row: milliseconds(row.figures.wait_p50_ns), yields=2),
-    Column("p95 ms", lambda row: milliseconds(row.figures.wait_p95_ns), yields=8),
-    Column("p99 ms", lambda row: milliseconds(row.figures.wait_p99_ns), yields=3),
-    Column("CPU s/1k", lambda row: _seconds(row.figures.cpu_s_per_1000_samples), yields=7),
-    Column("peak mem", lambda row: size(row.figures.peak_pss_bytes), yields=5),
-)
 
 
 def print_report(run: Run, console: Console) -> None:
     """Print a run: one table per scenario, what was not measured, warnings, a summary line."""
     console.print(Text(plain(run.manifest.run_id), style="bold"))
     console.print(_machine(run))
+    declaration = run.declaration
+    columns = Columns(declaration)
     for label, records in run.by_label().items():
-        if rows := ranked(records):
-            console.print(_heading(label, records[0].cell.scenario))
-            console.print(_table(rows, console.width), no_wrap=True, overflow="ellipsis")
-    if any(record.figures for record in run.records):
+        if rows := ranked(records, declaration):
+            title = declaration.scenario_title(records[0].cell.scenario)
+            console.print(_heading(label, title))
+            console.print(_table(rows, columns, console.width), no_wrap=True, overflow="ellipsis")
+    if any(record.metrics for record in run.records):
         console.print()
-        console.print(Text(LEGEND, style="dim"))
+        console.print(Text(_legend(declaration), style="dim"))
     _print_bad(run.records, console)
     _print_absent(run.records, console)
     _print_warnings(run.records, console)
@@ -108,31 +69,43 @@ def _machine(run: Run) -> Text:
     return Text(plain(" · ".join(parts)), style="dim")
 
 
-def _heading(label: str, scenario: str) -> Text:
-    title = scenario_title(scenario)
-    return Text.assemble("\n", (plain(label), "bold cyan"), f"  {title}" if title else "")
+def _legend(declaration: Declaration) -> str:
+    metric = declaration.primary_metric
+    words = metric.words
+    parts = [
+        f"bold: not shown to be {words.worse} than the {words.best}",
+        f"{UNSURE} not shown to differ",
+        "! has a warning",
+        *([] if metric.scale == "exact" else ["interval: 95 % over rounds"]),
+        *([plain(declaration.legend)] if declaration.legend else []),
+    ]
+    return " · ".join(parts)
 
 
-def _table(rows: Sequence[Row], width: int) -> Text:
+def _heading(label: str, title: str | None) -> Text:
+    return Text.assemble("\n", (plain(label), "bold cyan"), f"  {plain(title)}" if title else "")
+
+
+def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
     """Return a table of the columns that fit, without those that have nothing to show.
 
     Its lines are made here: a `rich.table.Table` is many times slower, and a run may have
     thousands of tables.
     """
-    filled = [(column, [column.cell(row) for row in rows]) for column in COLUMNS]
-    filled = [(column, cells) for column, cells in filled if set(cells) - {MISSING, ""}]
-    widths = {
-        column.heading: max(map(cell_len, (column.heading, *cells))) for column, cells in filled
-    }
-    while sum(widths.values()) + GUTTER * len(widths) > width:
-        if not any(column.yields for column, _ in filled):
+    adapters = [plain(row.record.cell.adapter) + _mark(row) for row in rows]
+    filled = [("adapter", 0, adapters)] + [
+        (plain(column.heading), column.gives_way, [entry.text for entry in entries])
+        for column, entries in (*columns.standing(rows), *columns.others(rows))
+    ]
+    widths = [max(map(cell_len, (heading, *texts))) for heading, _, texts in filled]
+    while sum(widths) + GUTTER * len(widths) > width:
+        gone = max(range(len(filled)), key=lambda place: filled[place][1])
+        if not filled[gone][1]:
             break
-        gone = max(filled, key=lambda one: one[0].yields)
-        filled.remove(gone)
-        del widths[gone[0].heading]
-    lines = Text(_line([column.heading for column, _ in filled], widths.values()), style="dim")
+        del filled[gone], widths[gone]
+    lines = Text(_line([heading for heading, _, _ in filled], widths), style="dim")
     for place, row in enumerate(rows):
-        line = _line([cells[place] for _, cells in filled], widths.values())
+        line = _line([texts[place] for _, _, texts in filled], widths)
         lines = lines.append("\n").append(line, style="not dim bold" if row.leads else "not dim")
     return lines
 
@@ -223,22 +196,3 @@ def _indented(text: str) -> RenderableType:
 
 def _mark(row: Row) -> str:
     return " !" if row.record.warnings else ""
-
-
-def _unsure(difference: Difference) -> str:
-    real = {Verdict.FASTER, Verdict.SLOWER}
-    return "" if difference.verdict in real or difference.ratio.value == 1 else UNSURE
-
-
-def _times(difference: Difference | None) -> str:
-    if difference is None:
-        return MISSING
-    return f"{_unsure(difference)}{significant(difference.ratio.value, 2)}"
-
-
-def _seconds(estimate: Estimate | None) -> str:
-    return MISSING if estimate is None else significant(estimate.value, 2)
-
-
-def _value(estimate: Estimate | None) -> float | None:
-    return None if estimate is None else estimate.value

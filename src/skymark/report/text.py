@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Callable
 
-from skymark.model.record import Estimate
+from skymark.model.metric import Figure, Metric, Shown
 
 MISSING = "–"
 
@@ -66,9 +67,29 @@ def share(value: float | None) -> str:
     return f"{per_cent:.1f} %" if per_cent < 9.95 or 99 <= per_cent < 99.95 else f"{per_cent:.0f} %"
 
 
-def margin(estimate: Estimate | None) -> str:
+def writer(metric: Metric) -> Callable[[float], str]:
+    """Return the function that writes values of a metric as its suite wants them shown."""
+    shown = metric.shown or Shown()
+    divisor = shown.divisor
+    write = {
+        "count": count,
+        "milliseconds": milliseconds,
+        "duration": duration,
+        "share": share,
+        "size": size,
+        "number": whole if metric.integer else lambda value: significant(value, shown.digits),
+    }[shown.format]
+    return write if divisor == 1 else lambda value: write(value / divisor)
+
+
+def whole(value: float) -> str:
+    """Return a number without decimals: ``12,345``."""
+    return f"{value:,.0f}"
+
+
+def margin(figure: Figure | None) -> str:
     """Return half the interval relative to the value: ``±4.2 %``; empty without an interval."""
-    width = None if estimate is None else estimate.relative_half_width
+    width = None if figure is None else figure.relative_half_width
     if width is None:
         return ""
     return f"±{width:.1%}".replace("%", " %") if width < 0.1 else f"±{width:.0%}".replace("%", " %")

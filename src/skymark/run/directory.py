@@ -1,33 +1,38 @@
-"""A run on disk: manifest, records, raw samples and logs, each file written whole or not at all."""
+"""The writer of a run's directory: each file is written whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
 
-from pydantic import ValidationError
-
+from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
+from skymark.model.metric import ColumnType
 from skymark.model.record import Record, RoundResult
+from skymark.run.layout import FOLDERS, SUMS
+from skymark.run.reader import read_manifest, read_record
+from skymark.run.samples import samples_file
 from skymark.run.sole_writer import LOCK
 from skymark.whole_files import PART, explained, write_whole
 
-if TYPE_CHECKING:
-    from skymark.model.plan import Plan
-
-SUMS = "SHA256SUMS"
-KEPT = ("records", "samples", "logs", "rounds")
-
 Changed = Callable[[str, Sequence[str]], None]
 """Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
+
+
+class KeptRound(Frozen):
+    """One round of a cell that has no record yet, as it lies on disk."""
+
+    cell_hash: str
+    hardware_key: str | None
+    versions: dict[str, str]
+    result: RoundResult
 
 
 class RunDirectory:
@@ -38,6 +43,7 @@ class RunDirectory:
         path: Path,
         hardware_key: str | None = None,
         changed: Changed = lambda *_: None,
+        sample_columns: Mapping[str, ColumnType] = MappingProxyType({}),
     ) -> None:
         """Name a directory; nothing is read or written yet.
 
@@ -45,13 +51,15 @@ class RunDirectory:
             path: where it lies.
             hardware_key: of this machine; rounds measured on another are not continued.
             changed: told after each write and removal.
+            sample_columns: of the files of raw samples, as the suite declares them.
         """
         self.path = path
         self.hardware_key = hardware_key
         self.changed = changed
+        self.sample_columns = sample_columns
 
     @classmethod
-    def create(cls, path: Path, manifest: Manifest, plan: Plan, *, resume: bool) -> RunDirectory:
+    def create(cls, path: Path, manifest: Manifest, *, resume: bool) -> RunDirectory:
         """Start a run's directory, or take up one of the same plan.
 
         A run that is continued on other hardware, or with other stores, says so in its manifest.
@@ -60,19 +68,11 @@ class RunDirectory:
             RunDirectoryError: it holds another plan, or this plan without `resume`, or cannot be
                 written.
         """
-        run = cls(path, manifest.machine.hardware_key)
+        declared = {} if manifest.declaration is None else manifest.declaration.sample_columns
+        run = cls(path, manifest.machine.hardware_key, sample_columns=declared)
         if (path / "manifest.json").exists():
             theirs = run.manifest()
-            if theirs.plan_hash != plan.hash:
-                raise RunDirectoryError(
-                    f"{path} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
-                    "choose another --output, or the options that made it"
-                )
-            if not resume:
-                raise RunDirectoryError(
-                    f"{path} holds this plan already; add --resume to continue it, "
-                    "or choose another --output"
-                )
+            require_same_plan(theirs, manifest.plan_hash, os.fspath(path), resume=resume)
             if (update := _continuation(theirs, manifest)) != theirs:
                 run.write_manifest(update)
             (path / SUMS).unlink(missing_ok=True)  # true again when the run has ended
@@ -93,10 +93,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: there is none, or it is damaged.
         """
-        try:
-            return Manifest.model_validate_json((self.path / "manifest.json").read_bytes())
-        except (OSError, ValidationError) as error:
-            raise RunDirectoryError(f"{self.path} is no readable run: {error}") from error
+        return read_manifest(self.path)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest."""
@@ -116,7 +113,7 @@ class RunDirectory:
     def files(self) -> list[str]:
         """Return the paths of the run's files, the manifest first."""
         found = []
-        for kept in KEPT:
+        for kept in FOLDERS:
             for folder, _, names in os.walk(self.path / kept):
                 place = Path(folder).relative_to(self.path).as_posix()
                 found += [f"{place}/{name}" for name in names if not name.startswith(".")]
@@ -149,8 +146,8 @@ class RunDirectory:
 
     def record(self, cell: Cell) -> Record | None:
         """Return the cell's record if it is readable, has the same hash and its own samples."""
-        with contextlib.suppress(OSError, ValidationError):
-            found = Record.model_validate_json(self.record_path(cell).read_bytes())
+        with contextlib.suppress(OSError, ValueError):
+            found = read_record(self.record_path(cell))
             if found.cell_hash == cell.hash and self._has_samples(found):
                 return found
         return None
@@ -191,14 +188,11 @@ class RunDirectory:
 
     def write_round(self, cell: Cell, result: RoundResult, versions: dict[str, str]) -> None:
         """Keep one round of an unfinished cell, so that an interrupted run repeats little."""
-        content = {
-            "cell_hash": cell.hash,
-            "hardware_key": self.hardware_key,
-            "versions": versions,
-            "result": result.model_dump(mode="json"),
-        }
+        kept = KeptRound(
+            cell_hash=cell.hash, hardware_key=self.hardware_key, versions=versions, result=result
+        )
         path = f"rounds/{cell.id}/{result.round}.json"
-        self._write(path, json.dumps(content).encode())
+        self._write(path, kept.model_dump_json().encode())
         self.changed(cell.id, [path])
 
     def rounds(self, cell: Cell) -> Iterator[tuple[RoundResult, dict[str, str]]]:
@@ -208,35 +202,46 @@ class RunDirectory:
         """
         paths = [p for p in self._rounds_path(cell).glob("*.json") if p.stem.isdecimal()]
         for path in sorted(paths, key=lambda path: int(path.stem)):
-            with contextlib.suppress(OSError, ValueError, KeyError, RecursionError):
-                content = json.loads(path.read_bytes())
-                ours = (cell.hash, self.hardware_key)
-                if (content["cell_hash"], content.get("hardware_key")) == ours:
-                    yield RoundResult.model_validate(content["result"]), content["versions"]
+            with contextlib.suppress(OSError, ValueError):
+                kept = KeptRound.model_validate_json(path.read_bytes())
+                if (kept.cell_hash, kept.hardware_key) == (cell.hash, self.hardware_key):
+                    yield kept.result, kept.versions
 
     def _rounds_path(self, cell: Cell) -> Path:
         return self.path / "rounds" / cell.id
 
     def _write_samples(self, cell: Cell, rounds: Sequence[RoundResult]) -> str:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        columns = {
-            "round": pa.array([r.round for r in rounds for _ in r.wait_ns], pa.int16()),
-            "epoch": pa.array([e for r in rounds for e in r.epoch], pa.int32()),
-            "wait_ns": pa.array([w for r in rounds for w in r.wait_ns], pa.int64()),
-            "elements": pa.array([n for r in rounds for n in r.batch_elements], pa.int32()),
-            "warm_up": pa.array([e < r.warmup_epochs for r in rounds for e in r.epoch], pa.bool_()),
-        }
-        buffer = pa.BufferOutputStream()
-        pq.write_table(pa.table(columns), buffer, compression="zstd")
-        data = buffer.getvalue().to_pybytes()
+        data = samples_file(rounds, self.sample_columns)
         self._write(f"samples/{cell.id}.parquet", data)
         return sha256(data).hexdigest()
 
     def _write(self, target: str, data: bytes) -> None:
         with explained(self.path / target):
             write_whole(self.path / target, data)
+
+
+def require_same_plan(theirs: Manifest, plan_hash: str, place: str, *, resume: bool) -> None:
+    """Refuse a run of another plan, or one that is not to be continued.
+
+    Args:
+        theirs: the manifest of the run that is there.
+        plan_hash: of the plan that is to be run.
+        place: where it is: a directory or a store's address.
+        resume: whether a run of this plan is to be continued.
+
+    Raises:
+        RunDirectoryError: it holds another plan, or this one without `resume`.
+    """
+    if theirs.plan_hash != plan_hash:
+        raise RunDirectoryError(
+            f"{place} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
+            "choose another --output, or the options that made it"
+        )
+    if not resume:
+        raise RunDirectoryError(
+            f"{place} holds this plan already; add --resume to continue it, "
+            "or choose another --output"
+        )
 
 
 def _may_be_left(entry: Path) -> bool:

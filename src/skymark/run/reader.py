@@ -1,10 +1,10 @@
-"""Open a run directory: whole, interrupted, or partly damaged. Reads data only, never code."""
+"""The one reader of a run's directory: whole, interrupted, or partly damaged. Reads data only."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,10 @@ from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
+from skymark.model.metric import Declaration
 from skymark.model.record import SCHEMA_VERSION, Record, Status
+from skymark.model.schema import parse_manifest, parse_record
+from skymark.suite.registry import declaration_of
 from skymark.whole_files import LARGEST_FILE_BYTES
 
 Model = TypeVar("Model", bound=Frozen)
@@ -32,6 +35,15 @@ class Run:
     """In the plan's order."""
     problems: tuple[str, ...] = ()
     """Files that could not be read, and why."""
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        """The metrics of the run, and how they are shown.
+
+        Raises:
+            UnknownNameError: the run is of schema 1 or 2, and its suite is not installed.
+        """
+        return declaration_of(self.manifest)
 
     @cached_property
     def by_id(self) -> dict[str, Record]:
@@ -70,51 +82,71 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
         RunDirectoryError: it is no run directory, its manifest is damaged, or a newer skymark
             made it.
     """
-    path = directory / "manifest.json"
-    if not path.is_file():
-        raise RunDirectoryError(
-            f"{directory} is no run: it has no manifest.json; name a run's directory"
-        )
-    try:
-        manifest = _read(path, Manifest)
-    except ValueError as error:
-        raise RunDirectoryError(f"cannot read {path}: {error}") from error
+    manifest = read_manifest(directory)
     found = {record.cell.id: record for record in known}
     problems: list[str] = []
     for file in sorted((directory / "records").glob("*.json")):
         if file.stem in found:
             continue
         try:
-            record = _read(file, Record)
+            record = read_record(file)
         except (OSError, ValueError) as error:
             problems.append(f"records/{file.name}: {error}")
             continue
-        if record.cell.id not in manifest.cells or file.stem != record.cell.id:
-            problems.append(f"records/{file.name}: holds {record.cell.id}, not a cell of this plan")
+        id = record.cell.id
+        if id not in manifest.cells or file.stem not in {id, old_id(record.cell)}:
+            problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
             continue
-        found[record.cell.id] = record
+        found[id] = record
     ordered = tuple(found[id] for id in manifest.cells if id in found)
     return Run(directory, manifest, ordered, tuple(problems))
 
 
-def _read(path: Path, model: type[Model]) -> Model:
-    """Read one JSON file as a model.
+def read_manifest(directory: Path) -> Manifest:
+    """Read a run's manifest.
 
     Raises:
-        ValueError: it is no JSON, not of this model, of a newer schema, or absurdly large.
+        RunDirectoryError: there is none, it is damaged, or a newer skymark made it.
     """
+    path = directory / "manifest.json"
+    if not path.is_file():
+        raise RunDirectoryError(
+            f"{directory} is no run: it has no manifest.json; name a run's directory"
+        )
+    try:
+        return _read(path, Manifest, parse_manifest)
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"cannot read {path}: {error}") from error
+
+
+def read_record(path: Path) -> Record:
+    """Read one record.
+
+    Raises:
+        OSError: there is none, or it may not be read.
+        ValueError: it is no record, of a newer schema, or absurdly large; the message says which.
+    """
+    return _read(path, Record, parse_record)
+
+
+def old_id(cell: Cell) -> str:
+    """Return the file name of a cell in runs of schema 1 and 2: its id without the suite."""
+    return cell.id.removeprefix(f"{cell.suite}.")
+
+
+def _read(path: Path, model: type[Model], parse: Callable[[bytes], Model]) -> Model:
     if path.stat().st_size > LARGEST_FILE_BYTES:
         raise ValueError(
             f"is larger than {LARGEST_FILE_BYTES >> 20} MiB; skymark writes no such file"
         )
     data = path.read_bytes()
     try:
-        return model.model_validate_json(data)
-    except ValidationError as error:
+        return parse(data)
+    except ValueError as error:
         raise ValueError(_what_is_wrong(data, model, error)) from error
 
 
-def _what_is_wrong(data: bytes, model: type[Frozen], error: ValidationError) -> str:
+def _what_is_wrong(data: bytes, model: type[Frozen], error: ValueError) -> str:
     """Say in words why a file is not of a model."""
     try:
         content = json.loads(data)
@@ -126,6 +158,8 @@ def _what_is_wrong(data: bytes, model: type[Frozen], error: ValidationError) -> 
             f"has schema version {version}, this skymark reads up to {SCHEMA_VERSION}; "
             "install a newer skymark"
         )
+    if not isinstance(error, ValidationError):
+        return f"is no {model.__name__.lower()}: {error}"
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "file"
     more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""

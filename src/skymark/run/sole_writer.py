@@ -1,4 +1,4 @@
-"""One run at a time writes into a directory, also where machines or containers share it."""
+"""Lock of a run's directory: one writer at a time, also across machines and containers."""
 
 from __future__ import annotations
 

@@ -14,14 +14,12 @@ from functools import lru_cache
 from statistics import fmean, stdev
 from typing import Literal
 
-from skymark.model.record import Estimate
+from skymark.model.metric import Figure
 
 CONFIDENCE = 0.95
 
-Scale = Literal["log", "linear"]
 
-
-def estimate(values: Sequence[float], scale: Scale = "log") -> Estimate:
+def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -> Figure:
     """Return the mean of independent rounds with Student's 95 % interval.
 
     On the log scale the value is the geometric mean and the interval is symmetric as a ratio:
@@ -42,9 +40,9 @@ def estimate(values: Sequence[float], scale: Scale = "log") -> Estimate:
     back = math.exp if scale == "log" else float
     centre = fmean(numbers)
     if len(numbers) < 2:
-        return Estimate(value=back(centre))
+        return Figure(value=back(centre))
     half = student_quantile(len(numbers) - 1) * stdev(numbers) / math.sqrt(len(numbers))
-    return Estimate(value=back(centre), low=back(centre - half), high=back(centre + half))
+    return Figure(value=back(centre), low=back(centre - half), high=back(centre + half))
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""What makes a cell's numbers less trustworthy, each with what to do about it.
+"""Warnings of rounds whose numbers are less trustworthy, each with what to do about it.
 
 Each check looks at the rounds alone and says nothing where there is too little data to tell.
 On rounds that differ by chance only, each raises its warning in fewer than 4 of 100 cells (see
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
-from skymark.model.record import RoundResult, StabilityWarning
+from skymark.model.effort import Effort
+from skymark.model.metric import Metric
+from skymark.model.record import Round, StabilityWarning
 from skymark.statistics.interval import estimate, student_quantile
-
-if TYPE_CHECKING:
-    from skymark.model.effort import Effort
 
 PRACTICAL = 0.05
 """Smallest relative difference worth a word."""
@@ -25,30 +25,46 @@ PRACTICAL = 0.05
 SHORT_REGION_S = 0.05
 """A timed region below this is shorter than a few time slices of the scheduler."""
 
-FEWEST_WAITS = 100
-"""With fewer, the 99th percentile is the maximum."""
-
 OUTLIER_SCORE = 8.0
 """Deviation from the median in robust standard deviations (1.4826 times the median one)."""
 
 GAP_RATIO = 7.0
 """A gap between two groups of rounds counts if it is this many times the spread within them."""
 
-Check = Callable[[Sequence[RoundResult], "Effort"], StabilityWarning | None]
+
+@dataclass(frozen=True)
+class Seen:
+    """The rounds of a cell, and the metric that is looked at."""
+
+    rounds: Sequence[Round]
+    effort: Effort
+    metric: Metric
+
+    @cached_property
+    def values(self) -> list[float]:
+        """The metric in each round; positive."""
+        return [one.metrics[self.metric.name] for one in self.rounds]
 
 
-def warnings_of(rounds: Sequence[RoundResult], effort: Effort) -> tuple[StabilityWarning, ...]:
-    """Return what makes the figures of these rounds unsafe; empty if nothing does."""
-    if not rounds:
+def warnings_of(
+    rounds: Sequence[Round], effort: Effort, metric: Metric
+) -> tuple[StabilityWarning, ...]:
+    """Return the warnings about a metric of these rounds; empty if there are none.
+
+    A metric that does not vary, or that a round lacks, is not looked at.
+    """
+    if not rounds or metric.scale == "exact":
         return ()
-    found = (check(rounds, effort) for check in CHECKS)
+    if any(one.metrics.get(metric.name, 0.0) <= 0 for one in rounds):
+        return ()
+    seen = Seen(rounds, effort, metric)
+    found = (check(seen) for check in CHECKS)
     return tuple(warning for warning in found if warning is not None)
 
 
-def no_interval(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
+def no_interval(seen: Seen) -> StabilityWarning | None:
     """Warn of a single round, whose error nobody knows."""
-    del effort
-    if len(rounds) > 1:
+    if len(seen.rounds) > 1:
         return None
     return StabilityWarning(
         kind="no-interval",
@@ -57,16 +73,16 @@ def no_interval(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarni
     )
 
 
-def wide_interval(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
-    """Warn of a throughput known less precisely than the effort asks for."""
-    width = estimate(_rates(rounds)).relative_half_width
-    if width is None or width <= effort.target_relative_interval:
+def wide_interval(seen: Seen) -> StabilityWarning | None:
+    """Warn of a metric known less precisely than the effort asks for."""
+    width = estimate(seen.values).relative_half_width
+    if width is None or width <= seen.effort.target_relative_interval:
         return None
     return StabilityWarning(
         kind="wide-interval",
         message=(
-            f"samples/s is known to ±{width:.0%} after {len(rounds)} rounds; "
-            f"{effort.name} effort asks for ±{effort.target_relative_interval:.0%}"
+            f"{seen.metric.heading} is known to ±{width:.0%} after {len(seen.rounds)} rounds; "
+            f"{seen.effort.name} effort asks for ±{seen.effort.target_relative_interval:.0%}"
         ),
         action=(
             "run more rounds (--effort standard or rigorous) with nothing else running; "
@@ -75,13 +91,12 @@ def wide_interval(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWar
     )
 
 
-def drift(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
-    """Warn of a throughput that rises or falls from round to round, by linear regression."""
-    del effort
-    count = len(rounds)
+def drift(seen: Seen) -> StabilityWarning | None:
+    """Warn of a metric that rises or falls from round to round, by linear regression."""
+    count = len(seen.rounds)
     if count < 5:
         return None
-    logs = [math.log(rate) for rate in _rates(rounds)]
+    logs = [math.log(rate) for rate in seen.values]
     middle, centre = (count - 1) / 2, fmean(logs)
     spread = sum((place - middle) ** 2 for place in range(count))
     slope = sum((place - middle) * log for place, log in enumerate(logs)) / spread
@@ -93,45 +108,48 @@ def drift(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | N
         return None
     return StabilityWarning(
         kind="drift",
-        message=f"samples/s changed steadily by {change:+.0%} from the first round to the last",
+        message=(
+            f"{seen.metric.heading} changed steadily by {change:+.0%} from the first round to the "
+            "last"
+        ),
         action=(
             "look for heat, a filling disk or another process; let the machine settle and run again"
         ),
     )
 
 
-def outliers(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
+def outliers(seen: Seen) -> StabilityWarning | None:
     """Warn of single rounds far from the others.
 
     Source: the modified z-score of Iglewicz, Hoaglin, "How to detect and handle outliers", 1993,
     with a higher threshold for so few values.
     """
-    del effort
-    if len(rounds) < 5:
+    if len(seen.rounds) < 5:
         return None
-    logs = [math.log(rate) for rate in _rates(rounds)]
+    logs = [math.log(rate) for rate in seen.values]
     centre = median(logs)
     spread = 1.4826 * median(abs(log - centre) for log in logs)
     far = [
         one.round
-        for one, log in zip(rounds, logs, strict=True)
+        for one, log in zip(seen.rounds, logs, strict=True)
         if abs(log - centre) > max(OUTLIER_SCORE * spread, math.log1p(PRACTICAL))
     ]
-    if not far or len(far) * 3 > len(rounds):
+    if not far or len(far) * 3 > len(seen.rounds):
         return None
     return StabilityWarning(
         kind="outlier-rounds",
-        message=f"round {', '.join(map(str, far))} is far from the other {len(rounds) - len(far)}",
+        message=(
+            f"round {', '.join(map(str, far))} is far from the other {len(seen.rounds) - len(far)}"
+        ),
         action="something disturbed the machine for a moment; run again with nothing else running",
     )
 
 
-def two_speeds(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
+def two_speeds(seen: Seen) -> StabilityWarning | None:
     """Warn of rounds that fall in two groups with a gap between: a mean describes neither."""
-    del effort
-    if len(rounds) < 6:
+    if len(seen.rounds) < 6:
         return None
-    logs = sorted(math.log(rate) for rate in _rates(rounds))
+    logs = sorted(math.log(rate) for rate in seen.values)
     gaps = [(after - before, place) for place, (before, after) in enumerate(pairwise(logs))]
     gap, place = max(gaps[1:-1])
     slow, fast = logs[: place + 1], logs[place + 1 :]
@@ -142,7 +160,7 @@ def two_speeds(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarnin
         kind="bimodal",
         message=(
             f"rounds have two speeds: {len(slow)} near {math.exp(fmean(slow)):,.0f} and "
-            f"{len(fast)} near {math.exp(fmean(fast)):,.0f} samples/s"
+            f"{len(fast)} near {math.exp(fmean(fast)):,.0f} {seen.metric.heading}"
         ),
         action=(
             "fix the clock frequency and the CPU affinity, or look for a periodic job; "
@@ -151,10 +169,9 @@ def two_speeds(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarnin
     )
 
 
-def short_region(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
+def short_region(seen: Seen) -> StabilityWarning | None:
     """Warn of a timed region so short that one interruption shows."""
-    del effort
-    shortest = min(one.timed_ns for one in rounds) / 1e9
+    shortest = min(one.timed_ns for one in seen.rounds) / 1e9
     if shortest >= SHORT_REGION_S:
         return None
     return StabilityWarning(
@@ -164,62 +181,11 @@ def short_region(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarn
     )
 
 
-def few_waits(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
-    """Warn of percentiles that rest on too few batches."""
-    del effort
-    count = sum(epoch >= one.warmup_epochs for one in rounds for epoch in one.epoch)
-    if count == 0 or count >= FEWEST_WAITS:
-        return None
-    return StabilityWarning(
-        kind="few-waits",
-        message=f"the wait percentiles rest on {count} batches, so p99 is the longest wait",
-        action="choose a larger variant (such as :medium), smaller batches or a higher --effort",
-    )
-
-
-def unfinished_warm_up(rounds: Sequence[RoundResult], effort: Effort) -> StabilityWarning | None:
-    """Warn of a first measured epoch that is slower than the later ones in every round."""
-    del effort
-    ratios: list[float] = []
-    for one in rounds:
-        times = _epoch_times(one)
-        if len(times) < 4:
-            return None
-        ratios.append(times[0] / median(times[1:]))
-    if len(ratios) < 3 or min(ratios) < 1 + 2 * PRACTICAL:
-        return None
-    return StabilityWarning(
-        kind="warm-up",
-        message=(
-            f"in every round the first measured epoch took {median(ratios) - 1:.0%} longer "
-            "than the later ones: the library was still warming up"
-        ),
-        action="a higher --effort measures more epochs, which weakens the effect",
-    )
-
-
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Callable[[Seen], StabilityWarning | None], ...] = (
     no_interval,
     wide_interval,
     drift,
     outliers,
     two_speeds,
     short_region,
-    few_waits,
-    unfinished_warm_up,
 )
-
-
-def _rates(rounds: Sequence[RoundResult]) -> list[float]:
-    return [one.elements / one.timed_ns * 1e9 for one in rounds]
-
-
-def _epoch_times(round: RoundResult) -> list[float]:
-    """Return the mean wait per element of each complete measured epoch, in order, in ns."""
-    waits: dict[int, int] = {}
-    elements: dict[int, int] = {}
-    for wait, size, epoch in zip(round.wait_ns, round.batch_elements, round.epoch, strict=True):
-        if epoch >= round.warmup_epochs:
-            waits[epoch] = waits.get(epoch, 0) + wait
-            elements[epoch] = elements.get(epoch, 0) + size
-    return [waits[epoch] / elements[epoch] for epoch in sorted(waits) if elements[epoch]]

@@ -1,1 +1,1 @@
-"""Where records go."""
+"""Stores of runs: kinds, upload, reading back, fetching."""

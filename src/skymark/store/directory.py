@@ -1,4 +1,4 @@
-"""A store on a mounted file system: NFS, a Slurm cluster's shared disk, a mounted bucket."""
+"""Store on a mounted file system: NFS, a Slurm cluster's shared disk, a mounted bucket."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
+from skymark.run.layout import MANIFEST
+from skymark.store.kind import StoreKind
 from skymark.whole_files import LARGEST_FILE_BYTES, write_whole
 
 
 class DirectoryStore:
-    """The files of one run below a directory. Implements `skymark.store.store.Store`."""
+    """Files of one run below a directory. Implements `skymark.store.store.Store`."""
 
     live = True
     parallel = 1
@@ -66,12 +68,12 @@ class DirectoryStore:
             (self.root / path).unlink(missing_ok=True)
 
     def complete(self, directory: Path) -> str | None:
-        """Nothing is left to do."""
+        """Do nothing: every file was put by itself."""
         del directory
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""
 
 
 def open_directory(url: str, run_id: str) -> DirectoryStore:
@@ -89,7 +91,17 @@ def open_directory(url: str, run_id: str) -> DirectoryStore:
 def list_runs(url: str) -> list[str]:
     """Return the ids of the runs below a ``file://`` address."""
     root = open_directory(url, "").root
-    return sorted(path.parent.name for path in root.glob("*/manifest.json"))
+    return sorted(path.parent.name for path in root.glob(f"*/{MANIFEST}"))
+
+
+DIRECTORY = StoreKind(
+    scheme="file",
+    address="file:///DIRECTORY",
+    opener=open_directory,
+    lister=list_runs,
+    outlives_machine=False,  # nothing tells a mounted disk from the machine's own
+    leaves_machine=lambda _: False,
+)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""All remote stores of a run: restored from, kept equal while it goes, and verified at its end."""
+"""The remote stores of a run: uploads while it goes, completion and verification at its end."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import stop_after_delay
 
-from skymark.model.errors import StoreError, StoreUnavailableError
+from skymark.model.errors import StoreError
+from skymark.store.attempts import attempts
 from skymark.store.store import FINISH_S, Store
 from skymark.store.upload import Upload
 
 PATIENCE_S = 1.0
-"""How long a round waits for uploads under way to end before it is measured all the same."""
+"""Longest wait of a round for uploads under way to end; then it is measured all the same."""
 HELD_S = 20.0
-"""How long uploads are held over rounds of one worker, at most: what a lost machine may lose."""
+"""Longest time that uploads are held over rounds of one worker: the loss with a lost machine."""
 RESPITE_S = 0.1
-"""How long a round waits after that time, to let uploads go on."""
+"""Wait of a round after that time, in which uploads go on."""
 FLUSH_S = 15.0
-"""As `FINISH_S`, of a run that was interrupted: a preempted machine has 30 s or more."""
+"""`FINISH_S` of a run that was interrupted: a preempted machine has 30 s or more."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What became of a run in one store."""
+    """Outcome of storing a run in one store."""
 
     address: str
-    """As the user named it."""
+    """The address that the user gave."""
     url: str
-    """Where the run lies in it."""
+    """The run's address in the store."""
     files: int = 0
     missing: tuple[str, ...] = ()
     """Paths that were not read back from the store."""
     problem: str | None = None
     """Why the run is not, or not wholly, in the store; None if all of it was read back."""
     note: str | None = None
-    """What else the store has to say, such as where to look at the run."""
+    """A message of the store, such as the address of the run's page."""
 
     @property
     def ok(self) -> bool:
@@ -47,10 +48,10 @@ class Stored:
 
 
 class Storing:
-    """Keeps every store of a run equal to its directory."""
+    """Uploads of a run to every one of its stores."""
 
     def __init__(self, stores: Mapping[str, Store], directory: Path) -> None:
-        """Begin to send what changes.
+        """Start the uploads; they wait for changes.
 
         Args:
             stores: by the address that the user named.
@@ -63,17 +64,17 @@ class Storing:
         self._held_at: float | None = None
 
     def expect(self, store: Store, sizes: Mapping[str, int]) -> None:
-        """Say what a store holds already."""
+        """Tell the upload to a store which files it holds already, by size in bytes."""
         if store in self._uploads:
             self._uploads[store].expect(sizes)
 
     def seen(self, store: Store, path: str, data: bytes) -> None:
-        """Say what was just read from a store."""
+        """Tell the upload to a store which bytes were just read from it."""
         if store in self._uploads:
             self._uploads[store].seen(path, data)
 
     def changed(self, cell: str, paths: Sequence[str]) -> None:
-        """Have changed files sent to every store. Fits `RunDirectory.changed`."""
+        """Send changed files to every store. Fits `RunDirectory.changed`."""
         for upload in self._uploads.values():
             upload.changed(cell, paths)
 
@@ -98,7 +99,7 @@ class Storing:
         ]
 
     def release(self) -> None:
-        """Let uploads go on: nothing is measured for a while."""
+        """Resume uploads, because nothing is measured for a while."""
         self._held_at = None
         for upload in self._uploads.values():
             upload.resume()
@@ -106,7 +107,7 @@ class Storing:
     def finish(
         self, wait_s: float = FINISH_S, announce: Callable[[str], None] = lambda _: None
     ) -> list[Stored]:
-        """Store what is left, complete the run in each store, and say what was read back."""
+        """Send the remaining files, complete the run in each store, and return the outcomes."""
         deadline = time.monotonic() + wait_s
         if not self._stores:
             return []
@@ -119,7 +120,7 @@ class Storing:
             )
 
     def flush(self, wait_s: float = FLUSH_S) -> list[str]:
-        """Store what is left of an interrupted run; return the addresses that lack something."""
+        """Send the remaining files of an interrupted run; return the addresses that lack some."""
         if not self._uploads:
             return []
         with ThreadPoolExecutor(len(self._uploads)) as pool:
@@ -147,14 +148,9 @@ class Storing:
         return Stored(address, store.url, upload.stored if upload else 0, missing, problem, note)
 
     def _complete(self, store: Store, deadline: float) -> tuple[str | None, str | None]:
-        """Complete a run in a store; return its note, or else the problem."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(StoreUnavailableError),
-            wait=wait_exponential_jitter(multiplier=0.5, max=30),
-            stop=stop_after_delay(max(0.0, deadline - time.monotonic())),
-            reraise=True,
-        )
+        """Complete a run in a store; return its note or the problem, and None for the other."""
+        until_then = stop_after_delay(max(0.0, deadline - time.monotonic()))
         try:
-            return retrying(store.complete, self._directory), None
+            return attempts(until_then)(store.complete, self._directory), None
         except StoreError as error:
             return None, str(error)

@@ -1,4 +1,4 @@
-"""Send a run's files to one store while the run goes, and read every one of them back."""
+"""Upload of a run's files to one store while the run goes, each file read back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from pydantic import ValidationError
-from tenacity import Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
+from tenacity import stop_when_event_set
 from tenacity.nap import sleep_using_event
 
 from skymark.model.errors import StoreError, StoreUnavailableError
-from skymark.model.record import Record
+from skymark.model.schema import parse_record
 from skymark.run.directory import RunDirectory
+from skymark.run.layout import cell_of
+from skymark.store.attempts import LONGEST_WAIT_S, attempts
 from skymark.store.store import Store
 
 ORDER = ("samples", "logs", "records", "rounds")
@@ -23,13 +24,15 @@ ORDER = ("samples", "logs", "records", "rounds")
 
 
 class Upload:
-    """Keeps one store equal to a run's directory, from threads of its own.
+    """Upload of a run's directory to one store, in threads of its own.
 
     Files that changed are sent cell by cell; a path that is not on disk is removed from the store.
     What a store refuses or cannot take is tried again until `stop`.
     """
 
-    def __init__(self, store: Store, directory: Path, longest_wait_s: float = 30.0) -> None:
+    def __init__(
+        self, store: Store, directory: Path, longest_wait_s: float = LONGEST_WAIT_S
+    ) -> None:
         """Start the threads; they wait for work.
 
         Args:
@@ -59,15 +62,15 @@ class Upload:
             thread.start()
 
     def expect(self, sizes: Mapping[str, int]) -> None:
-        """Say what the store holds already: files of these sizes are compared before they go."""
+        """Take sizes of files that the store holds: those are compared before they are sent."""
         self._there = sizes
 
     def seen(self, path: str, data: bytes) -> None:
-        """Say what was just read from the store: it needs no reading again to be believed."""
+        """Take bytes just read from the store: the file counts as stored without reading it."""
         self._stored[path] = sha256(data).hexdigest()
 
     def changed(self, cell: str, paths: Sequence[str]) -> None:
-        """Have files of one cell sent (or of none, ``""``); they go together and in order."""
+        """Queue files of one cell (or of none, ``""``); they are sent together and in order."""
         with self._state:
             for path in paths:
                 self._stored.pop(path, None)
@@ -94,7 +97,7 @@ class Upload:
 
     @property
     def stored(self) -> int:
-        """How many files have been read back from the store."""
+        """The number of files read back from the store."""
         return len(self._stored)
 
     def unstored(self) -> list[str]:
@@ -102,7 +105,7 @@ class Upload:
         return [path for path in RunDirectory(self._directory).files() if not self._is_stored(path)]
 
     def drain(self, wait_s: float) -> list[str]:
-        """Send all that is not stored yet; return the paths that are not after that time."""
+        """Send every file that is not stored; return the paths that are left after that time."""
         end = time.monotonic() + wait_s
         self.resume()
         self.await_idle(end)
@@ -112,7 +115,7 @@ class Upload:
         return self.unstored()
 
     def _replaced_rounds(self) -> list[str]:
-        """Return what the store was said to hold of rounds whose cells have a record by now."""
+        """Return the store's rounds of cells that have a record by now."""
         records = self._directory / "records"
         return [
             path
@@ -129,16 +132,15 @@ class Upload:
     # In the threads
 
     def _work(self) -> None:
-        attempts = Retrying(
-            retry=retry_if_exception_type(StoreError),
-            wait=wait_exponential_jitter(multiplier=0.5, max=self._longest_wait_s),
-            stop=stop_when_event_set(self._stopped),
+        until_stopped = attempts(
+            stop_when_event_set(self._stopped),
+            after=StoreError,
+            longest_wait_s=self._longest_wait_s,
             sleep=sleep_using_event(self._stopped),
-            reraise=True,
         )
         while not self._stopped.is_set():
             try:
-                attempts(self._send_next)
+                until_stopped(self._send_next)
             except StoreError:
                 return  # stopped while the store was away; `problem` says why
 
@@ -170,7 +172,7 @@ class Upload:
         return next((cell for cell in self._pending if cell not in self._sending), None)
 
     def _send(self, path: str) -> None:
-        """Make the store's file equal to the one on disk, and prove it."""
+        """Make the store's file equal to the one on disk, and read it back."""
         try:
             data = (self._directory / path).read_bytes()
         except FileNotFoundError:
@@ -237,23 +239,15 @@ class Upload:
         return self._stored.get(path) == sha256(data).hexdigest()
 
 
-def cell_of(path: str) -> str:
-    """Return the id of the cell whose file it is; ``""`` for a file of the whole run."""
-    folder, slash, rest = path.partition("/")
-    if not slash:
-        return ""
-    return rest.partition("/")[0] if folder == "rounds" else rest.rpartition(".")[0]
-
-
 def _is_another_workers(path: str, found: bytes, ours: bytes) -> bool:
     """Whether what is stored is another worker's record of the same cell."""
     if not path.startswith("records/"):
         return False
     try:
-        theirs = Record.model_validate_json(found)
-    except ValidationError:
+        theirs = parse_record(found)
+    except ValueError:
         return False
-    return theirs.cell_hash == Record.model_validate_json(ours).cell_hash
+    return theirs.cell_hash == parse_record(ours).cell_hash
 
 
 def _rank(path: str) -> int:

@@ -1,1 +1,1 @@
-"""The contract of a suite, and how suites are found."""
+"""The contract of a suite, and the registry of those that are installed."""

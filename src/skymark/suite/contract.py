@@ -1,44 +1,96 @@
-"""What the engine knows of a suite: how to plan its cells, and how to run them in a worker."""
+"""The contract of a suite: its planning side, and the worker's side.
+
+The planning side is light: it imports no numerical library, so that plans and lists are quick. A
+suite subclasses `Suite` and is found by an entry point of the group ``skymark.suites``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
+from skymark.model.metric import Declaration, Figure
+from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.record import Resources, RoundResult
+from skymark.model.record import Cause, Resources, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
+from skymark.statistics.figures import figures_of
+from skymark.statistics.stability import warnings_of
+from skymark.statistics.stopping import is_precise_enough
+
+Row = dict[str, object]
+"""One line of a listing: values are texts, numbers, lists or dictionaries."""
 
 
-class Suite(Protocol):
-    """The planning side. Light: it imports no numerical library."""
+class Suite(ABC):
+    """The planning side of a family of work."""
 
-    name: str
-    runner: str
+    name: ClassVar[str]
+    """As in profiles and at the beginning of cell ids."""
+    title: ClassVar[str]
+    """Its work in a few words."""
+    runner: ClassVar[str]
     """``module:Class`` of the worker's side, which implements `Runner`."""
+    declaration: ClassVar[Declaration]
+    """Metrics and how they are shown, without the names of scenarios and adapters."""
+    efforts: ClassVar[Mapping[str, Effort]]
+    """By name; all suites have ``quick``, ``standard`` and ``rigorous``."""
+    options: ClassVar[tuple[Option, ...]] = ()
+    """Of ``skymark run``, beyond those of every suite."""
 
-    def plan(self, selection: Selection) -> list[PlannedCell]:
+    # What there is
+
+    @abstractmethod
+    def scenarios(self) -> list[Row]:
+        """Return a line per scenario, the id first."""
+
+    @abstractmethod
+    def adapters(self) -> list[Row]:
+        """Return a line per adapter, the slug first."""
+
+    def declared(self, cells: Iterable[Cell]) -> Declaration:
+        """Return the declaration for a run of cells; override to name scenarios and adapters."""
+        del cells
+        return self.declaration
+
+    # What is to be run
+
+    @abstractmethod
+    def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
         """Return the cells of a selection in order.
 
         Raises:
-            UsageError: a name, setting or data source is wrong.
+            UsageError: a name, setting, option or data source is wrong.
         """
-        ...
 
-    def venv(self, adapter: str) -> VenvSpec:
-        """Return the venv an adapter needs."""
-        ...
+    @abstractmethod
+    def venv(self, cell: Cell) -> VenvSpec | None:
+        """Return the venv of a cell's adapter; None for the interpreter that skymark runs in."""
 
-    def group(self, cell: Cell) -> str:
-        """Return what a cell shares its process with: cells of one group run in one, in turn."""
-        ...
+    def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
+        """Return the venvs of adapters by name; of all that install by themselves if none is named.
+
+        Raises:
+            UnknownNameError: there is no such adapter.
+        """
+        del adapters
+        return {}
+
+    # Asked on the machine that runs the cells
+
+    def absence(self, cell: Cell) -> Cause | None:
+        """Return the cause that keeps a cell from this machine: an absent library, say."""
+        del cell
+        return None
 
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         """Return the cells whose data is not on disk yet."""
-        ...
+        del cells, cache
+        return []
 
     def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
         """Bring what cells read from elsewhere onto this disk, before any worker starts.
@@ -46,33 +98,60 @@ class Suite(Protocol):
         Raises:
             DataError: it cannot be read.
         """
-        ...
+
+    # Repetition and results
+
+    def is_enough(self, cell: Cell, rounds: Sequence[RoundResult], effort: Effort) -> bool:
+        """Whether a cell has its rounds: the repetition policy.
+
+        By default rounds go on until the primary metric is precise enough, or the effort is spent.
+        """
+        del cell
+        return is_precise_enough(rounds, self.declaration.primary_metric, effort)
+
+    def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:
+        """Return the metrics over all rounds: by default their mean, with its interval."""
+        return figures_of(rounds, self.declaration.metrics)
+
+    def warnings(
+        self, rounds: Sequence[RoundResult], effort: Effort
+    ) -> tuple[StabilityWarning, ...]:
+        """Return the warnings about the figures of these rounds."""
+        return warnings_of(rounds, effort, self.declaration.primary_metric)
+
+    def self_test(self) -> dict[str, str]:
+        """Return the cost of the suite's own instrument on this machine: texts by title."""
+        return {}
+
+
+class TimedRegion(Protocol):
+    """The timed region of a round: between its two ends the engine samples the process tree."""
+
+    def begins(self, exclude: tuple[int, ...] = ()) -> None:
+        """Return when sampling has begun.
+
+        Args:
+            exclude: processes that serve the benchmark and are not the adapter's.
+        """
+
+    def ends(self) -> Resources:
+        """Return what the process tree used."""
 
 
 class Runner(Protocol):
-    """The worker's side: one adapter, in its own process and venv."""
+    """The worker's side: the cells of one group, in a process of their own."""
 
-    def __init__(self, adapter: str, cache: Path) -> None: ...
+    def __init__(self, cell: Cell, cache: Path) -> None:
+        """Get ready for a group, of which one cell is told; heavy imports can wait."""
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the libraries used."""
-        ...
 
     def prepare(self, cell: Cell) -> None:
         """Make the cell's data, if it is not there."""
-        ...
 
-    def measure(
-        self,
-        cell: Cell,
-        round: int,
-        effort: Effort,
-        timed_region_begins: Callable[[tuple[int, ...]], None],
-        timed_region_ends: Callable[[], Resources],
-    ) -> RoundResult:
+    def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Measure and verify one round of a cell."""
-        ...
 
     def close(self) -> None:
         """Free what the adapter holds. Called once, after the last cell."""
-        ...

@@ -14,7 +14,7 @@ from skymark.cloud import checkup
 from skymark.cloud.access import ACCESS
 from skymark.cloud.checkup import Checkup, State, bounded, providers
 from skymark.cloud.errors import CloudError
-from skymark.cloud.live import Live
+from skymark.cloud.sky.clusters import LiveMachine
 from skymark.model.record import StabilityWarning
 
 
@@ -43,7 +43,7 @@ def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp
     assert ("nothing was found" in text) != warned
 
 
-LEFT = Live(
+LEFT = LiveMachine(
     name="skymark-cpu-1a2b",
     status="UP",
     machine="1x[Lambda](gpu_1x_a6000)",

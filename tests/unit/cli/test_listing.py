@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.cli.listing import adapter_rows, venv_state, scenario_rows
+from skymark.cli.listing import adapter_rows, scenario_rows, venv_state
 from skymark.execute.venvs import MARKER, Venvs
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.suite import LoadingSuite

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.managed import check, lasting_store
+from skymark.cloud.lifecycle.managed_job import check_managed
 from skymark.cloud.order import Order
+from skymark.cloud.stores import lasting_store
 from skymark.model.errors import UsageError
 
 
@@ -25,7 +26,12 @@ def test_the_first_bucket_is_what_the_next_machine_goes_on_from():
 )
 def test_options_that_do_not_go_with_it_are_refused(option: dict[str, object], said: str):
     order = Order(
-        profile="cpu", run_id="one", cluster="skymark-one", lasting_store="s3://nowhere", **option
+        profile="cpu",
+        plan_hash="0",
+        run_id="one",
+        cluster="skymark-one",
+        lasting_store="s3://nowhere",
+        **option,
     )
     with pytest.raises(UsageError, match=said):
-        check(order)
+        check_managed(order)

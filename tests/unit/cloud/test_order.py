@@ -22,7 +22,8 @@ from skymark.resources import resource_directory
 
 
 def order_of(**changes):
-    return Order(**{"profile": "cpu", "run_id": "run", "cluster": "skymark-cpu-1", **changes})
+    known = {"profile": "cpu", "plan_hash": "0", "run_id": "run", "cluster": "skymark-cpu-1"}
+    return Order(**{**known, **changes})
 
 
 @pytest.mark.parametrize(

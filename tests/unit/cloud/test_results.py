@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.results import add_price, bring_from_store, merge
+from skymark.cloud.lifecycle.results import add_price, bring_from_store, merge
 from skymark.machine.facts import capture
 from skymark.model.cell import Cell
 from skymark.model.effort import EFFORTS
@@ -16,6 +16,7 @@ from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Record, Status
 from skymark.run.directory import RunDirectory
 from tests.data.make_run import measured, rounds_of
+from tests.unit.cloud.test_order import order_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELLS = tuple(
@@ -59,10 +60,10 @@ def part(tmp_path):
 
 def test_the_parts_of_two_machines_are_one_whole_run(part, tmp_path):
     parts = [part("a", CELLS[0]), part("b", CELLS[1])]
-    brought = merge(parts, "one", tmp_path / "home")
-    assert brought.whole
-    assert brought.records == {Status.OK: 2}
-    assert brought.phases == ("run 0", "run 0")
+    results = merge(parts, "one", tmp_path / "home", PLAN.hash)
+    assert results.whole
+    assert results.records == {Status.OK: 2}
+    assert results.phases == ("run 0", "run 0")
     run = RunDirectory(tmp_path / "home")
     assert run.manifest().finished
     assert run.manifest().counts == {Status.OK: 2}
@@ -70,16 +71,16 @@ def test_the_parts_of_two_machines_are_one_whole_run(part, tmp_path):
 
 
 def test_machines_of_other_hardware_are_named_in_the_manifest(part, tmp_path):
-    merge([part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)], "one", tmp_path / "home")
+    merge([part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)], "one", tmp_path / "home", PLAN.hash)
     manifest = RunDirectory(tmp_path / "home").manifest()
     machines = (manifest.machine, *manifest.continued_on)
     assert [one.hardware.logical_cores for one in machines] == [8, 16]
 
 
 def test_a_cell_without_a_record_is_named(part, tmp_path):
-    brought = merge([part("a", CELLS[0])], "one", tmp_path / "home")
-    assert not brought.whole
-    assert brought.missing == (CELLS[1].id,)
+    results = merge([part("a", CELLS[0])], "one", tmp_path / "home", PLAN.hash)
+    assert not results.whole
+    assert results.missing == (CELLS[1].id,)
     assert not RunDirectory(tmp_path / "home").manifest().finished
 
 
@@ -87,37 +88,37 @@ def test_a_file_that_changed_on_its_way_is_named(part, tmp_path):
     place = part("a", *CELLS)
     record = place / "one" / "records" / f"{CELLS[0].id}.json"
     record.write_text(record.read_text() + " ")
-    brought = merge([place], "one", tmp_path / "home")
-    assert brought.differing == (f"records/{CELLS[0].id}.json",)
-    assert not brought.whole
+    results = merge([place], "one", tmp_path / "home", PLAN.hash)
+    assert results.differing == (f"records/{CELLS[0].id}.json",)
+    assert not results.whole
 
 
 def test_a_machine_whose_set_up_failed_has_no_run(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "one.outcome").write_text("setup 3\n")
-    brought = merge([tmp_path / "a"], "one", tmp_path / "home")
-    assert brought.phases == ("setup 3",)
-    assert brought.records == {}
+    results = merge([tmp_path / "a"], "one", tmp_path / "home", PLAN.hash)
+    assert results.phases == ("setup 3",)
+    assert results.records == {}
     assert not (tmp_path / "home").exists()
 
 
 def test_nothing_comes_of_a_machine_that_never_began(tmp_path):
     (tmp_path / "a").mkdir()
-    assert merge([tmp_path / "a"], "one", tmp_path / "home") is None
+    assert merge([tmp_path / "a"], "one", tmp_path / "home", PLAN.hash) is None
 
 
 def test_machines_with_different_plans_are_no_run(part, tmp_path):
     other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
-    with pytest.raises(CloudError, match="different plans"):
-        merge([part("a", CELLS[0]), part("b", CELLS[0], plan=other)], "one", tmp_path / "home")
+    with pytest.raises(CloudError, match="another plan"):
+        merge([part("a", CELLS[0]), part("b", CELLS[0], plan=other)], "one", tmp_path / "home", PLAN.hash)
 
 
 def test_the_cost_goes_into_the_manifest_and_its_digest(part, tmp_path):
-    merge([part("a", *CELLS)], "one", tmp_path / "home")
+    merge([part("a", *CELLS)], "one", tmp_path / "home", PLAN.hash)
     add_price(tmp_path / "home", 0.8, 0.0218)
     manifest = RunDirectory(tmp_path / "home").manifest()
     assert (manifest.hourly_price_usd, manifest.price_usd) == (0.8, 0.0218)
-    assert merge([_as_part(tmp_path / "home")], "one", tmp_path / "again").differing == ()
+    assert merge([_as_part(tmp_path / "home")], "one", tmp_path / "again", PLAN.hash).differing == ()
 
 
 def test_the_shares_of_the_cells_that_were_measured_add_up_to_the_cost(part, tmp_path):
@@ -143,15 +144,27 @@ def _as_part(home):
     return home.parent / "part"
 
 
+def stored(address, run_id="one"):
+    return order_of(run_id=run_id, plan_hash=PLAN.hash, lasting_store=address)
+
+
 def test_a_run_comes_home_from_a_store_with_what_lacks(part, tmp_path):
-    address = part("store", CELLS[0]).as_uri()
-    brought = bring_from_store(address, "one", tmp_path / "home")
-    assert brought.records == {Status.OK: 1}
-    assert brought.missing == (CELLS[1].id,)
-    assert not brought.whole
+    results = bring_from_store(stored(part("store", CELLS[0]).as_uri()), tmp_path / "home")
+    assert results.records == {Status.OK: 1}
+    assert results.missing == (CELLS[1].id,)
+    assert not results.whole
     assert RunDirectory(tmp_path / "home").record(CELLS[0]) is not None
 
 
 def test_a_store_without_the_run_brings_nothing(part, tmp_path):
-    assert bring_from_store(part("store").as_uri(), "two", tmp_path / "home") is None
+    assert bring_from_store(stored(part("store").as_uri(), "two"), tmp_path / "home") is None
     assert not (tmp_path / "home").exists()
+
+
+def test_a_run_of_another_plan_than_was_sent_is_refused(part, tmp_path):
+    other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
+    place = part("a", CELLS[0], plan=other)
+    with pytest.raises(CloudError, match=f"another plan .{other.hash[:12]}. than the one that was"):
+        merge([place], "one", tmp_path / "home", PLAN.hash)
+    with pytest.raises(CloudError, match="and is not taken for it"):
+        bring_from_store(stored(place.as_uri()), tmp_path / "stored")

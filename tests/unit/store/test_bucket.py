@@ -13,7 +13,7 @@ import pytest
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store.bucket.address import bucket_address
 from skymark.store.bucket.store import PROBE, BucketStore, list_runs, open_bucket
-from skymark.store.store import open_store
+from skymark.store.kinds import open_store
 from tests.stores.faulty_proxy import faulty_proxy
 from tests.stores.s3_server import KEY_ID, SECRET, s3_server
 
@@ -502,4 +502,4 @@ def test_without_obstore_a_bucket_is_refused_with_the_command_that_installs_it(m
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(UsageError, match=r"pip install 'skymark\[bucket\]'"):
-        open_bucket("s3://b", "run-1")
+        open_store("s3://b", "run-1")

@@ -8,8 +8,8 @@ import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store import fetching
-from skymark.store.fetching import RUN_FILE, fetch
-from skymark.store.store import open_source, open_store, runs_at
+from skymark.store.fetching import fetch
+from skymark.store.kinds import open_source, open_store, runs_at
 from skymark.store.upload import Upload
 
 
@@ -65,20 +65,6 @@ def test_a_path_that_no_run_has_is_left_in_the_store(tmp_path, path):
     fetch(Source({**MANIFEST, path: b"evil"}), tmp_path / "back")
     found = [file.name for file in tmp_path.rglob("*") if file.is_file()]
     assert found == ["manifest.json"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "records/PC-1.small.depth-50.grain@0.2.17.json",
-        "samples/CV-1.small.numpy.parquet",
-        "logs/IO-1.small.source-http.hf-datasets.log",
-        "rounds/TAB-1.small.numpy/12.json",
-        "SHA256SUMS",
-    ],
-)
-def test_the_paths_of_a_run_are_fetched(path):
-    assert RUN_FILE.fullmatch(path)
 
 
 def test_a_store_without_a_manifest_holds_no_run(tmp_path):

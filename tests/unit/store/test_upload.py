@@ -11,7 +11,7 @@ import pytest
 
 from skymark.model.cell import Cell
 from skymark.model.record import Record, Status
-from skymark.store.upload import Upload, cell_of
+from skymark.store.upload import Upload
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -190,16 +190,3 @@ def test_a_pause_says_if_a_request_did_not_end_in_time(store, directory):
         store.may_go_on.set()
         assert upload.pause(10)
         assert store.puts == ["manifest.json"]
-
-
-@pytest.mark.parametrize(
-    ("path", "cell"),
-    [
-        ("manifest.json", ""),
-        ("records/PC-1.small.depth-0.5.own.json", "PC-1.small.depth-0.5.own"),
-        ("samples/CV-1.small.numpy.parquet", "CV-1.small.numpy"),
-        ("rounds/CV-1.small.numpy/12.json", "CV-1.small.numpy"),
-    ],
-)
-def test_files_of_one_cell_go_together(path, cell):
-    assert cell_of(path) == cell

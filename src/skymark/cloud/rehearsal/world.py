@@ -72,12 +72,9 @@ MEMORY_VARIABLE = "SKYPILOT_POD_MEMORY_GB_LIMIT"
 SERVER_MEMORY_GIB = "8"
 """What the API server sizes itself for: with all of 24 GiB it starts 12 job controllers."""
 
-ASK_SKYPILOT = """
-import sky
-from sky.provision.lambda_cloud import lambda_utils
-from sky.skylet import constants
-print(lambda_utils.API_ENDPOINT, constants.CATALOG_SCHEMA_VERSION, sky.__version__)
-"""
+ASK_SKYPILOT = (
+    "from skymark.cloud.sky.internals import facts_for_rehearsal; print(*facts_for_rehearsal())"
+)
 
 
 @dataclass

@@ -1,1 +1,1 @@
-"""Runs in S3-compatible buckets."""
+"""Store in S3-compatible buckets."""

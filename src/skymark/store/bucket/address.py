@@ -15,7 +15,7 @@ R2_HOST = ".r2.cloudflarestorage.com"
 
 
 class BucketAddress(Frozen):
-    """A place in a bucket. Holds no credentials, so all of it may be shown."""
+    """Place in a bucket. Holds no credentials, so all of it may be shown."""
 
     bucket: str
     prefix: str = ""
@@ -27,7 +27,7 @@ class BucketAddress(Frozen):
 
     @property
     def url(self) -> str:
-        """The place as ``s3://bucket/prefix``."""
+        """This place as ``s3://bucket/prefix``."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
     @property
@@ -36,7 +36,7 @@ class BucketAddress(Frozen):
         return self.endpoint or f"https://s3.{self.region}.amazonaws.com"
 
     def below(self, name: str) -> BucketAddress:
-        """Return the place of that name below this one."""
+        """Return a place of the given name below this one."""
         return self.model_copy(update={"prefix": f"{self.prefix}/{name}".strip("/")})
 
     @property
@@ -51,7 +51,7 @@ class BucketAddress(Frozen):
 def bucket_address(
     url: str, variables: Mapping[str, str], profile_region: str | None = None
 ) -> BucketAddress:
-    """Read where a bucket is.
+    """Read a bucket's address from a URL and environment variables.
 
     Args:
         url: ``s3://bucket/prefix``.
@@ -88,7 +88,7 @@ def _bucket_and_prefix(url: str) -> tuple[str, str]:
 
 
 def _endpoint(bucket: str, variables: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the variable that names an endpoint and the endpoint, or None and None."""
+    """Return the name of the variable that is set and its endpoint, or None and None."""
     variable = next((name for name in ENDPOINT_VARIABLES if variables.get(name)), None)
     if variable is None:
         return None, None

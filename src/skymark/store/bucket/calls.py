@@ -11,7 +11,7 @@ from typing import TypeVar
 from skymark.model.errors import StoreUnavailableError
 
 ANSWER_S = 30.0
-"""How long a server may take for one request, besides the time its bytes may take."""
+"""Time limit of one request, besides the time its bytes may take."""
 SLOWEST_BYTES_PER_S = 256 << 10
 """The slowest connection that still counts as working."""
 CLOSED = "the store was closed before it was done"
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Calls:
-    """An event loop in a thread of its own, started by the first call.
+    """Event loop in a thread of its own, started by the first call.
 
     A caller waits outside the loop, so Ctrl-C ends the wait at once.
     """
@@ -32,7 +32,7 @@ class Calls:
         self._state = threading.Lock()
 
     def run(self, work: Coroutine[None, None, Result]) -> Result:
-        """Return what the work returns, or raise what it raises.
+        """Run a coroutine in the loop and return its result, or raise its error.
 
         Raises:
             StoreUnavailableError: `close` was called before it was done.
@@ -59,11 +59,11 @@ class Calls:
             return await work
 
     def longest_s(self, size_bytes: int) -> float:
-        """Return how long a request that moves so many bytes may take."""
+        """Return the time limit of a request that moves so many bytes, in seconds."""
         return self._answer_s + size_bytes / SLOWEST_BYTES_PER_S
 
     def close(self) -> None:
-        """End the thread. Calls under way are given up, and later ones are refused."""
+        """End the thread: calls under way are given up, and later ones are refused."""
         with self._state:
             if self._loop is not None and not self._closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)

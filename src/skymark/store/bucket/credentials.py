@@ -1,4 +1,4 @@
-"""Credentials for a bucket that obstore does not find by itself: profiles below ``~/.aws``.
+"""Credentials from profiles below ``~/.aws``, which obstore does not read by itself.
 
 obstore reads environment variables, web identities, container roles and instance roles. Profiles,
 single sign-on included, are boto3's matter, and are used where boto3 is installed.
@@ -27,7 +27,7 @@ FRESH_FOR = timedelta(minutes=10)
 
 
 class ProfileCredentials:
-    """Hands obstore what boto3 finds for the chosen profile. Reads nothing before it is called."""
+    """Provider of a profile's credentials for obstore, from boto3; reads nothing before a call."""
 
     def __init__(self) -> None:
         self._found: Any = None
@@ -53,13 +53,18 @@ def has_keys(variables: Mapping[str, str]) -> bool:
 
 
 def wants_profile(variables: Mapping[str, str]) -> bool:
-    """Return whether there is a profile and nothing that boto3 would prefer to it."""
+    """Return whether there is a profile, and no credentials that boto3 would prefer to it."""
     if has_keys(variables) or variables.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return False
     return bool(variables.get("AWS_PROFILE")) or any(
         Path(variables.get(name) or default).expanduser().is_file()
         for name, default in PROFILE_FILES.items()
     )
+
+
+def reads_profile(variables: Mapping[str, str]) -> bool:
+    """Return whether credentials come from a profile, by way of boto3."""
+    return wants_profile(variables) and has_boto3()
 
 
 def profile_region() -> str | None:
@@ -72,14 +77,14 @@ def profile_region() -> str | None:
 
 
 def has_boto3() -> bool:
-    """Return whether profiles can be read."""
+    """Return whether boto3, which reads profiles, is installed."""
     from importlib.util import find_spec
 
     return find_spec("boto3") is not None
 
 
 def require_findable(variables: Mapping[str, str]) -> None:
-    """Refuse variables in which credentials are asked for that cannot be had.
+    """Refuse variables that ask for credentials which cannot be had.
 
     Raises:
         StoreRefusedError: a key is set but empty, one is there without the other, or a profile is

@@ -1,4 +1,4 @@
-"""What went wrong between skymark and a bucket, in words that name no secret.
+"""Translation of obstore's errors into skymark's, without secrets.
 
 Servers repeat parts of a signed request in their answers, and obstore repeats the answers. So none
 of its text is passed on: only the status, S3's error code and message, and the kind of failure.
@@ -44,12 +44,12 @@ _MACHINE_ROLE = re.compile(r"/latest/(?:api/token|meta-data/)|//169\.254\.170\."
 
 
 class ConditionUnknownError(StoreRefusedError):
-    """The server does not know what it was asked, such as to write on a condition."""
+    """Error of a server that does not know an operation, such as writing on a condition."""
 
 
 @contextmanager
 def explained(address: BucketAddress, path: str) -> Iterator[None]:
-    """Turn obstore's errors into skymark's; a condition that did not hold stays obstore's.
+    """Translate obstore's errors into skymark's; a condition that did not hold stays obstore's.
 
     Raises:
         FileNotFoundError: the bucket is there and has no such object.
@@ -76,7 +76,7 @@ def explained(address: BucketAddress, path: str) -> Iterator[None]:
 
 
 def _raise(address: BucketAddress, text: str) -> NoReturn:
-    """Raise the error that obstore's text amounts to; its text is not kept as a cause."""
+    """Raise skymark's error for a text of obstore's, which is not kept as a cause."""
     place = _place(address)
     status = int(found[1]) if (found := _STATUS.search(text)) else None
     code = found[1] if (found := _CODE.search(text)) else None
@@ -135,7 +135,7 @@ def _place(address: BucketAddress) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a server's words fit to be printed: short, on one line, without our secrets."""
+    """Return a server's text fit to be printed: short, on one line, without our secrets."""
     for name in SECRET_VARIABLES:
         if secret := os.environ.get(name):
             text = text.replace(secret, "***")

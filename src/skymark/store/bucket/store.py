@@ -1,4 +1,4 @@
-"""A store in an S3-compatible bucket: AWS S3, Cloudflare R2, MinIO, Google's XML API."""
+"""Store in an S3-compatible bucket: AWS S3, Cloudflare R2, MinIO, Google's XML API."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ import os
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
+from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.run.layout import MANIFEST
 from skymark.store.bucket.address import BucketAddress, bucket_address
-from skymark.store.bucket.calls import ANSWER_S, SLOWEST_BYTES_PER_S, Calls
-from skymark.store.bucket.credentials import (
-    ProfileCredentials,
-    has_boto3,
-    profile_region,
-    require_findable,
-    wants_profile,
-)
+from skymark.store.bucket.calls import ANSWER_S, Calls
+from skymark.store.bucket.client import s3_client
+from skymark.store.bucket.credentials import profile_region, reads_profile, require_findable
 from skymark.store.bucket.errors import ConditionUnknownError, explained
 from skymark.whole_files import LARGEST_FILE_BYTES
 
 if TYPE_CHECKING:
     from obstore import PutMode
-    from obstore.store import S3Store
 
 AT_ONCE = 16
 """Requests that are worth it to have under way at a time; see tests/benchmarks/test_stores.py."""
-CONNECT_S = 5
 CONTESTS = 8
 """How often a record is offered again when somebody else wrote it in the meantime."""
 NAMES_PER_PAGE = 1000
@@ -38,7 +31,7 @@ PROBE = ".probe-"
 
 
 class BucketStore:
-    """The files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
+    """Files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
 
     One request is given up after `skymark.store.bucket.calls.ANSWER_S` and the time that its bytes
     may take. `get` and `delete` are one request, `put` is one (for a record up to three, and again
@@ -49,19 +42,19 @@ class BucketStore:
     parallel = AT_ONCE
 
     def __init__(self, address: BucketAddress, answer_s: float = ANSWER_S) -> None:
-        """Contacts nobody.
+        """Make the client; contacts nobody.
 
         Args:
             address: where the run lies.
             answer_s: how long the server may take for one request, besides the time of its bytes.
         """
         self.address = address
-        self._client = _client(address)
+        self._client = s3_client(address)
         self._calls = Calls(answer_s)
 
     @property
     def url(self) -> str:
-        """Where the run lies, as ``s3://bucket/prefix/run-id``."""
+        """The run's address: ``s3://bucket/prefix/run-id``."""
         return self.address.url
 
     def check(self) -> None:
@@ -117,7 +110,7 @@ class BucketStore:
         self._calls.run(self._delete(path))
 
     def complete(self, directory: Path) -> str | None:
-        """Nothing is left to do."""
+        """Do nothing: every file was put by itself."""
         del directory
         return None
 
@@ -126,7 +119,7 @@ class BucketStore:
         self._calls.close()
 
     def runs(self) -> list[str]:
-        """Return the names directly below that hold a manifest, in order."""
+        """Return the names of the runs directly below, in order."""
         return self._calls.run(self._runs())
 
     # In the event loop
@@ -200,7 +193,7 @@ class BucketStore:
         return sorted(name for name, holds in zip(names, held, strict=True) if holds)
 
     async def _holds_run(self, name: str, slots: asyncio.Semaphore) -> bool:
-        path = f"{name}/manifest.json"
+        path = f"{name}/{MANIFEST}"
         async with slots:
             try:
                 with explained(self.address, path):
@@ -220,7 +213,7 @@ def open_bucket(url: str, run_id: str) -> BucketStore:
         run_id: the run's name; its files are ``prefix/run-id/PATH``.
 
     Raises:
-        UsageError: obstore is not installed, or the URL or the endpoint is none.
+        UsageError: the URL or the endpoint is none.
     """
     return BucketStore(_address(url).below(run_id))
 
@@ -240,42 +233,5 @@ def list_runs(url: str) -> list[str]:
 
 
 def _address(url: str) -> BucketAddress:
-    profile = wants_profile(os.environ) and has_boto3()
-    return bucket_address(url, os.environ, profile_region() if profile else None)
-
-
-def _client(address: BucketAddress) -> S3Store:
-    try:
-        from obstore.store import S3Store
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "obstore":
-            raise
-        raise UsageError(
-            f"{address.url} needs obstore, which is not installed; pip install 'skymark[bucket]'"
-        ) from error
-
-    profile = wants_profile(os.environ) and has_boto3()
-    # AWS's own endpoint is given too: obstore takes an endpoint variable that is set but empty for
-    # one. It sends no checksum headers, which some servers refuse, unless AWS_CHECKSUM_ALGORITHM
-    # asks for them; the signature covers the digest of the body.
-    return S3Store(
-        address.bucket,
-        prefix=address.prefix or None,
-        endpoint=address.server,
-        aws_endpoint_url_s3=address.server,
-        region=address.region,
-        disable_bulk_delete=True,
-        client_options={
-            "allow_http": address.server.startswith("http://"),
-            "connect_timeout": timedelta(seconds=CONNECT_S),
-            # `Calls.in_time` gives a request up; this is the longest that it ever allows.
-            "timeout": timedelta(seconds=ANSWER_S + LARGEST_FILE_BYTES / SLOWEST_BYTES_PER_S),
-        },
-        # One more try, for a kept connection that the server had closed. The caller does the rest.
-        retry_config={
-            "max_retries": 1,
-            "backoff": {"init_backoff": timedelta(seconds=0.1)},
-            "retry_timeout": timedelta(seconds=ANSWER_S),
-        },
-        credential_provider=ProfileCredentials() if profile else None,
-    )
+    region = profile_region() if reads_profile(os.environ) else None
+    return bucket_address(url, os.environ, region)

@@ -1,1 +1,1 @@
-"""Runs in Weights & Biases, through its own client in processes of their own."""
+"""Store in Weights & Biases, by its own library in processes of their own."""

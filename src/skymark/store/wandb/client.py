@@ -1,268 +1,171 @@
-"""The process that holds wandb's public API, and answers up to `CALLS` requests at a time.
-
-    python -P -m skymark.store.wandb.client REQUEST-LIMIT-S
-
-reads requests from standard input and answers on standard output, in the order in which they are
-done (`skymark.store.wandb.process` has the form of both). It ends with its standard input.
-"""
+"""Client of wandb's service: calls from this process, each bounded in time."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import re
-import resource
-import sys
+import shutil
+import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from hashlib import sha256
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
-from skymark.store.wandb.process import CALLS, Refusal, read_frame, write_frame
-from skymark.store.wandb.tool import end_with_parent
-from skymark.whole_files import LARGEST_FILE_BYTES
-
-REFUSED_STATUSES = {400, 401, 403, 404}
-FOLDER = "skymark/"
-"""Where a run's files lie among the files that wandb itself keeps with a W&B run."""
-DOWNLOADS = 8
-PAGE = 1000
-
-Answer = tuple[Any, bytes]
+from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.store.wandb.limits import Limits
+from skymark.store.wandb.messages import Refusal, read_frame, write_frame
+from skymark.store.wandb.processes import end_tree, python_module, variables_below
 
 
-class AbsentError(Exception):
-    """What was asked for is not there."""
+class Client:
+    """Calls of wandb's service; it is started on first use and ended when a call is late.
+
+    Calls of several threads are under way at once. Where one is late, those beside it fail too, and
+    the next starts a new process.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        """Set how long calls may take; nothing is started or written yet."""
+        self._limits = limits
+        self._home: Path | None = None
+        self._service: _ServiceProcess | None = None
+        self._lock = threading.Lock()
+
+    def call(
+        self, operation: str, data: bytes = b"", limit_s: float | None = None, **arguments: Any
+    ) -> tuple[Any, bytes]:
+        """Carry out an operation of `skymark.store.wandb.service`.
+
+        Args:
+            operation: its name.
+            data: bytes that go with it.
+            limit_s: for the whole call, the start of the process included.
+            **arguments: what the operation takes.
+
+        Returns:
+            What it answered: a JSON value, and bytes.
+
+        Raises:
+            FileNotFoundError: what it names is not there.
+            StoreRefusedError: the server said no.
+            StoreUnavailableError: the server did not answer, or not in time.
+        """
+        limit_s = limit_s or self._limits.call_s
+        service = self._started()
+        timer = threading.Timer(limit_s, service.end)
+        timer.start()
+        try:
+            answer, content = service.request(
+                {"operation": operation, "arguments": arguments}, data
+            )
+        except (OSError, ValueError) as error:
+            service.end()
+            raise _unanswered(operation, limit_s) from error
+        except BaseException:
+            service.end()
+            raise
+        finally:
+            timer.cancel()
+        if "refusal" not in answer:
+            return answer["result"], content
+        raise _error(Refusal.model_validate(answer["refusal"]))
+
+    def close(self) -> None:
+        """End the process, and remove what wandb wrote."""
+        if self._service is not None:
+            self._service.end()
+        if self._home is not None:
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def _started(self) -> _ServiceProcess:
+        with self._lock:
+            if self._service is None or self._service.ended:
+                self._home = self._home or Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
+                self._service = _ServiceProcess(self._limits.request_s, self._home)
+            return self._service
 
 
-class Service:
-    """The operations, by name. `run` is ``(project, id)`` or ``(entity, project, id)``."""
+class _ServiceProcess:
+    """Process of `skymark.store.wandb.service`, with the requests that wait for answers."""
 
-    def __init__(self, request_s: int) -> None:
-        self._request_s = request_s
-        self._runs: dict[str, Any] = {}
-        self._lock = threading.RLock()
+    def __init__(self, request_s: int, home: Path) -> None:
+        self._process = subprocess.Popen(
+            python_module("skymark.store.wandb.service", str(request_s)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=home,
+            env=variables_below(home, home),
+            start_new_session=True,  # Ctrl-C is for skymark, which still has files to store
+        )
+        self._waiting: dict[int, Future[tuple[Any, bytes]]] = {}
+        self._numbers = itertools.count()
+        self._sending = threading.Lock()
+        self._ending = threading.Lock()
+        self._is_over = threading.Event()
+        threading.Thread(target=self._receive, name="wandb-answers", daemon=True).start()
 
     @property
-    def _api(self) -> Any:
-        with self._lock:
-            return self._made_api
+    def ended(self) -> bool:
+        """Whether the process has ended, or is being ended."""
+        return self._is_over.is_set() or self._process.poll() is not None
 
-    @cached_property
-    def _made_api(self) -> Any:
-        import wandb
+    def request(self, head: dict[str, Any], data: bytes) -> tuple[Any, bytes]:
+        """Send a request and return the answer to it.
 
-        return wandb.Api(timeout=self._request_s)
-
-    def has_key(self, data: bytes) -> Answer:
-        """Whether wandb finds credentials for its server, wherever they are kept."""
-        del data
-        import wandb
-        from wandb.sdk.lib import wbauth
-
-        host = wandb.setup().settings.base_url
-        found = wbauth.authenticate_session(host=host, source="skymark", prompt=False)
-        return found is not None, b""
-
-    def entity(self, data: bytes) -> Answer:
-        """Return whom runs belong to: WANDB_ENTITY, the user's settings, or the key's default."""
-        del data
-        return self._api.settings["entity"] or self._api.default_entity, b""
-
-    def put(self, data: bytes, run: list[str], path: str) -> Answer:
-        """Upload one file of a run; the run is made where it is not there yet."""
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
-            file = Path(root, FOLDER, path)
-            file.parent.mkdir(parents=True)
-            file.write_bytes(data)
-            self._run(run, make=True).upload_file(str(file), root=root)
-        return None, b""
-
-    def probe(self, data: bytes, run: list[str]) -> Answer:
-        """Write a file into a run, read it, and remove it."""
-        self.put(data, run, "probe")
-        answer = self.get(b"", run, "probe")
-        self.delete(b"", run, "probe")
-        return answer
-
-    def get(self, data: bytes, run: list[str], path: str) -> Answer:
-        """Read one file of a run."""
-        del data
-        found = self._file(run, path)
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
-            _download(found, Path(root))
-            return None, (Path(root) / found.name).read_bytes()
-
-    def sizes(self, data: bytes, run: list[str]) -> Answer:
-        """Return the sizes of a run's files by path; of a run that is not there, none."""
-        del data
-        try:
-            files = self._run(run).files(per_page=PAGE)
-        except AbsentError:
-            return {}, b""
-        named = {one.name: one.size for one in files}
-        return {
-            name.removeprefix(FOLDER): size
-            for name, size in named.items()
-            if name.startswith(FOLDER)
-        }, b""
-
-    def delete(self, data: bytes, run: list[str], path: str) -> Answer:
-        """Remove one file of a run, if it is there."""
-        del data
-        with contextlib.suppress(AbsentError):
-            self._file(run, path).delete()
-        return None, b""
-
-    def run(self, data: bytes, run: list[str]) -> Answer:
-        """Return a run's address, state and summary figures."""
-        del data
-        found = self._run(run, fresh=True)
-        return {
-            "url": found.url,
-            "state": found.state,
-            "summary": dict(found.summary_metrics),
-        }, b""
-
-    def artifact(self, data: bytes, name: str) -> Answer:
-        """Return an artifact's version and, by path, its entries' digest and size."""
-        del data
-        found = self._artifact(name)
-        return {
-            "version": found.version,
-            "entries": {
-                str(path): {"digest": entry.digest, "size": entry.size}
-                for path, entry in found.manifest.entries.items()
-                if entry.ref is None  # a reference may name any file of this machine
-            },
-        }, b""
-
-    def artifact_digests(self, data: bytes, name: str) -> Answer:
-        """Download an artifact and return the SHA-256 of every entry's bytes, by path."""
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
-            paths, _ = self.artifact_download(data, name, root)
-            return {path: sha256(Path(root, path).read_bytes()).hexdigest() for path in paths}, b""
-
-    def artifact_download(self, data: bytes, name: str, root: str) -> Answer:
-        """Download an artifact's files below a directory; returns their paths.
-
-        Not by `Artifact.download`: without the cache its threads share the place they write to.
+        Raises:
+            OSError: it has ended, or ends before it answers.
+            ValueError: as `OSError`: its pipes are closed.
         """
-        del data
-        found = self._artifact(name)
-        entries = found.manifest.entries
-        files = [
-            one
-            for one in found.files(per_page=PAGE)
-            if one.name in entries and entries[one.name].ref is None
-        ]
-        with ThreadPoolExecutor(DOWNLOADS) as pool:
-            list(pool.map(lambda one: _download(one, Path(root)), files))
-        return [one.name for one in files], b""
+        number, answer = next(self._numbers), Future[tuple[Any, bytes]]()
+        self._waiting[number] = answer
+        with self._sending:
+            write_frame(self._to, {"number": number} | head, data)
+        return answer.result()
 
-    def _run(self, run: list[str], *, make: bool = False, fresh: bool = False) -> Any:
-        path = "/".join(run)
-        with self._lock:
-            if fresh or path not in self._runs:
-                try:
-                    self._runs[path] = self._loaded(path)
-                except AbsentError:
-                    if not make:
-                        raise
-                    entity, project, id = run
-                    self._api.create_run(run_id=id, project=project, entity=entity)
-                    self._runs[path] = self._loaded(path)
-            return self._runs[path]
+    def end(self) -> None:
+        """End the process and all that it started; requests that wait for it then fail.
 
-    def _loaded(self, path: str) -> Any:
-        try:
-            found = self._api.run(path)
-            found.load(force=True)
-        except Exception as error:
-            if "Could not find" in str(error):
-                raise AbsentError(f"there is no run {path}") from error
-            raise
-        return found
+        What it says meanwhile is about its own end.
+        """
+        self._is_over.set()
+        with self._ending:
+            end_tree(self._process)
 
-    def _file(self, run: list[str], path: str) -> Any:
-        name = FOLDER + path
-        for found in self._run(run).files(names=[name]):
-            if found.name == name:
-                return found
-        raise AbsentError(f"{'/'.join(run)} has no file {path}")
+    @property
+    def _to(self) -> IO[bytes]:
+        return cast(IO[bytes], self._process.stdin)
 
-    def _artifact(self, name: str) -> Any:
-        try:
-            return self._api.artifact(name)
-        except Exception as error:
-            if "not found" in str(error).lower():
-                raise AbsentError(f"there is no artifact {name}") from error
-            raise
+    def _receive(self) -> None:
+        """Give each answer to its request until the process ends."""
+        pipe = cast(IO[bytes], self._process.stdout)
+        with contextlib.suppress(EOFError, OSError, ValueError):
+            while True:
+                head, content = read_frame(pipe)
+                if self._is_over.is_set():
+                    break
+                self._waiting.pop(head["number"]).set_result((head, content))
+        self.end()
+        while self._waiting:
+            _, answer = self._waiting.popitem()
+            answer.set_exception(BrokenPipeError("wandb's process ended"))
 
 
-def main() -> None:
-    """Answer until standard input ends."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # wandb prints
-    # Whatever a server sends, no file grows beyond this, in wandb's own process neither.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE_BYTES, LARGEST_FILE_BYTES))
-    end_with_parent()
-    service = Service(int(sys.argv[1]))
-    pool = ThreadPoolExecutor(CALLS)
-    answering = threading.Lock()
-
-    def answer(head: Any, data: bytes) -> None:
-        operation: Callable[..., Answer] = getattr(service, head["operation"])
-        told, content = {}, b""
-        try:
-            told["result"], content = operation(data, **head["arguments"])
-        except Exception as error:  # the process boundary: all becomes a message
-            told["refusal"] = refusal_of(error).model_dump()
-        with answering:
-            write_frame(answers, told | {"number": head["number"]}, content)
-
-    with contextlib.suppress(EOFError):
-        while True:
-            pool.submit(answer, *read_frame(requests))
-    os._exit(0)  # wandb's own exit waits for requests that get no answer
+def _unanswered(operation: str, limit_s: float) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"W&B: no answer to {operation} within {limit_s:.0f} s; is "
+        f"{os.environ.get('WANDB_BASE_URL', 'the server')} reachable?"
+    )
 
 
-def refusal_of(error: Exception) -> Refusal:
-    """Tell a server that says no from one that is away.
-
-    wandb raises the same types for both, so the HTTP status decides: its own attribute where there
-    is one, else the one named in the message.
-    """
-    if isinstance(error, AbsentError):
-        return Refusal(kind="absent", message=str(error))
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
-    told = " ".join(str(one) for one in chain)
-    statuses = {int(found) for found in re.findall(r"(?:status:|error) (\d{3})\b", told)}
-    statuses |= {getattr(getattr(one, "response", None), "http_status", None) or 0 for one in chain}
-    no_login = re.search(r"API key must|invalid API key|No API key|not allowed", told)
-    refused = bool(statuses & REFUSED_STATUSES or no_login)
-    if any(isinstance(one, TimeoutError) for one in chain):
-        # wandb calls this a busy service, or credentials that could not be verified.
-        return Refusal(kind="unavailable", message="the server did not answer in time")
-    message = f"{type(error).__name__}: {str(error).strip()}"[:500]
-    return Refusal(kind="refused" if refused else "unavailable", message=message)
-
-
-def _download(file: Any, root: Path) -> None:
-    if file.size > LARGEST_FILE_BYTES:
-        raise ValueError(f"error 400: {file.name} has {file.size} bytes; skymark has no such file")
-    file.download(root=str(root), replace=True).close()
-    if (root / file.name).stat().st_size != file.size:
-        raise ValueError(f"{file.name} was not received whole")
-
-
-if __name__ == "__main__":
-    main()
+def _error(refusal: Refusal) -> Exception:
+    if refusal.kind == "absent":
+        return FileNotFoundError(refusal.message)
+    if refusal.kind == "refused":
+        return StoreRefusedError(
+            f"W&B: {refusal.message}; check WANDB_API_KEY, WANDB_ENTITY and WANDB_PROJECT, "
+            "and that the key may write there"
+        )
+    return StoreUnavailableError(f"W&B: {refusal.message}")

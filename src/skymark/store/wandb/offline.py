@@ -1,4 +1,4 @@
-"""The W&B run of a directory, logged offline and read back from its ``.wandb`` file."""
+"""Offline W&B run of a directory: logged, and read back from its ``.wandb`` file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb.content import RunContent
-from skymark.store.wandb.process import Limits, python_module, run_bounded, safe_name
+from skymark.store.wandb.limits import Limits
+from skymark.store.wandb.names import wandb_id
+from skymark.store.wandb.processes import python_module, run_bounded
 
 Place = tuple[str | None, str]
 """Entity, if it is known, and project."""
@@ -21,7 +23,7 @@ TAIL_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class OfflineRun:
-    """A run as wandb's client wrote it."""
+    """Offline run on disk, as wandb wrote it."""
 
     path: Path
     """The folder ``wandb/offline-run-…`` below the run's directory."""
@@ -30,7 +32,7 @@ class OfflineRun:
 
 
 def offline_run(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
-    """Return the offline run of a directory as it is now; logged and read where there is none yet.
+    """Return the offline run of the directory's content; log and read one where there is none.
 
     Raises:
         StoreRefusedError: it cannot be written.
@@ -76,7 +78,7 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
 
 
 def kept_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
-    """Return the offline run that is there, if it tells the directory as it is now."""
+    """Return the offline run that is there, if it agrees with the directory."""
     found = _found(content.directory.resolve())
     if found is None or not _agrees(found, content, place, limits):
         return None
@@ -84,7 +86,7 @@ def kept_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRu
 
 
 def log_tail(directory: Path) -> str:
-    """Return the end of what wandb's commands printed in a run's directory."""
+    """Return the last output of wandb's commands in a run's directory."""
     try:
         text = (directory / LOG).read_text("utf-8", errors="replace").strip()
     except OSError:
@@ -93,7 +95,7 @@ def log_tail(directory: Path) -> str:
 
 
 def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]:
-    """Return the entries of an offline run's ``.wandb`` file, as wandb's own reader tells them.
+    """Return the entries of an offline run's ``.wandb`` file, by wandb's own reader.
 
     Raises:
         StoreUnavailableError: the reader did not end in time.
@@ -123,7 +125,7 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
         by_type.setdefault(entry["type"], []).append(entry[entry["type"]])
     run = by_type.get("run", [{}])[0]
     known = (run.get("run_id"), (run.get("entity") or None, run.get("project")))
-    if known != (safe_name(content.manifest.run_id), place) or "exit" not in by_type:
+    if known != (wandb_id(content.manifest.run_id), place) or "exit" not in by_type:
         return False
     summary: dict[str, Any] = {}
     for part in by_type.get("summary", []):

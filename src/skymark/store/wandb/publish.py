@@ -1,4 +1,4 @@
-"""The process that logs a run with wandb's client, offline and within the run's directory.
+"""Process that logs a run with wandb's library, offline and within the run's directory.
 
     python -P -m skymark.store.wandb.publish DIRECTORY PROJECT
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.store.wandb.content import ARTIFACT_TYPE, COLUMNS, RunContent
-from skymark.store.wandb.process import safe_name
+from skymark.store.wandb.names import wandb_id
 from skymark.store.wandb.tool import end_with_parent
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def publish(directory: Path, project: str) -> None:
-    """Write the offline run: configuration, table, plots, summary, and the artifact at last."""
+    """Write the offline run: configuration, table, plots, summary, artifact."""
     import wandb
 
     content = RunContent(directory)
-    id = safe_name(content.manifest.run_id)
+    id = wandb_id(content.manifest.run_id)
     run = wandb.init(
         project=project,
         id=id,

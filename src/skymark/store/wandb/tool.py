@@ -1,4 +1,4 @@
-"""wandb's command line, as a process that ends with the one that started it.
+"""Process of wandb's command line that ends with its parent.
 
     python -P -m skymark.store.wandb.tool sync …
 
@@ -18,7 +18,7 @@ ORPHANED = 70
 
 
 def end_with_parent() -> None:
-    """Have this process end soon after its parent, whatever it waits for; wandb's own follows it.
+    """End this process soon after its parent, whatever it waits for; wandb's own follows it.
 
     By polling: the kernel's own notice is bound to the parent's thread, and threads come and go.
     """

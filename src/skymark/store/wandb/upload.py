@@ -1,4 +1,4 @@
-"""Send an offline run to W&B, and prove by reading it back that all of it is there."""
+"""Upload of an offline run to W&B, and comparison of what arrived."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from hashlib import sha256
 from typing import Any
 
 from skymark.model.errors import StoreUnavailableError
+from skymark.store.wandb.client import Client
 from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.limits import Limits
+from skymark.store.wandb.names import wandb_id
 from skymark.store.wandb.offline import LOG, OfflineRun, log_tail
-from skymark.store.wandb.process import Client, Limits, python_module, run_bounded, safe_name
+from skymark.store.wandb.processes import python_module, run_bounded
 
 NAMED = 5
 SUMMARY_PATIENCE_S = 15.0
@@ -21,11 +24,11 @@ POLL_S = 0.5
 
 
 class IncompleteError(StoreUnavailableError):
-    """W&B answers, and does not hold all of the run."""
+    """Error of a W&B server that answers and does not hold all of the run."""
 
 
 def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
-    """Have wandb upload an offline run; returns what was wrong, or "". It proves nothing.
+    """Upload an offline run with wandb's command line; return its complaint or "". Proves nothing.
 
     Args:
         offline: what to upload.
@@ -48,7 +51,7 @@ def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limit
 
 
 def read_back(content: RunContent, place: tuple[str, str], client: Client, limits: Limits) -> str:
-    """Compare what W&B holds with the directory; return where the user finds it.
+    """Compare the run in W&B with the directory; return a message with its address.
 
     The artifact's manifest, the bytes of every entry, and the summary figures are compared.
 
@@ -58,7 +61,7 @@ def read_back(content: RunContent, place: tuple[str, str], client: Client, limit
         StoreRefusedError: W&B may not be read.
     """
     entity, project = place
-    id = safe_name(content.manifest.run_id)
+    id = wandb_id(content.manifest.run_id)
     name = f"{entity}/{project}/{content.artifact}:{id}"
     limit_s = limits.read_s + limits.per_file_s * len(content.files)
     try:
@@ -82,7 +85,7 @@ def _compare(
         entry = entries.get(path, {})
         # Servers may use another digest than MD5; the bytes are compared in any case.
         other = len(b64decode(entry.get("digest", ""))) == 16 and entry["digest"] != md5
-        if other or entry.get("size") != len(data) or digests.get(path) != _hex(data):
+        if other or entry.get("size") != len(data) or digests.get(path) != sha256(data).hexdigest():
             lacking.append(path)
     if lacking:
         more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
@@ -109,7 +112,7 @@ def _summarised(content: RunContent, run: list[str], client: Client) -> dict[str
 
 
 def _flat(summary: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return a summary by full names: a server may show names with dots as nested."""
+    """Return a summary with full names: a server may show names with dots as nested."""
     flat: dict[str, Any] = {}
     for name, value in summary.items():
         if isinstance(value, Mapping):
@@ -117,7 +120,3 @@ def _flat(summary: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         else:
             flat[before + name] = value
     return flat
-
-
-def _hex(data: bytes) -> str:
-    return sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""What an adapter is: one data-loading library, used as its documentation recommends.
+"""Adapters: the base classes of data-loading libraries, and of the loaders that they open.
 
 An adapter is one class in one file. Its body states what the library can do (`abilities`), which
 storage it reads (`formats`, the recommended one first) and where it has operators of its own
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
+from skymark.suites.loading.storage_formats import format_of_source
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.dataset.reader import Reader
     from skymark.suites.loading.scenario import Batch, Scenario
 
 ABILITIES: Mapping[str, str] = {
@@ -43,8 +45,8 @@ ABILITIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Job:
-    """Everything a loader needs to know. Picklable, so that it can be sent to worker processes.
+class LoadingJob:
+    """The work, data and settings of one loader. Picklable, for worker processes.
 
     `job.transform(element, epoch)` is the per-element work, `job.collate(elements)` makes a batch
     of transformed elements, `job.read` gives raw elements by index from the chosen storage.
@@ -102,18 +104,7 @@ class Job:
         """Open random access to the raw elements in a shared storage format."""
         from skymark.suites.loading.dataset.formats import open_reader
 
-        reader: Reader = open_reader(self.format, self.storage, self.dataset)
-        return reader
-
-
-class Reader(ABC):
-    """Random access to raw elements, for libraries that take a user's own source. Picklable."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def __getitem__(self, index: int) -> Element: ...
+        return open_reader(self.format, self.storage, self.dataset)
 
 
 class Loader(ABC):
@@ -138,7 +129,7 @@ class Loader(ABC):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop every worker and free what was opened. Called once."""
+        """Stop every worker and close every file. Called once."""
 
 
 class Adapter(ABC):
@@ -158,7 +149,7 @@ class Adapter(ABC):
     formats: ClassVar[tuple[str, ...]] = ("canonical",)
     """Storage formats it reads, the recommended one first."""
     options: ClassVar[Mapping[str, str]] = {}
-    """Settings that only this adapter reads from `Job.options`: name to what it does."""
+    """Settings that only this adapter reads from `LoadingJob.options`: name to what it does."""
     native: ClassVar[frozenset[str]] = frozenset()
     """Scenario ids whose work is done by the library's own operators."""
     short_batch_per_worker: ClassVar[int] = 0
@@ -171,7 +162,6 @@ class Adapter(ABC):
     """Environment variables of the worker, set before the library is imported."""
     python: ClassVar[str | None] = None
     """A Python version the library needs, such as ``3.12``, where the running one will not do."""
-    needs_gpu: ClassVar[bool] = False
     install_hint: ClassVar[str] = ""
     """The command that makes it available, where no registry package does."""
 
@@ -182,8 +172,6 @@ class Adapter(ABC):
         A scenario may ask for a kind of source; else it is the recommended one, where one file per
         element is only recommended for encoded media (images, audio), never for rows of numbers.
         """
-        from skymark.suites.loading.storage import format_of_source
-
         if (source := scenario.source(axes)) is not None:
             return format_of_source(source, cls.formats)
         if not scenario.encoded_media:
@@ -198,11 +186,11 @@ class Adapter(ABC):
         raise NotImplementedError(f"{self.slug} has no format {format!r}")
 
     @abstractmethod
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return a loader for the job. Reading must not start before `Loader.epoch`."""
 
     def close(self) -> None:
-        """Free what lives longer than one loader, such as a cluster. Called once, at the end."""
+        """Free resources that outlive a loader, such as a cluster. Called once, at the end."""
 
 
 ADAPTERS: dict[str, type[Adapter]] = {}

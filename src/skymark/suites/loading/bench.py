@@ -6,33 +6,38 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skymark.machine.page_cache import drop_page_cache
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError
-from skymark.model.record import Resources, RoundResult
-from skymark.suites.loading.adapter import Job
+from skymark.model.record import RoundResult
+from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.drives.outcome import Bench
+from skymark.suites.loading.efforts import LoadingLimits
+from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.settings import LoadingSettings, read_settings
-from skymark.suites.loading.storage import HTTP, Storage
+from skymark.suites.loading.specification import reference_of
+from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
+    from skymark.suite.contract import TimedRegion
     from skymark.suites.loading.adapter import Adapter
 
 
 class AdapterBench:
     """One adapter in its own process. Implements `skymark.suite.contract.Runner`."""
 
-    def __init__(self, adapter: str, cache: Path) -> None:
-        self.reference = adapter
-        self._class = adapter_class(adapter)
+    def __init__(self, cell: Cell, cache: Path) -> None:
+        self.reference = reference_of(cell)
+        self._class = adapter_class(self.reference)
         self._cache = cache
         os.environ.update({k: v for k, v in self._class.variables.items() if k not in os.environ})
         self.import_s = 0.0
@@ -78,14 +83,7 @@ class AdapterBench:
         if not storage.is_ready(self._class, format):
             storage.prepare(self.adapter, format)
 
-    def measure(
-        self,
-        cell: Cell,
-        round: int,
-        effort: Effort,
-        timed_region_begins: Callable[[tuple[int, ...]], None],
-        timed_region_ends: Callable[[], Resources],
-    ) -> RoundResult:
+    def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Measure and verify one round of a cell."""
         from skymark.suites.loading.oracle import Oracle
 
@@ -95,7 +93,7 @@ class AdapterBench:
         settings, options = read_settings(cell.settings)
         if settings.page_cache == "cold":
             drop_page_cache(storage.of(self._class, format))
-        job = Job(
+        job = LoadingJob(
             scenario=scenario,
             dataset=dataset,
             storage=storage.of(self._class, format),
@@ -117,26 +115,31 @@ class AdapterBench:
                 native=scenario.id in adapter.native,
                 allowed_short_batches=job.workers * adapter.short_batch_per_worker,
             ),
-            effort=effort,
+            limits=LoadingLimits.of(effort),
             round=round,
             think_ns=int(settings.think_time_ms * 1e6),
-            timed_region_begins=timed_region_begins,
-            timed_region_ends=timed_region_ends,
+            timed_region_begins=region.begins,
+            timed_region_ends=region.ends,
         )
         started_at = datetime.now(UTC)
         drive = importlib.import_module(f"skymark.suites.loading.drives.{scenario.drive}")
         with self._served(job, settings, bench) as link:
             outcome = drive.drive(bench)
         outcome.extra |= link
-        fields: dict[str, Any] = {
-            name: getattr(outcome, name) for name in outcome.__dataclass_fields__
-        }
         return RoundResult(
             round=round,
             started_at=started_at,
-            import_s=self.import_s,
-            page_cache=settings.page_cache,
-            **fields,
+            setup_s=outcome.setup_s,
+            timed_ns=outcome.timed_ns,
+            metrics=round_metrics(outcome, self.import_s),
+            resources=outcome.resources,
+            samples=outcome.samples,
+            verification=outcome.verification,
+            conditions={
+                "operators": "native" if bench.oracle.native else "reference",
+                "page_cache": settings.page_cache,
+                "format": format,
+            },
         )
 
     def close(self) -> None:
@@ -146,7 +149,7 @@ class AdapterBench:
 
     @contextmanager
     def _served(
-        self, job: Job, settings: LoadingSettings, bench: Bench
+        self, job: LoadingJob, settings: LoadingSettings, bench: Bench
     ) -> Iterator[dict[str, float]]:
         """Serve the job's storage over HTTP, where its format asks for that; yields the link."""
         if job.format not in HTTP:

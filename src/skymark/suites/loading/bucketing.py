@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.scenario import Batch, Scenario
 
@@ -25,8 +25,8 @@ def bucket_of(element: Element, scenario: Scenario) -> int:
     return bisect_left(scenario.bucket_boundaries, len(element[field])) if field else 0
 
 
-def batches_of(elements: Iterable[Element], job: Job) -> Iterator[Batch]:
-    """Group transformed elements into batches as the scenario wants them.
+def batches_of(elements: Iterable[Element], job: LoadingJob) -> Iterator[Batch]:
+    """Group transformed elements into plain batches or by length bucket, as the scenario says.
 
     With bucket boundaries, elements gather per bucket and a bucket is delivered when it is full;
     what is left comes at the end, bucket by bucket (unless `drop_last`).
@@ -51,7 +51,7 @@ class Batches:
     """`batches_of` as an iterable that can be sent to a worker process and iterated there."""
 
     elements: Iterable[Element]
-    job: Job
+    job: LoadingJob
 
     def __iter__(self) -> Iterator[Batch]:
         return batches_of(self.elements, self.job)

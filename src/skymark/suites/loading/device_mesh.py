@@ -1,4 +1,4 @@
-"""Batches on a mesh of every JAX device: how they are placed, and whether they were.
+"""Batches on a mesh of every JAX device: placement, and its check.
 
 Where there is no accelerator, XLA divides the CPU into several devices, if it is told so before
 JAX is imported: hence `mesh_variables`, for a process of its own.
@@ -62,7 +62,7 @@ def await_batch(batch: Mapping[str, Any]) -> None:
 
 
 def misplaced(batch: Mapping[str, Any], sharding: Any) -> str | None:
-    """Say which field does not lie on the mesh as it should, None if all do."""
+    """Describe the field that does not lie on the mesh as asked; None if all do."""
     for name, value in batch.items():
         found = getattr(value, "sharding", None)
         if found is None:

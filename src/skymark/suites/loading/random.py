@@ -1,4 +1,4 @@
-"""Counter-based random numbers: what is drawn depends on (seed, epoch, index) and on nothing else.
+"""Counter-based random numbers: pure functions of (seed, epoch, index).
 
 Philox-4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
 (SC 2011), written for arrays of counters. Because a draw is a pure function of its counter, the

@@ -1,4 +1,4 @@
-"""Finding scenarios and adapters: built in, from entry points, or from a user's own file."""
+"""Find scenarios and adapters: built in, from entry points, or in a user's own file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pkgutil
 import sys
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
-from skymark.suites.loading.scenario import SCENARIOS, Scenario, Size
+from skymark.suites.loading.reference import AdapterReference, FileReference, SlugReference
+from skymark.suites.loading.scenario import SCENARIOS, Scenario
+from skymark.suites.loading.specification import LoadingSpecification
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
@@ -61,39 +62,39 @@ def scenario_class(name: str) -> type[Scenario]:
     return by_id[name.casefold()]
 
 
-def adapter_slug(name: str) -> str:
-    """Return the slug of an adapter given by slug or display name, keeping any ``@VERSION``.
-
-    A path such as ``./my_loader.py:MyLoader`` is made absolute and returned.
+def adapter_reference(name: str) -> SlugReference | FileReference:
+    """Return the reference to an adapter given by slug, display name or file, with any version.
 
     Raises:
-        UnknownNameError: there is none; the message has the nearest name.
+        UnknownNameError: there is no such slug or name; the message has the nearest.
     """
-    if ".py:" in name:
-        path, _, attribute = name.rpartition(":")
-        return f"{Path(path).resolve()}:{attribute}"
-    plain, at, version = name.partition("@")
+    reference = AdapterReference.parse(name)
+    if isinstance(reference, FileReference):
+        return reference
     by_name = {cls.name.casefold(): slug for slug, cls in adapters().items()}
     by_name |= {slug.casefold(): slug for slug in adapters()}
-    if at and not version:
-        raise UsageError(f"adapter {name!r} names no version; write {plain}@VERSION or {plain}")
-    if plain.casefold() not in by_name:
+    if reference.slug.casefold() not in by_name:
         names = [*adapters(), *(cls.name for cls in adapters().values())]
-        raise UnknownNameError("adapter", plain, names)
-    return f"{by_name[plain.casefold()]}{at}{version}"
+        raise UnknownNameError("adapter", reference.slug, names)
+    return SlugReference(slug=by_name[reference.slug.casefold()], version=reference.version)
+
+
+def adapter_slug(name: str) -> str:
+    """Return an adapter's reference as text, given by slug, display name or file."""
+    return str(adapter_reference(name))
 
 
 def adapter_class(name: str) -> type[Adapter]:
     """Return the class of an adapter given by slug, ``slug@version`` or ``file.py:Class``."""
-    if ".py:" in name:
-        return _adapter_from_file(name)
-    return adapters()[adapter_slug(name).partition("@")[0]]
+    reference = adapter_reference(name)
+    if isinstance(reference, FileReference):
+        return _adapter_from_file(reference)
+    return adapters()[reference.slug]
 
 
 @cache
-def _adapter_from_file(name: str) -> type[Adapter]:
-    path_text, _, attribute = name.rpartition(":")
-    path = Path(path_text).resolve()
+def _adapter_from_file(reference: FileReference) -> type[Adapter]:
+    path, attribute = reference.path, reference.class_name
     if not path.is_file():
         raise UsageError(f"no file {path}; give an adapter as PATH.py:CLASS")
     # Workers unpickle classes by module name, so the name must be importable there too.
@@ -124,6 +125,5 @@ def _adapter_from_file(name: str) -> type[Adapter]:
 def bind_scenario(cell: Cell) -> Scenario:
     """Return the scenario object that a cell names, at its size, axis values and seed."""
     cls = scenario_class(cell.scenario)
-    size = Size.model_validate(cell.specification["size"])
-    seed = cell.specification.get("seed", 0)
-    return cls(size=size, seed=int(str(seed)), axes=dict(cell.axes))
+    specification = LoadingSpecification.of(cell)
+    return cls(size=specification.size, seed=specification.seed, axes=dict(cell.axes))

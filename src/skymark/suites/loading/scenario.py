@@ -1,4 +1,4 @@
-"""What a scenario states: its data, its work stage by stage, and what an adapter must have.
+"""Scenarios: the base class of a data set, its work by stages, and the abilities needed.
 
 A scenario is one class in `scenarios`. The class body is light (no NumPy import), so that plans
 and lists are quick; the methods do the work. All of a scenario's randomness comes from `draw`, a
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-    from skymark.suites.loading.dataset.sources.source import Source
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
 
 Batch = Mapping[str, Any]
 """What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
@@ -34,7 +34,7 @@ Parameters = Mapping[str, Any]
 
 
 class Size(Frozen):
-    """The size of a variant: elements, batch size, and what else the scenario scales."""
+    """The size of a variant: elements, batch size, and the scenario's own dimensions."""
 
     elements: int
     batch_size: int
@@ -111,7 +111,7 @@ class Scenario(ABC):
     def source(cls, axes: Mapping[str, Setting]) -> str | None:
         """Return the kind of source a cell reads from, None for what the adapter recommends.
 
-        Kinds are those of `skymark.suites.loading.storage.format_of_source`.
+        Kinds are those of `skymark.suites.loading.storage_formats.BY_SOURCE`.
         """
         del axes
         return None
@@ -130,7 +130,7 @@ class Scenario(ABC):
         return None
 
     @classmethod
-    def imported_size(cls, source: Source, size: Size) -> Size:
+    def imported_size(cls, source: DataSource, size: Size) -> Size:
         """Return a variant's size with real data: one element per row, at most as many as it has.
 
         Called when a run is planned. Override, with `import_source`, where a row is no element.
@@ -139,7 +139,7 @@ class Scenario(ABC):
 
         return rows_size(source, size)
 
-    def import_source(self, source: Source, directory: Path) -> Dataset:
+    def import_source(self, source: DataSource, directory: Path) -> Dataset:
         """Write `size.elements` elements of real data in canonical form."""
         from skymark.suites.loading.dataset.importing import write_columns
 
@@ -175,8 +175,13 @@ class Scenario(ABC):
         return batch
 
     @property
+    def padding(self) -> Mapping[str, int]:
+        """Values that ragged fields are padded with, by field, where not with zeros."""
+        return {}
+
+    @property
     def mixes(self) -> bool:
-        """Whether `mix` does anything."""
+        """Whether there is batch-level work."""
         return type(self).mix is not Scenario.mix
 
     # What follows is shared machinery; scenarios do not override it.

@@ -1,16 +1,19 @@
-"""Where datasets lie on disk, and how they get there: once, under a lock, outside any timing."""
+"""Datasets on disk: their places, and their making once, under a lock, outside any timing."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.model.base import digest_of
-from skymark.model.errors import DataError, UsageError
+from skymark.model.errors import DataError
+from skymark.suites.loading.registry import bind_scenario
 from skymark.suites.loading.scenario import Scenario
+from skymark.suites.loading.specification import LoadingSpecification
+from skymark.suites.loading.storage_formats import IN_PLACE, SHARED
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
@@ -19,32 +22,6 @@ if TYPE_CHECKING:
 
 LAYOUT_VERSION = 4
 """Raise when a shared format or the canonical form changes, so that old caches are not read."""
-
-OWN_NOTHING = frozenset({"canonical", "memory"})
-"""Formats that read the canonical files as they are."""
-SHARED = OWN_NOTHING | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
-"""Formats that skymark writes, once for all libraries."""
-HTTP = frozenset({"http", "http-tar", "http-parquet", "http-mds"})
-"""Formats read from an object server, which serves what lies on disk."""
-
-
-def format_of_source(source: str, formats: Iterable[str]) -> str:
-    """Return the adapter's format for a kind of source: its own in that class, else the shared one.
-
-    Raises:
-        UsageError: the source does not exist.
-    """
-    by_source = {
-        "memory": ("memory",),
-        "files": ("files",),
-        "tar": ("tar", "indexed-tar"),
-        "columnar": ("parquet", "indexed-parquet", "arrow", "lance"),
-        "http": ("http", "http-tar", "http-parquet", "http-mds"),
-    }
-    if source not in by_source:
-        raise UsageError(f"unknown source {source!r}; choose from {', '.join(by_source)}")
-    names = by_source[source]
-    return next((name for name in formats if name in names), names[0])
 
 
 @dataclass(frozen=True)
@@ -63,13 +40,9 @@ class Storage:
     @classmethod
     def of_cell(cls, cache: Path, cell: Cell) -> Storage:
         """Return the places of a cell's data."""
-        from skymark.suites.loading.registry import bind_scenario
-
-        data, fingerprint = (
-            None if (value := cell.specification.get(name)) is None else str(value)
-            for name in ("data", "data_fingerprint")
-        )
-        return cls(cache, bind_scenario(cell), data, fingerprint)
+        specification = LoadingSpecification.of(cell)
+        fingerprint = specification.data_fingerprint
+        return cls(cache, bind_scenario(cell), specification.data, fingerprint)
 
     @property
     def canonical(self) -> Path:
@@ -93,13 +66,13 @@ class Storage:
 
     def of(self, adapter: type[Adapter], format: str) -> Path:
         """The directory of the data in one format; library formats are kept per library."""
-        if format in OWN_NOTHING:
+        if format in IN_PLACE:
             return self.canonical
         owner = "shared" if format in SHARED else adapter.slug
         return self.canonical.with_name(f"{self.canonical.name}--{owner}-{format}")
 
     def is_ready(self, adapter: type[Adapter], format: str) -> bool:
-        """Whether nothing is left to prepare."""
+        """Whether the data is on disk in the format."""
         return all(_done(path).exists() for path in {self.canonical, self.of(adapter, format)})
 
     @property
@@ -125,17 +98,17 @@ class Storage:
     def prepare(self, adapter: Adapter, format: str) -> Path:
         """Convert the data to a format if that has not been done, and return its directory."""
         dataset = self.dataset()
-        if format in OWN_NOTHING:
+        if format in IN_PLACE:
             return self.canonical
 
         def make(directory: Path) -> None:
             directory.mkdir(parents=True, exist_ok=True)
             if format in SHARED:
-                from skymark.suites.loading.dataset.formats import WRITERS
+                from skymark.suites.loading.dataset.formats import FORMATS
 
-                writer = WRITERS[format]
-                if writer is not None:
-                    writer(dataset, directory)
+                write = FORMATS[format].write
+                if write is not None:
+                    write(dataset, directory)
             else:
                 adapter.convert(dataset, directory, format)
 

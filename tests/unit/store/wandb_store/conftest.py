@@ -8,7 +8,7 @@ import pytest
 
 from skymark.model.record import Cause, Status
 from skymark.run.directory import RunDirectory
-from skymark.store.wandb.process import Limits
+from skymark.store.wandb.limits import Limits
 from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import cell, ended, measured, rounds_of, write_run
 from tests.stores.wandb_server import wandb_server

@@ -6,21 +6,21 @@ import pytest
 
 from skymark.run.directory import RunDirectory
 from skymark.store.wandb.content import COLUMNS, RunContent
-from skymark.store.wandb.process import safe_name
-from tests.data.make_run import ENVIRONMENT
+from skymark.store.wandb.names import wandb_id
+from tests.data.make_run import MACHINE
 
 
 def with_git(run, git):
     directory = RunDirectory(run)
-    environment = ENVIRONMENT.model_copy(update={"git": git})
-    directory.write_manifest(directory.manifest().model_copy(update={"environment": environment}))
+    machine = MACHINE.model_copy(update={"git": git})
+    directory.write_manifest(directory.manifest().model_copy(update={"machine": machine}))
     return RunContent(run)
 
 
 def test_the_artifact_is_named_by_commit_and_says_when_files_were_changed(run):
-    commit = ENVIRONMENT.git.commit
+    commit = MACHINE.git.commit
     assert RunContent(run).artifact == f"benchmark-results-{commit}"
-    dirty = ENVIRONMENT.git.model_copy(update={"dirty": True})
+    dirty = MACHINE.git.model_copy(update={"dirty": True})
     assert with_git(run, dirty).artifact == f"benchmark-results-{commit}-dirty"
 
 
@@ -51,10 +51,10 @@ def test_rounds_of_unfinished_cells_and_wandb_s_own_files_stay_behind(run):
 
 @pytest.mark.parametrize("id", ["20260115-093000-ci_cpu", "a.b-c_d"])
 def test_a_plain_run_id_is_kept(id):
-    assert safe_name(id) == id
+    assert wandb_id(id) == id
 
 
 def test_other_run_ids_stay_apart():
-    names = [safe_name(id) for id in ("a b", "a/b", "a-b", "ä" * 200, "ä" * 201)]
+    names = [wandb_id(id) for id in ("a b", "a/b", "a-b", "ä" * 200, "ä" * 201)]
     assert len(set(names)) == len(names)
     assert all(len(name) <= 64 and name.isascii() and "/" not in name for name in names)

@@ -9,12 +9,13 @@ import pytest
 
 from skymark.model.errors import UsageError
 from skymark.run.directory import RunDirectory
-from skymark.store.wandb.store import open_artifact, open_run_files
-from tests.data.make_run import ENVIRONMENT
+from skymark.store.wandb.source import open_artifact
+from skymark.store.wandb.store import open_run_files
+from tests.data.make_run import MACHINE
 from tests.stores.wandb_backend import KEY
 from tests.unit.store.wandb_store.conftest import make_run
 
-ARTIFACT = f"benchmark-results-{ENVIRONMENT.git.commit}"
+ARTIFACT = f"benchmark-results-{MACHINE.git.commit}"
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +107,14 @@ def test_the_artifact_holds_every_file_of_the_run_and_nothing_else(completed, sh
 def test_the_w_and_b_run_says_what_was_run_and_where(completed, shared_server):
     run = the_run(shared_server)
     assert run["state"] == "finished"
-    assert run["tags"] == ["ci_cpu", ENVIRONMENT.git.commit[:12]]
+    assert run["tags"] == ["ci_cpu", MACHINE.git.commit[:12]]
     config = {name: one["value"] for name, one in json.loads(run["config"]).items()}
     assert config["profile"] == "ci_cpu"
     assert config["effort"]["name"] == "quick"
     assert config["settings"] == {"workers": 2}
-    assert config["environment"]["hardware"]["cpu_model"] == "Example CPU 3000"
+    assert config["machine"]["hardware"]["cpu_model"] == "Example CPU 3000"
     assert config["versions"]["grain"] == {"grain": "1.2.3", "numpy": "2.3.0"}
-    assert config["git"] == {"commit": ENVIRONMENT.git.commit, "dirty": False}
+    assert config["git"] == {"commit": MACHINE.git.commit, "dirty": False}
     assert "samples_per_s_TAB-1" in config["_wandb"]["visualize"]
 
 

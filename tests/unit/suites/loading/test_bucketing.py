@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.bucketing import Batches, batches_of
 from skymark.suites.loading.dataset.canonical import write_dataset
 from skymark.suites.loading.scenario import Scenario, Size
@@ -29,11 +29,11 @@ class Numbers:
 
 
 @pytest.fixture
-def job(tmp_path: Path, request: pytest.FixtureRequest) -> Job:
+def job(tmp_path: Path, request: pytest.FixtureRequest) -> LoadingJob:
     cls: type[Scenario] = request.param
     size = Size(elements=len(LENGTHS), batch_size=2, values={"features": 2, "longest": 512})
     dataset = write_dataset(tmp_path / "data", "numbers", {"label": np.arange(len(LENGTHS))})
-    return Job(cls(size=size), dataset, tmp_path, "canonical", batch_size=2)
+    return LoadingJob(cls(size=size), dataset, tmp_path, "canonical", batch_size=2)
 
 
 def indices(batches: Iterator[Any]) -> list[list[int]]:
@@ -41,17 +41,17 @@ def indices(batches: Iterator[Any]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("job", [TextSequences], indirect=True)
-def test_a_batch_holds_elements_of_one_length_bucket(job: Job) -> None:
+def test_a_batch_holds_elements_of_one_length_bucket(job: LoadingJob) -> None:
     assert indices(batches_of(Numbers(), job)) == [[0, 2], [1, 4], [5], [6], [3]]
 
 
 @pytest.mark.parametrize("job", [DenseFeatures], indirect=True)
-def test_without_buckets_batches_come_in_order_and_the_last_is_short(job: Job) -> None:
+def test_without_buckets_batches_come_in_order_and_the_last_is_short(job: LoadingJob) -> None:
     elements = [{"index": index} for index in range(7)]
     assert indices(batches_of(elements, job)) == [[0, 1], [2, 3], [4, 5], [6]]
 
 
 @pytest.mark.parametrize("job", [TextSequences], indirect=True)
-def test_batches_can_be_sent_to_a_worker_and_iterated_twice(job: Job) -> None:
+def test_batches_can_be_sent_to_a_worker_and_iterated_twice(job: LoadingJob) -> None:
     there = pickle.loads(pickle.dumps(Batches(Numbers(), job)))
     assert indices(iter(there)) == indices(iter(there)) == indices(batches_of(Numbers(), job))

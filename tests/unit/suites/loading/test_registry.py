@@ -13,6 +13,7 @@ import pytest
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
 from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, adapter
+from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import (
     adapter_class,
     adapter_slug,
@@ -108,13 +109,13 @@ def test_ids_and_slugs_are_given_once_only():
     class Again(scenario_class("TAB-1")):
         pass
 
-    with pytest.raises(UsageError, match=r"'TAB-1' is taken by skymark\.loading\.scenarios"):
+    with pytest.raises(UsageError, match=r"'TAB-1' is taken by skymark\.suites\.loading\."):
         scenario(Again)
 
     class Twice(adapter_class("numpy")):
         pass
 
-    with pytest.raises(UsageError, match=r"'numpy' is taken by skymark\.loading\.adapters"):
+    with pytest.raises(UsageError, match=r"'numpy' is taken by skymark\.suites\.loading\."):
         adapter(Twice)
 
 
@@ -196,7 +197,7 @@ def listed(folder: Path, value: str) -> subprocess.CompletedProcess[str]:
     (folder / "plugin.py").write_text(PLUGIN.format(slug="plugged-in"))
     return subprocess.run(
         [sys.executable, "-m", "skymark", "list", "adapters", "--json"],
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
         capture_output=True,
         text=True,
         check=False,
@@ -220,8 +221,9 @@ def test_an_entry_point_that_does_not_load_is_named(tmp_path, value):
 
 
 def test_a_cell_gives_its_scenario_back_at_its_size_axes_and_seed():
-    selection = Selection(scenarios=("PC-1",), adapters=("numpy",), axes={"depth": (10,)}, seed=3)
-    (planned,) = LoadingSuite().plan(selection)
+    options = {"axis": ["depth=10"], "seed": 3}
+    selection = Selection(scenarios=("PC-1",), adapters=("numpy",), options=options)
+    (planned,) = LoadingSuite().plan(selection, EFFORTS["quick"])
     bound = bind_scenario(planned.cell)
     assert isinstance(bound, Scenario)
     assert (bound.id, bound.seed, dict(bound.axes)) == ("PC-1", 3, {"depth": 10})

@@ -10,9 +10,11 @@ import pytest
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading import storage as module
 from skymark.suites.loading.adapters.numpy import NumpyReference
+from skymark.suites.loading.dataset.formats import FORMATS
 from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.storage import Storage, format_of_source
+from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.storage_formats import BY_SOURCE, SHARED, format_of_source
 
 TABULAR = scenario_class("TAB-1")
 SIZE = Size(elements=50, batch_size=8, values=dict(TABULAR.variants["small"].values))
@@ -141,3 +143,8 @@ def test_a_source_is_read_in_the_librarys_own_format_where_it_has_one(source, fo
 def test_an_unknown_source_is_refused():
     with pytest.raises(UsageError, match="unknown source 'tape'; choose from memory, files"):
         format_of_source("tape", ())
+
+
+def test_every_format_that_skymark_writes_is_declared_and_each_source_has_one():
+    assert set(FORMATS) == SHARED
+    assert all(formats[0] in SHARED for formats in BY_SOURCE.values())

@@ -6,13 +6,14 @@ import pytest
 
 from skymark.model.errors import DataError
 from skymark.model.plan import Selection
+from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.suite import LoadingSuite
 
 
 def planned(path):
-    selection = Selection(scenarios=("NLP-1",), adapters=("numpy",), data=str(path))
-    [cell] = LoadingSuite().plan(selection)
+    selection = Selection(scenarios=("NLP-1",), adapters=("numpy",), options={"data": str(path)})
+    [cell] = LoadingSuite().plan(selection, EFFORTS["quick"])
     return cell.cell
 
 
@@ -50,6 +51,7 @@ def test_data_that_changed_since_planning_is_refused(text, tmp_path):
 
 
 def test_synthetic_data_needs_no_fetching(tmp_path):
-    [cell] = LoadingSuite().plan(Selection(scenarios=("NLP-1",), adapters=("numpy",)))
+    selection = Selection(scenarios=("NLP-1",), adapters=("numpy",))
+    [cell] = LoadingSuite().plan(selection, EFFORTS["quick"])
     LoadingSuite().fetch([cell.cell], tmp_path, pytest.fail)
     assert not Storage.of_cell(tmp_path, cell.cell).is_imported

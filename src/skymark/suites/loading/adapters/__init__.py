@@ -1,1 +1,1 @@
-"""One module per library; each registers one class."""
+"""Adapters: a module per library, or a package where it has operators of its own."""

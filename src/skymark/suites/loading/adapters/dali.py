@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch
 
 
-class Source:
-    """Gives finished batches, each a function of epoch and iteration alone.
+class BatchSource:
+    """A source of finished batches, each a function of epoch and iteration alone.
 
     So DALI may call it in any process, and can resume it from a checkpoint.
     """
 
-    def __init__(self, job: Job, first_epoch: int) -> None:
+    def __init__(self, job: LoadingJob, first_epoch: int) -> None:
         self.job = job
         self.first_epoch = first_epoch
         self.reader = job.reader()
@@ -60,8 +60,8 @@ class Source:
         return job.mix(job.collate(elements), epoch)
 
 
-class ElementSource(Source):
-    """Gives lists of transformed elements, to be batched by length afterwards."""
+class ElementSource(BatchSource):
+    """A source of lists of transformed elements, to be batched by length afterwards."""
 
     def fields(self, indices: list[int], epoch: int) -> Batch:
         """Read elements and do the work on them; each field is a list of arrays."""
@@ -71,8 +71,8 @@ class ElementSource(Source):
         return {name: [np.asarray(e[name]) for e in elements] for name in elements[0]}
 
 
-class CropSource(Source):
-    """Gives encoded images with what was drawn for them, for `crop_resize_normalise`."""
+class CropSource(BatchSource):
+    """A source of encoded images with their drawn crops, for `crop_resize_normalise`."""
 
     def fields(self, indices: list[int], epoch: int) -> Batch:
         """Read elements; ``corner`` and ``shape`` of the box are in pixels, vertical first."""
@@ -92,7 +92,7 @@ class CropSource(Source):
 
 
 def crop_resize_normalise(inputs: dict[str, Any], side: int, *, mixed: bool) -> dict[str, Any]:
-    """Define the operators of CV-1 on what `CropSource` gives."""
+    """Define the operators of CV-1 on the fields of a `CropSource`."""
     from nvidia.dali import fn, types
 
     from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
@@ -119,7 +119,7 @@ def crop_resize_normalise(inputs: dict[str, Any], side: int, *, mixed: bool) -> 
 class DaliLoader(Loader):
     """One `Pipeline`, reset from epoch to epoch."""
 
-    def __init__(self, job: Job, *, native: bool) -> None:
+    def __init__(self, job: LoadingJob, *, native: bool) -> None:
         self.job = job
         self.native = native
         self.bucketed = bool(job.scenario.bucket_boundaries)
@@ -135,7 +135,7 @@ class DaliLoader(Loader):
 
         self.close()
         job = self.job
-        cls = CropSource if self.native else ElementSource if self.bucketed else Source
+        cls = CropSource if self.native else ElementSource if self.bucketed else BatchSource
         source = cls(job, epoch)
         names = list(source.fields([0], epoch))
         processes = 0 if self.native else job.workers
@@ -212,7 +212,7 @@ class DaliLoader(Loader):
 
 
 def elements_of(run: dict[str, Any]) -> Iterator[Element]:
-    """Yield the elements of what `ElementSource` gave."""
+    """Yield the elements of one run over an `ElementSource`."""
     import numpy as np
 
     for row in zip(*run.values(), strict=True):
@@ -253,6 +253,6 @@ class Dali(Adapter):
     options: ClassVar = {"dali_device": "`cpu` (the default) or `gpu`, where CV-1 is done"}
     native: ClassVar = frozenset({"CV-1"})
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loader; its pipeline is built when an epoch is asked for."""
         return DaliLoader(job, native=job.scenario.id in self.native)

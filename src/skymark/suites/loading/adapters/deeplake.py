@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def column_type(column: Column) -> Any:
 class DeepLakeLoader(Loader):
     """Batches of rows gathered from an open dataset, in a pool of threads."""
 
-    def __init__(self, job: Job, *, decodes: bool) -> None:
+    def __init__(self, job: LoadingJob, *, decodes: bool) -> None:
         import deeplake
 
         self.job = job
@@ -154,7 +154,7 @@ class DeepLakeLoader(Loader):
             yield waiting.popleft().result()
 
     def close(self) -> None:
-        """End the threads and forget what was put into memory."""
+        """End the threads and drop the dataset in memory."""
         import deeplake
 
         if self.pool is not None:
@@ -226,6 +226,6 @@ class DeepLake(Adapter):
             super().convert(dataset, directory, format)
         write(dataset, f"file://{directory}")
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loader."""
         return DeepLakeLoader(job, decodes=job.scenario.id in self.native)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import bucket_of
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def encoder_class() -> Any:
         return {**basic_sample_keys(sample), "members": sample}
 
     class Encoder(DefaultTaskEncoder):  # type: ignore[misc]
-        """Does the scenario's work, with the epoch shared by the workers that live on."""
+        """A task encoder for the scenario's work; workers that live on share its epoch."""
 
         decoder = None
         cookers = (Cooker(cook),)
 
-        def __init__(self, job: Job) -> None:
+        def __init__(self, job: LoadingJob) -> None:
             from multiprocessing import Value
 
             super().__init__()
@@ -59,7 +59,7 @@ def encoder_class() -> Any:
             return self.job.mix(batch, self.current.value) if self.job.scenario.mixes else batch
 
     class BucketEncoder(Encoder):
-        """Batches elements of similar length as well."""
+        """A task encoder that also batches elements of similar length."""
 
         def batch_group_criterion(self, sample: Element) -> tuple[int, None]:
             return bucket_of(sample, self.job.scenario), None
@@ -70,7 +70,7 @@ def encoder_class() -> Any:
 class EnergonLoader(Loader):
     """One loader whose workers live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         plain, bucketing = encoder_class()
         self.job = job
         self.encoder = (bucketing if job.scenario.bucket_boundaries else plain)(job)
@@ -124,7 +124,7 @@ class EnergonLoader(Loader):
         return pickle.dumps(self.loader.save_state_rank())
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Restore it, and iterate over the rest of the epoch."""
+        """Restore the loader's state, and iterate over the rest of the epoch."""
         self.loader.restore_state_rank(pickle.loads(state))  # noqa: S301 - what `state` made
         return self.epoch(epoch)
 
@@ -175,7 +175,7 @@ class Energon(Adapter):
         """Write tar shards and let the library's own tool index them."""
         from megatron.energon.cli.main import main
 
-        from skymark.suites.loading.dataset.formats import write_tar
+        from skymark.suites.loading.dataset.tar import write_tar
 
         if format != "indexed-tar":
             super().convert(dataset, directory, format)
@@ -186,6 +186,6 @@ class Energon(Adapter):
             standalone_mode=False,
         )
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loader."""
         return EnergonLoader(job)

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 RECORDS_PER_FILE = 10_000
 
 
-def apply(job: Job, stage: Stage, per_epoch: int, position: int, element: Element) -> Element:
+def apply(
+    job: LoadingJob, stage: Stage, per_epoch: int, position: int, element: Element
+) -> Element:
     """Apply one stage to the element at a position of the endless, repeated dataset."""
     parameters = job.scenario.parameters(position // per_epoch, int(element["index"]))
     return stage.apply(element, parameters)
 
 
-def mix(job: Job, per_epoch: int, position: int, batch: Batch) -> Batch:
+def mix(job: LoadingJob, per_epoch: int, position: int, batch: Batch) -> Batch:
     """Apply the batch-level work to the batch at a position of the endless dataset."""
     return job.mix(batch, position // per_epoch)
 
@@ -43,7 +45,7 @@ def mix(job: Job, per_epoch: int, position: int, batch: Batch) -> Batch:
 class GrainLoader(Loader):
     """One endless MapDataset, iterated epoch by epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         import grain
 
         self.job = job
@@ -108,7 +110,7 @@ class GrainLoader(Loader):
         return batches_of(steps, self.job) if self.bucketed else steps
 
     def count(self, steps: Iterator[Any]) -> Iterator[Any]:
-        """Count what is delivered."""
+        """Count the batches delivered."""
         for step in steps:
             self.delivered += 1
             yield step
@@ -201,6 +203,6 @@ class Grain(Adapter):
                 writer.write(pickle.dumps({"index": index, **element}))
             writer.close()
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the dataset."""
         return GrainLoader(job)

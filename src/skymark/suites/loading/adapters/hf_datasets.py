@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ ARROW_FILE = "data.arrow"
 
 
 class HuggingFaceLoader(Loader):
-    """Reads raw elements in an epoch's order; what is done with them is the same for all."""
+    """The scenario's work on raw elements, which a subclass reads in an epoch's order."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.delivered = 0
 
@@ -53,18 +53,18 @@ class HuggingFaceLoader(Loader):
         return str(self.delivered).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Skip those, which costs nothing where the order is known from indices."""
+        """Skip the batches delivered, which costs nothing where the order is one of indices."""
         return self.epoch(epoch, int(state))
 
 
 class TableLoader(HuggingFaceLoader):
     """A map-style `Dataset` of Arrow tables, or of a listing whose files are opened row by row."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         import datasets
         from datasets.table import InMemoryTable
 
-        from skymark.suites.loading.dataset.formats import arrow_table
+        from skymark.suites.loading.dataset.arrow import arrow_table
 
         super().__init__(job)
         if job.format == "arrow":
@@ -79,7 +79,7 @@ class TableLoader(HuggingFaceLoader):
         """Shuffle and share indices, and take rows in batches."""
         from datasets.distributed import split_dataset_by_node
 
-        from skymark.suites.loading.dataset.formats import rows_of_table
+        from skymark.suites.loading.dataset.arrow import rows_of_table
 
         job, dataset = self.job, self.dataset
         if job.shuffle:
@@ -94,7 +94,7 @@ class TableLoader(HuggingFaceLoader):
 class StreamLoader(HuggingFaceLoader):
     """An `IterableDataset` of tar shards, on disk or on a server."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         import datasets
 
         from skymark.suites.loading.dataset.objects import object_url
@@ -108,7 +108,7 @@ class StreamLoader(HuggingFaceLoader):
         self.stream = stream.decode(False)
 
     def elements(self, epoch: int, skip: int) -> Iterator[Element]:
-        """Shuffle shards and, in a buffer, elements; share what comes between the ranks."""
+        """Shuffle shards and, in a buffer, elements; share the stream between the ranks."""
         from datasets.distributed import split_dataset_by_node
 
         job = self.job
@@ -122,7 +122,7 @@ class StreamLoader(HuggingFaceLoader):
         """Turn the members of one key, of which the library parses JSON and NumPy's format."""
         import numpy as np
 
-        from skymark.suites.loading.dataset.formats import extension
+        from skymark.suites.loading.dataset.element_bytes import extension
 
         element: Element = {"index": int(members["__key__"])}
         for column in self.job.dataset.columns:
@@ -181,7 +181,7 @@ class HuggingFaceDatasets(Adapter):
         """Write one Arrow file, in the stream format that the library maps into memory."""
         import pyarrow as pa
 
-        from skymark.suites.loading.dataset.formats import arrow_table
+        from skymark.suites.loading.dataset.arrow import arrow_table
 
         if format != "arrow":
             super().convert(dataset, directory, format)
@@ -191,6 +191,6 @@ class HuggingFaceDatasets(Adapter):
             for start in range(0, len(dataset), ROWS_PER_WRITE):
                 stream.write_table(arrow_table(dataset, start, start + ROWS_PER_WRITE))
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return a table or a stream."""
         return (StreamLoader if job.format in {"tar", "http-tar"} else TableLoader)(job)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Elements:
-    """What a Dataset needs: a length, and elements by index, one or many."""
+    """The methods of a Dataset: length, and elements by index, one or many."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value
 
         self.job = job
@@ -47,7 +47,7 @@ def default_backend(scenario: Scenario) -> str:
 class JaxDataLoaderLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         import jax_dataloader as jdl
 
         self.job = job
@@ -134,6 +134,6 @@ class JaxDataLoader(Adapter):
     options: ClassVar = {"backend": "`pytorch` or `jax`; else what the scenario allows"}
     variables: ClassVar = {"JAX_PLATFORMS": "cpu"}
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the DataLoader."""
         return JaxDataLoaderLoader(job)

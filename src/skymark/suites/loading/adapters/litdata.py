@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ CHUNKS = 32
 
 
 class Work:
-    """What is done in the workers, with the epoch shared by those that live on."""
+    """The work of the worker processes; those that live on share its epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value
 
         self.job = job
@@ -37,7 +37,7 @@ class Work:
         self.columns = job.dataset.columns
 
     def transformed(self, element: Element) -> Element:
-        """Apply the scenario's work to one element as it was stored."""
+        """Apply the scenario's work to one stored element."""
         import numpy as np
 
         for column in self.columns:
@@ -66,7 +66,7 @@ def tensors(batch: Batch) -> dict[str, Any]:
 class LitDataLoader(Loader):
     """One StreamingDataLoader whose workers live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         if job.world > 1:
             os.environ["GLOBAL_RANK"] = str(job.rank)
         self.job = job
@@ -123,7 +123,7 @@ class LitDataLoader(Loader):
         return self.batches(epoch)
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield the batches of one pass, and note whether it came to its end."""
+        """Yield the batches of one pass, and note that it came to its end."""
         self.work.current.value = epoch
         self.finished = False
         yield from self.loader
@@ -134,7 +134,7 @@ class LitDataLoader(Loader):
         return json.dumps(self.loader.state_dict()).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Load it, and iterate over the rest of the epoch."""
+        """Load the state, and iterate over the rest of the epoch."""
         self.loader.load_state_dict(json.loads(state))
         return self.batches(epoch)
 
@@ -189,7 +189,7 @@ class LitData(Adapter):
 
         import litdata
 
-        from skymark.suites.loading.dataset.formats import write_parquet
+        from skymark.suites.loading.dataset.parquet import write_parquet
 
         if format not in self.formats:
             super().convert(dataset, directory, format)
@@ -210,13 +210,13 @@ class LitData(Adapter):
                 start_method="fork",
             )
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the StreamingDataLoader."""
         return LitDataLoader(job)
 
 
 def stored(dataset: Dataset, index: int) -> Element:
-    """Return an element as it is to be stored: encoded media as bytes, scalars as numbers."""
+    """Return an element for storage: encoded media as bytes, scalars as numbers."""
     element = dataset[index]
     for column in dataset.columns:
         if column.encoding != "raw":

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def elements_class() -> Any:
     class Elements(StreamingDataset):  # type: ignore[misc]
         """A StreamingDataset whose elements are transformed as they are read."""
 
-        def __init__(self, job: Job, local: str, remote: str | None) -> None:
+        def __init__(self, job: LoadingJob, local: str, remote: str | None) -> None:
             self.job = job
             self.encoded = [c.name for c in job.dataset.columns if c.encoding != "raw"]
             super().__init__(
@@ -64,9 +64,9 @@ def tensors(batch: Batch) -> dict[str, Any]:
 
 
 class Collate:
-    """Makes a batch of elements and does its batch-level work, in the worker."""
+    """Collation and batch-level work, in the worker."""
 
-    def __init__(self, job: Job, dataset: Any) -> None:
+    def __init__(self, job: LoadingJob, dataset: Any) -> None:
         self.job = job
         self.dataset = dataset
 
@@ -78,7 +78,7 @@ class Collate:
 class MosaicLoader(Loader):
     """One StreamingDataLoader whose workers live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.cache: TemporaryDirectory[str] | None = None
         if job.format == "http-mds":
@@ -127,12 +127,12 @@ class MosaicLoader(Loader):
         return json.dumps(self.loader.state_dict()).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Load it, and iterate over the rest of the epoch."""
+        """Load the state, and iterate over the rest of the epoch."""
         self.loader.load_state_dict(json.loads(state))
         return self.epoch(epoch)
 
     def close(self) -> None:
-        """Drop the loader, which ends its workers, and remove the cache and the locks it leaves."""
+        """Drop the loader, which ends its workers, and remove its cache and its locks."""
         del self.loader
         Path(self.dataset._shared_barrier.filelock_path).unlink(missing_ok=True)  # noqa: SLF001
         Path(self.dataset._cache_filelock_path).unlink(missing_ok=True)  # noqa: SLF001
@@ -211,6 +211,6 @@ class Mosaic(Adapter):
                         element[column.name] = element[column.name].tobytes()
                 writer.write(element)
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the StreamingDataLoader."""
         return MosaicLoader(job)

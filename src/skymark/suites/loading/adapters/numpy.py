@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class NumpyLoader(Loader):
     """Read, transform, collate, one element after another, in the calling thread."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.reader = job.reader()
         self.delivered = 0
@@ -46,13 +46,13 @@ class NumpyLoader(Loader):
         return str(self.delivered).encode()
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Skip what was delivered."""
+        """Skip the batches delivered."""
         return self.epoch(epoch, skip_batches=int(state))
 
 
 @adapter
 class NumpyReference(Adapter):
-    """A loop in one thread: what the oracle computes, as a loader."""
+    """The oracle's reference work as a loop in one thread."""
 
     slug: ClassVar = "numpy"
     name: ClassVar = "NumPy reference"
@@ -82,6 +82,6 @@ class NumpyReference(Adapter):
     limits: ClassVar = {"jax": "NumPy has no device arrays"}
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loop."""
         return NumpyLoader(job)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Key = tuple[int, int]
 class Elements:
     """Map-style dataset of transformed elements, each with its epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.reader = job.reader()
 
@@ -33,7 +33,7 @@ class Elements:
 class EpochSampler:
     """This rank's keys in an order that depends on seed and epoch alone."""
 
-    def __init__(self, job: Job, epoch: Any) -> None:
+    def __init__(self, job: LoadingJob, epoch: Any) -> None:
         self.job = job
         self.epoch = epoch
 
@@ -52,7 +52,7 @@ class EpochSampler:
 class Share:
     """A worker's share of the elements, for an iterable-style dataset."""
 
-    def __init__(self, job: Job, sampler: EpochSampler) -> None:
+    def __init__(self, job: LoadingJob, sampler: EpochSampler) -> None:
         self.elements = Elements(job)
         self.sampler = sampler
 
@@ -73,14 +73,14 @@ def tensors(batch: Batch) -> dict[str, Any]:
     return {name: torch.as_tensor(value) for name, value in batch.items()}
 
 
-def collate(job: Job, elements: list[tuple[int, Element]]) -> dict[str, Any]:
+def collate(job: LoadingJob, elements: list[tuple[int, Element]]) -> dict[str, Any]:
     """Make a batch, and do its batch-level work in the worker, as torchvision recommends."""
     epoch = elements[0][0]
     batch = job.collate([element for _, element in elements])
     return tensors(job.mix(batch, epoch) if job.scenario.mixes else batch)
 
 
-def loader_class(job: Job) -> Any:
+def loader_class(job: LoadingJob) -> Any:
     """Return DataLoader, or torchdata's replacement where positions are to be saved."""
     if "checkpoint" in job.scenario.requirements(job.scenario.axes):
         from torchdata.stateful_dataloader import StatefulDataLoader
@@ -94,7 +94,7 @@ def loader_class(job: Job) -> Any:
 class PyTorchLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value
 
         from torch.utils.data import IterableDataset
@@ -130,7 +130,7 @@ class PyTorchLoader(Loader):
         return pickle.dumps(self.loader.state_dict())
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Load it, and iterate over the rest of the epoch."""
+        """Load the state, and iterate over the rest of the epoch."""
         self.loader.load_state_dict(pickle.loads(state))  # noqa: S301 - what `state` made
         return self.epoch(epoch)
 
@@ -171,6 +171,6 @@ class PyTorch(Adapter):
     limits: ClassVar = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the DataLoader."""
         return PyTorchLoader(job)

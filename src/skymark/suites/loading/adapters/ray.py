@@ -23,11 +23,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, Reader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.dataset.reader import Reader
     from skymark.suites.loading.scenario import Batch
 
 BLOCK_ROWS = 256
@@ -39,7 +40,7 @@ HEAD_TIMEOUT_S = 30.0
 
 
 def transform_block(
-    job: Job, reader: Reader | None, epoch: int, rows: Any
+    job: LoadingJob, reader: Reader | None, epoch: int, rows: Any
 ) -> Iterator[dict[str, Any]]:
     """Turn a block of raw rows, an Arrow table, into columns of transformed elements."""
     elements = raw_elements(job, rows) if reader is None else read_elements(reader, rows)
@@ -48,9 +49,9 @@ def transform_block(
         yield columns_of([job.transform(element, epoch) for element in chunk], job)
 
 
-def raw_elements(job: Job, rows: Any) -> list[Element]:
+def raw_elements(job: LoadingJob, rows: Any) -> list[Element]:
     """Return the elements in a block of rows that Ray has read."""
-    from skymark.suites.loading.dataset.formats import rows_of_table
+    from skymark.suites.loading.dataset.arrow import rows_of_table
     from skymark.suites.loading.dataset.tar import Members
 
     if job.format in {"parquet", "memory"}:
@@ -68,7 +69,7 @@ def read_elements(reader: Reader, rows: Any) -> list[Element]:
     return [reader[index] for index in rows["index"].to_pylist()]
 
 
-def columns_of(elements: list[Element], job: Job) -> dict[str, Any]:
+def columns_of(elements: list[Element], job: LoadingJob) -> dict[str, Any]:
     """Return one column per field: stacked, or an object array of arrays of varying length."""
     import numpy as np
 
@@ -86,7 +87,7 @@ def columns_of(elements: list[Element], job: Job) -> dict[str, Any]:
 class RayLoader(Loader):
     """One lazy Ray dataset per epoch, with the epoch's order and random parameters."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.tasks = max(1, job.workers)
         self.shuffles_globally = job.choice("ray_shuffle", "buffer", "global") == "global"
@@ -98,7 +99,7 @@ class RayLoader(Loader):
         """Put this rank's elements into Ray's object store."""
         import ray
 
-        from skymark.suites.loading.dataset.formats import arrow_table
+        from skymark.suites.loading.dataset.arrow import arrow_table
 
         job = self.job
         starts = range(job.rank * BLOCK_ROWS, len(job.dataset), job.world * BLOCK_ROWS)
@@ -150,7 +151,7 @@ class RayLoader(Loader):
         return rows.map_batches(work, batch_format="pyarrow", compute=tasks), shuffling
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yield batches of NumPy arrays; what varies in length is collated here."""
+        """Yield batches of NumPy arrays; fields of varying length are collated here."""
         self.close()
         job = self.job
         dataset, shuffling = self.dataset(epoch)
@@ -227,13 +228,13 @@ class RayData(Adapter):
         self.directory: str | None = None
         self.is_head = True
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loader, after starting Ray for the first."""
         if self.directory is None:
             self.start(job)
         return RayLoader(job)
 
-    def start(self, job: Job) -> None:
+    def start(self, job: LoadingJob) -> None:
         """Start Ray on this machine, once for all the ranks that a launcher started together."""
         import ray
         from ray.data import DataContext

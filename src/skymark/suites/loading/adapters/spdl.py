@@ -17,7 +17,7 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class EpochSource:
-    """Each iteration waits for an epoch and yields this rank's batches of indices in its order."""
+    """A source that waits for an epoch and yields this rank's batches of indices in its order."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.asked: SimpleQueue[int | None] = SimpleQueue()
 
@@ -54,7 +54,7 @@ class EpochSource:
 class SpdlLoader(Loader):
     """One `Pipeline` that lives on from epoch to epoch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.reader = job.reader()
         self.source = EpochSource(job)
@@ -93,7 +93,7 @@ class SpdlLoader(Loader):
         self.pipeline.start()
 
     def results(self, epoch: int) -> Iterator[Any]:
-        """Yield what the stage returns in one epoch."""
+        """Yield the stage's results of one epoch."""
         if not self.finished:
             self.close()
         if self.pipeline is None:
@@ -154,6 +154,6 @@ class Spdl(Adapter):
     }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the loader; a pipeline starts with each epoch."""
         return SpdlLoader(job)

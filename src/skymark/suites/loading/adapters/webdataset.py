@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Job, Loader, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ELEMENT_BUFFER = 1000
 class Stages:
     """The pipeline's stages, with the epoch shared by all workers that live on."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value
 
         from skymark.suites.loading.dataset.tar import Members
@@ -67,7 +67,7 @@ class Stages:
 class WebDatasetLoader(Loader):
     """One WebLoader over one DataPipeline; batches are made where the shards are read."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         import webdataset as wds
 
         names = [path.name for path in sorted(job.storage.glob("*.tar"))]
@@ -102,8 +102,8 @@ class WebDatasetLoader(Loader):
         self.loader.close()
 
 
-def root(job: Job) -> str:
-    """Return what stands before a shard's name: a folder or the address of a server."""
+def root(job: LoadingJob) -> str:
+    """Return the folder or the address of the server that holds the shards."""
     if job.format != "http-tar":
         return str(job.storage)
     from skymark.suites.loading.dataset.objects import object_url
@@ -147,6 +147,6 @@ class WebDataset(Adapter):
     formats: ClassVar = ("tar", "http-tar")
     short_batch_per_worker: ClassVar = 1
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         """Return the WebLoader."""
         return WebDatasetLoader(job)

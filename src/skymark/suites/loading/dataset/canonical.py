@@ -1,4 +1,4 @@
-"""The canonical form of a dataset: memory-mapped columns that every storage format is made from.
+"""The canonical form of a dataset: memory-mapped columns, the origin of every format.
 
 On disk a dataset is a directory with ``meta.json`` and, per column, either ``NAME.npy`` (all
 elements of one shape) or ``NAME.values.npy`` with ``NAME.offsets.npy`` (one 1-D array per element,
@@ -27,7 +27,7 @@ Encoding = Literal["raw", "bytes", "jpeg", "utf8", "wav"]
 
 @dataclass(frozen=True)
 class Column:
-    """What one column holds.
+    """Name, dtype, shape and encoding of one column.
 
     `shape` is the shape of one element, or None for a ragged column, whose elements are 1-D.
     `encoding` says what the bytes of a ragged uint8 column are; ``raw`` columns are plain arrays,

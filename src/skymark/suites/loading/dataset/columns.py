@@ -1,4 +1,4 @@
-"""From fields of real data to the canonical columns that the scenarios' work reads.
+"""Recipes that turn fields of real data into the canonical columns of scenarios.
 
 | column                  | made of                                                          |
 |-------------------------|------------------------------------------------------------------|
@@ -32,7 +32,7 @@ SOUNDS = ("audio", "wav", "sound", "speech")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one canonical column is made: of which fields, and what of their values.
+    """The recipe of one canonical column: its fields, and the conversion of their values.
 
     The first of `names` that a source has is read; or the `count` fields that are one of
     `prefixes` with a number behind it, together, in the order of their numbers.
@@ -75,7 +75,7 @@ class Recipe:
 
     @property
     def wanted(self) -> str:
-        """What a source must have, for messages."""
+        """The fields that a source must have, for messages."""
         if self.takes_rest:
             return "field besides the label"
         if self.prefixes:

@@ -13,7 +13,7 @@ from skymark.suites.loading.dataset.sources.opening import open_source
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset
     from skymark.suites.loading.dataset.columns import Recipe
-    from skymark.suites.loading.dataset.sources.source import Source
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
     from skymark.suites.loading.scenario import Scenario, Size
 
 CHECKED_ELEMENTS = 1_000
@@ -21,7 +21,7 @@ CHECKED_ELEMENTS = 1_000
 
 
 class RealData:
-    """What a user named with ``--data``, opened once to plan all scenarios that are to read it.
+    """Real data named with ``--data``, opened once to plan every scenario that reads it.
 
     Raises:
         DataError: there is no such thing, or it holds no data that skymark can read.
@@ -103,7 +103,7 @@ def import_data(
 # What scenarios are made of: a source, column by column.
 
 
-def fields_for(source: Source, column: str) -> tuple[str, ...]:
+def fields_for(source: DataSource, column: str) -> tuple[str, ...]:
     """Return the fields of a source that a canonical column is made of.
 
     Raises:
@@ -119,7 +119,7 @@ def fields_for(source: Source, column: str) -> tuple[str, ...]:
     return fields
 
 
-def column_values(source: Source, column: str, limit: int) -> Iterator[Any]:
+def column_values(source: DataSource, column: str, limit: int) -> Iterator[Any]:
     """Read one canonical column of the first `limit` rows.
 
     Raises:
@@ -131,7 +131,9 @@ def column_values(source: Source, column: str, limit: int) -> Iterator[Any]:
         yield recipe.convert(values if recipe.takes_several else values[0], place)
 
 
-def write_columns(source: Source, columns: Sequence[str], limit: int, directory: Path) -> Dataset:
+def write_columns(
+    source: DataSource, columns: Sequence[str], limit: int, directory: Path
+) -> Dataset:
     """Write canonical columns of the first `limit` rows, ragged ones as they come."""
     from skymark.suites.loading.dataset.canonical import write_dataset
 
@@ -143,7 +145,7 @@ def write_columns(source: Source, columns: Sequence[str], limit: int, directory:
     return write_dataset(directory, "imported data", written, encodings)
 
 
-def rows_size(source: Source, size: Size) -> Size:
+def rows_size(source: DataSource, size: Size) -> Size:
     """Return a size whose elements are the source's rows, at most those of `size`."""
     return with_elements(size, source.count(size.elements))
 

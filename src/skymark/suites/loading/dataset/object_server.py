@@ -25,7 +25,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class Link:
-    """A network link that all connections share; a piece arrives when all before it have.
+    """A network link shared by all connections, which delivers in order.
 
     Args:
         bytes_per_s: what the link carries in total.
@@ -89,7 +89,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 
 class ObjectServer(ThreadingHTTPServer):
-    """Serves the files below a directory on a free port of the loopback interface.
+    """An HTTP server of the files below a directory, on a free port of the loopback interface.
 
     Args:
         directory: what to serve; nothing outside it is.
@@ -163,7 +163,7 @@ class ObjectHandler(BaseHTTPRequestHandler):
             size -= len(piece)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: an answer's status tells the client."""
+        """Log nothing: an answer's status tells the client."""
 
 
 def main() -> None:

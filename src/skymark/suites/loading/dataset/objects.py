@@ -15,11 +15,12 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from skymark.model.errors import DataError, UsageError
-from skymark.suites.loading.adapter import Reader
 from skymark.suites.loading.dataset import object_server
 from skymark.suites.loading.dataset.canonical import Dataset, Element
-from skymark.suites.loading.dataset.formats import Listing, element_path, from_bytes
-from skymark.suites.loading.storage import HTTP
+from skymark.suites.loading.dataset.element_bytes import element_path, from_bytes
+from skymark.suites.loading.dataset.files import Listing
+from skymark.suites.loading.dataset.reader import Reader
+from skymark.suites.loading.storage_formats import HTTP
 
 URL_VARIABLE = "SKYMARK_OBJECT_URL"
 """Where the storage directory is served, without a slash at the end."""

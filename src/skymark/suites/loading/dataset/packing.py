@@ -1,4 +1,4 @@
-"""Which documents share a block: best-fit decreasing bin packing, planned once per dataset.
+"""Plan of documents in blocks: best-fit decreasing bin packing, once per dataset.
 
 Ding et al., "Fewer truncations improve language modeling" (ICML 2024): documents longer than a
 block are cut into pieces, and pieces, longest first, go into the fullest block that still has

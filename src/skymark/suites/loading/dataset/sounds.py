@@ -1,4 +1,4 @@
-"""Synthetic sounds: voiced and unvoiced stretches, as speech has them, in WAV files."""
+"""Synthetic sounds: voiced and unvoiced stretches like those of speech, in WAV files."""
 
 from __future__ import annotations
 

@@ -16,16 +16,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from skymark.suites.loading.adapter import Reader
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-from skymark.suites.loading.dataset.formats import extension, from_bytes, to_bytes
+from skymark.suites.loading.dataset.element_bytes import extension, from_bytes, to_bytes
+from skymark.suites.loading.dataset.reader import Reader
 
 SHARD_ELEMENTS = 128
 SCALARS = "json"
 
 
 class Members:
-    """How the columns of a dataset become the members of one key, and back."""
+    """The mapping between the columns of an element and the members of one key."""
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._scalars = {c.name: np.dtype(c.dtype).type for c in columns if c.shape == ()}
@@ -34,7 +34,7 @@ class Members:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What follows the key in the members' names."""
+        """The members' names after the key."""
         return (*self._arrays, *((SCALARS,) if self._scalars else ()))
 
     def write(self, element: Element) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Values of real data made into what canonical columns hold, each with its place for messages."""
+"""Conversion of values of real data into those of canonical columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.dataset.sources.source import needs
+from skymark.suites.loading.dataset.sources.data_source import needs
 from skymark.suites.loading.dataset.tabular import MISSING
 
 _JPEG_START = b"\xff\xd8"

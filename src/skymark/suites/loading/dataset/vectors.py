@@ -1,4 +1,4 @@
-"""Synthetic vectors: standard normal values, for work where the data do not matter."""
+"""Synthetic vectors of standard normal values."""
 
 from __future__ import annotations
 

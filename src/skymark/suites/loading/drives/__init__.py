@@ -1,1 +1,1 @@
-"""How a loader is driven and timed, one module per kind of question."""
+"""Drives: a module per way of running and timing loaders, named by `Scenario.drive`."""

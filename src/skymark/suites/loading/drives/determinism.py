@@ -1,4 +1,4 @@
-"""Drive a loader as usual, then reopen it: does the stream depend on the seed, and only on it?"""
+"""Drive a loader as usual, then reopen it to prove that its stream depends on the seed alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skymark.suites.loading.drives.outcome import Bench, Outcome
 from skymark.suites.loading.oracle import stream_of
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.dataset.canonical import Array
 
 
@@ -65,7 +65,7 @@ def check_other_seed(bench: Bench, stream: Array) -> None:
         )
 
 
-def _streams(bench: Bench, job: Job, count: int) -> list[Array]:
+def _streams(bench: Bench, job: LoadingJob, count: int) -> list[Array]:
     """Open a loader anew, run and verify its first epochs untimed, and return their streams."""
     oracle = bench.oracle.fresh(
         scenario=job.scenario,
@@ -82,7 +82,7 @@ def _streams(bench: Bench, job: Job, count: int) -> list[Array]:
 
 
 def _difference(streams: list[Array], others: list[Array]) -> str | None:
-    """Say where two lists of streams first differ; None if they agree as far as both go."""
+    """Describe the first difference of two lists of streams, as far as both go; None if equal."""
     for epoch, (stream, other) in enumerate(zip(streams, others, strict=True)):
         common = min(len(stream), len(other))
         different = np.flatnonzero(stream[:common] != other[:common])

@@ -12,7 +12,7 @@ from skymark.measure.loop import Pass, timed_pass
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job, Loader
+    from skymark.suites.loading.adapter import Loader, LoadingJob
     from skymark.suites.loading.oracle import HostBatch
     from skymark.suites.loading.scenario import Batch
 
@@ -33,14 +33,14 @@ def drive(bench: Bench) -> Outcome:
 
 
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
-    """Return what runs one timed epoch of a loader in this process."""
+    """Return a function that runs one timed epoch of a loader in this process."""
 
     def run(epoch: int, kept: frozenset[int]) -> Pass:
         return timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
-            stop_after_ns=int(bench.effort.max_seconds * 1e9),
+            stop_after_ns=int(bench.limits.max_seconds * 1e9),
             think_ns=bench.think_ns,
             copy=own_copy,
         )
@@ -54,7 +54,7 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    warm_up = run(0, first_batches(bench.job, bench.effort.verified_elements))
+    warm_up = run(0, first_batches(bench.job, bench.limits.verified_elements))
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
     bench.begin()
@@ -70,7 +70,7 @@ def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
     """Run epochs 1, 2 … until the effort's time is spent, or one was too long or had no batch."""
     passes: list[Pass] = []
     measured_ns = 0
-    while measured_ns < bench.effort.min_seconds * 1e9:
+    while measured_ns < bench.limits.min_seconds * 1e9:
         epoch = len(passes) + 1
         passes.append(run(epoch, random_batches(bench, epoch)))
         measured_ns += passes[-1].wall_ns
@@ -79,7 +79,7 @@ def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
     return passes
 
 
-def first_batches(job: Job, elements: int) -> frozenset[int]:
+def first_batches(job: LoadingJob, elements: int) -> frozenset[int]:
     """Return the numbers of the first batches that together hold so many elements."""
     return frozenset(range(max(1, -(-elements // job.batch_size))))
 

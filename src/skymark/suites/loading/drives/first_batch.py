@@ -1,4 +1,4 @@
-"""Drive a loader from before it is opened: what does it cost until the first batch is there?"""
+"""Drive a loader from before it is opened, to measure the cost of the first batch."""
 
 from __future__ import annotations
 

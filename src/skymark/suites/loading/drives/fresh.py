@@ -21,7 +21,7 @@ from skymark.model.errors import SkymarkError
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
-    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.adapter import LoadingJob
 
 POLL_S = 0.2
 """How often to look whether a process that does not answer is still alive."""
@@ -49,7 +49,7 @@ class PassOrder:
 
 @dataclass(frozen=True)
 class RemotePass:
-    """A pass as it was in another process, its arrays in NumPy's form.
+    """The result of a pass in another process, its arrays in NumPy's form.
 
     `begin_ns` and `end_ns` are of the system-wide monotonic clock, so ranks can be compared.
     """
@@ -97,7 +97,7 @@ class FreshLoader:
         """
         return receive(self._connection, self._process)
 
-    def open(self, job: Job, *, mesh: bool = False) -> None:
+    def open(self, job: LoadingJob, *, mesh: bool = False) -> None:
         """Ask to open a loader; the answer is `setup_s`. On a `mesh`, batches go to devices."""
         self._connection.send(("open", (job, mesh)))
 

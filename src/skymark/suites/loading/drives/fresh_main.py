@@ -1,4 +1,4 @@
-"""What a fresh process of `skymark.suites.loading.drives.fresh` runs: one loader, as it is told."""
+"""Serve one loader from a fresh process; the program that `FreshLoader` starts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from skymark.suites.loading.drives.outcome import awaiting
 from skymark.suites.loading.registry import adapter_class
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.adapter import Job
+    from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.oracle import HostBatch
     from skymark.suites.loading.scenario import Batch
 
 
 class Host:
-    """Holds the one loader of this process."""
+    """The adapter and the one loader of this process."""
 
     def __init__(self, reference: str) -> None:
         cls = adapter_class(reference)
@@ -40,7 +40,7 @@ class Host:
         self.adapter = cls()
         self.loader: Loader = NoLoader()
 
-    def open(self, job: Job, mesh: bool) -> float:
+    def open(self, job: LoadingJob, mesh: bool) -> float:
         """Open the loader and return the seconds it took, without those that JAX takes to start."""
         sharding = batch_sharding() if mesh else None
         begin = time.perf_counter()
@@ -74,15 +74,15 @@ class Host:
 
 
 class NoLoader(Loader):
-    """What a process has before it is told to open a loader."""
+    """The loader of a process that has opened none yet."""
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Have no batches."""
+        """Yield no batches."""
         raise LookupError(f"epoch {epoch} was asked for before a loader was opened")
 
 
 class MeshLoader(Loader):
-    """Puts another loader's batches on the devices, as a training loop does, inside the clock."""
+    """A loader that puts another's batches on the devices, as a training loop does."""
 
     def __init__(self, loader: Loader, sharding: Any) -> None:
         self.loader = loader
@@ -98,7 +98,7 @@ class MeshLoader(Loader):
         await_batch(batch)
 
     def copy(self, batch: Batch) -> HostBatch:
-        """Look that a batch lies where it should, and copy it to the host; outside the clock."""
+        """Check a batch's placement, and copy it to the host; outside the clock."""
         self.fault = self.fault or misplaced(batch, self.sharding)
         return own_copy(batch)
 

@@ -25,7 +25,7 @@ def drive(bench: Bench) -> Outcome:
         outcome.setup_s = fresh.answer()
 
         def run(epoch: int, kept: frozenset[int]) -> Pass:
-            stop_after_ns = int(bench.effort.max_seconds * 1e9)
+            stop_after_ns = int(bench.limits.max_seconds * 1e9)
             fresh.run(PassOrder(epoch, kept, stop_after_ns, bench.think_ns))
             remote = fresh.answer()
             if remote.fault:

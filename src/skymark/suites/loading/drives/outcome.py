@@ -14,8 +14,8 @@ from skymark.model.record import Resources, Verification
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
-    from skymark.model.effort import Effort
-    from skymark.suites.loading.adapter import Adapter, Job, Loader
+    from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob
+    from skymark.suites.loading.efforts import LoadingLimits
     from skymark.suites.loading.oracle import Oracle
 
 
@@ -24,9 +24,9 @@ class Bench:
     """One round of one cell, set up and ready to be driven."""
 
     adapter: Adapter
-    job: Job
+    job: LoadingJob
     oracle: Oracle
-    effort: Effort
+    limits: LoadingLimits
     round: int
     think_ns: int = 0
     timed_region_begins: Callable[[tuple[int, ...]], None] = lambda _: None
@@ -80,6 +80,16 @@ class Outcome:
     def __post_init__(self) -> None:
         self._kept_elements = 0
         self._kept_bytes = 0
+
+    @property
+    def samples(self) -> dict[str, tuple[int, ...]]:
+        """The raw values, by column of the samples file."""
+        return {
+            "epoch": tuple(self.epoch),
+            "wait_ns": tuple(self.wait_ns),
+            "elements": tuple(self.batch_elements),
+            "warm_up": tuple(int(epoch == 0) for epoch in self.epoch),
+        }
 
     @property
     def samples_per_s(self) -> float:

@@ -66,7 +66,7 @@ class Ranks:
 
     def run(self, epoch: int, kept: frozenset[int]) -> Pass:
         """Run one epoch on all ranks at once; the result is what they did together."""
-        stop_after_ns = int(self.bench.effort.max_seconds * 1e9)
+        stop_after_ns = int(self.bench.limits.max_seconds * 1e9)
         order = PassOrder(epoch, kept, stop_after_ns, self.bench.think_ns)
         for loader in self.loaders:
             loader.run(order)
@@ -107,7 +107,7 @@ def measure(ranks: Ranks) -> Outcome:
     """Warm up, then run and verify the measured epochs of ranks that are open."""
     bench, world = ranks.bench, len(ranks.loaders)
     outcome = Outcome(setup_s=ranks.setup_s)
-    kept = epochs.first_batches(bench.job, bench.effort.verified_elements // world)
+    kept = epochs.first_batches(bench.job, bench.limits.verified_elements // world)
     outcome.add(ranks.run(0, kept), epoch=0, measured=False)
     outcome.first_batch_ns = ranks.first_batch_ns()
     ranks.verify(0)
@@ -121,7 +121,7 @@ def measure(ranks: Ranks) -> Outcome:
 
 
 def single_rank_samples_per_s(bench: Bench, loader: FreshLoader) -> float:
-    """Return the throughput of one rank that has data and machine for itself; end its process."""
+    """Return the throughput of a single rank that has the machine for itself; end its process."""
     oracle = bench.oracle.fresh()
     alone = dataclasses.replace(
         bench, oracle=oracle, timed_region_begins=lambda _: None, timed_region_ends=Resources
@@ -133,7 +133,7 @@ def single_rank_samples_per_s(bench: Bench, loader: FreshLoader) -> float:
 
 
 def together(ranks: Sequence[RemotePass]) -> Pass:
-    """Return what ranks did as one pass: from the first start to the last end."""
+    """Merge the passes of ranks into one, from the first start to the last end."""
     done = Pass(
         wall_ns=max(rank.end_ns for rank in ranks) - min(rank.begin_ns for rank in ranks),
         think_ns=sum(rank.done.think_ns for rank in ranks) // len(ranks),

@@ -57,8 +57,8 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
     """Run what is left of an interrupted epoch in a fresh process, and add the figures."""
     order = PassOrder(
         epoch=interrupted.epoch,
-        kept=epochs.first_batches(bench.job, bench.effort.verified_elements),
-        stop_after_ns=int(bench.effort.max_seconds * 1e9),
+        kept=epochs.first_batches(bench.job, bench.limits.verified_elements),
+        stop_after_ns=int(bench.limits.max_seconds * 1e9),
         state=interrupted.state,
     )
     with FreshLoader(bench.reference, {}) as fresh:
@@ -111,7 +111,7 @@ def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
 
 
 def difference(before: Array, after: Array, rest: Array) -> str | None:
-    """Say how a resumed stream differs from what the uninterrupted one went on with."""
+    """Describe how a resumed stream differs from the rest of the uninterrupted one."""
     if np.array_equal(after, rest):
         return None
     if (again := np.intersect1d(before, rest)).size:

@@ -1,4 +1,4 @@
-"""The oracle: did the loader deliver every element once, with the right content?
+"""The oracle: verify that a loader delivered every element once, with the right content.
 
 `accounting` looks at which elements came, `comparison` at one field of a batch against the
 `reference`, and `diagnosis` names what went wrong in a field that differs. `verdict` has the

@@ -1,4 +1,4 @@
-"""Which elements came: faults in the streams of indices that a loader delivered.
+"""Faults in the streams of indices that a loader delivered.
 
 Each function looks for one kind of fault and returns it as a cause, or None.
 """
@@ -71,7 +71,7 @@ def batches_fault(
 
 
 def unknown_element(epoch: int, stream: Array, total: int) -> Cause | None:
-    """Look for indices that a dataset of so many elements does not have."""
+    """Look for indices beyond the dataset's length."""
     unknown = stream[(stream < 0) | (stream >= total)]
     if not unknown.size:
         return None
@@ -127,7 +127,7 @@ def missing_element(
 
 
 def ranks_fault(epoch: int, ranks: Sequence[Sequence[Any]], total: int) -> Cause | None:
-    """Look for elements that a rank delivered although another rank did.
+    """Look for elements that two ranks delivered.
 
     Args:
         epoch: for the message.

@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What is wrong with a field, if anything."""
+    """The result of comparing a field: its fault, if any, and its differences."""
 
     fault: Cause | None
     largest: float | None = None
@@ -84,7 +84,7 @@ def cast_fault(name: str, got: Array, want: Array) -> Cause | None:
 
 
 def _form_fault(name: str, got: Array, want: Array) -> Cause | None:
-    """Look for what can be told without the values: dtype and shape."""
+    """Look for a wrong dtype or shape."""
     kinds = {got.dtype.kind, want.dtype.kind}
     if len(kinds) > 1 and not kinds <= set("iu"):
         return Cause(

@@ -1,4 +1,4 @@
-"""What went wrong with a field: the hypothesis that explains it, a cast, or misplaced values."""
+"""Diagnose a faulty field: a known mistake, a cast, or misplaced values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RECOGNISABLE = 16
 
 @dataclass(frozen=True)
 class FaultyField:
-    """A field of a delivered batch, the reference's, and what comparing the two found."""
+    """A field of a delivered batch, the reference's, and the comparison of the two."""
 
     reference: Reference
     epoch: int
@@ -53,7 +53,7 @@ class FaultyField:
 
 
 def diagnose(field: FaultyField) -> Cause:
-    """Name what explains a field's fault; return the fault as it is where nothing does."""
+    """Return the cause of a field's fault by name, or the fault as found where none is known."""
     if field.fault.kind in {"dtype", "shape"}:
         found = exact_explanation(field)
         return _told(field, found.kind, found.description) if found else field.fault
@@ -84,7 +84,7 @@ def exact_explanation(field: FaultyField) -> Hypothesis | None:
 
 
 def nearest_explanation(field: FaultyField) -> Hypothesis | None:
-    """Return the hypothesis nearest to what was delivered, if it is near.
+    """Return the hypothesis nearest to the delivered field, if it is near.
 
     Nearness is relative to the reference's distance, so that it holds for a library's own
     operators, which never agree exactly, and for values of any scale.
@@ -178,7 +178,7 @@ def _told(field: FaultyField, kind: str, explanation: str) -> Cause:
 
 
 def _drawn(field: FaultyField) -> str:
-    """Say which random parameters the first element has."""
+    """Describe the random parameters of the first element."""
     parameters = field.reference.scenario.parameters(field.epoch, int(field.indices[0]))
     drawn = ", ".join(f"{name}={np.asarray(value)}" for name, value in parameters.items())
     return f"; drawn for its first element: {drawn}" if drawn else ""

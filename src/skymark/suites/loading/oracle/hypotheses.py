@@ -1,4 +1,4 @@
-"""What a loader may have done wrong: the reference's batch with one thing changed at a time."""
+"""Hypotheses of a loader's mistakes: the reference's batch with one change at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USUAL_SEEDS = frozenset({0, 1, 42})
 
 
 class Hypothesis(NamedTuple):
-    """One change, as a cause's kind and in words, and the batch that it would give."""
+    """One possible mistake: the kind and words of its cause, and the batch it would give."""
 
     kind: str
     description: str
@@ -24,7 +24,7 @@ class Hypothesis(NamedTuple):
 
 
 def other_work(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
-    """Yield the changes known in what is done: in each stage, and in the batch-level work.
+    """Yield the known mistakes of each stage and of the batch-level work.
 
     Args:
         reference: what is changed.
@@ -41,7 +41,7 @@ def other_work(reference: Reference, epoch: int, indices: Array) -> Iterator[Hyp
 
 
 def other_draws(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
-    """Yield the changes known in what decides the random parameters: seed and epoch."""
+    """Yield the mistakes in seed and epoch, which decide the random parameters."""
     yield from _other_seeds(reference, epoch, indices)
     yield from _other_epochs(reference, epoch, indices)
 

@@ -1,4 +1,4 @@
-"""What a batch should hold: a scenario's own stages, run in NumPy on a dataset's elements."""
+"""The reference's batches: a scenario's own stages, run in NumPy on a dataset's elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle itself: what it is shown, it has checked, counts, and remembers the first fault."""
+"""Verify delivered batches against the reference and build the verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skymark.suites.loading.scenario import Batch, Scenario, Stage
 
 @dataclass
 class Oracle:
-    """Checks what one cell's loader delivered in one round. Stops at the first fault."""
+    """The verifier of one cell's batches in one round. Keeps the first fault."""
 
     scenario: Scenario
     dataset: Dataset
@@ -37,7 +37,7 @@ class Oracle:
 
     @property
     def reference(self) -> Reference:
-        """What the batches are compared with."""
+        """The NumPy reference of the scenario on the dataset."""
         return Reference(self.scenario, self.dataset)
 
     @property
@@ -49,20 +49,19 @@ class Oracle:
         return Tolerance(scenario.tolerance)
 
     def verdict(self) -> Verification:
-        """Return what was checked and whether all of it was right."""
+        """Return the verdict: the counts checked, and the first fault."""
         cause = self.cause
         if cause is None and not self.content_elements:
             cause = Cause(kind="nothing-checked", message="no batch was delivered to check")
         return Verification(
             passed=cause is None,
             cause=cause,
-            epochs=self.epochs,
-            indexed_elements=self.indexed_elements,
-            content_elements=self.content_elements,
+            verified_elements=self.indexed_elements,
+            compared_elements=self.content_elements,
+            counts={"epochs": self.epochs},
             fields=self.fields,
             tolerance=self.tolerance.largest,
             max_difference=self.max_difference,
-            operators="native" if self.native else "reference",
         )
 
     def refuse(self, kind: str, message: str) -> None:
@@ -70,7 +69,7 @@ class Oracle:
         self._remember(Cause(kind=kind, message=message))
 
     def fresh(self, **changes: Any) -> Oracle:
-        """Return an oracle of the same kind that has seen nothing, for another run of a loader."""
+        """Return a fresh oracle of the same kind, for another run of a loader."""
         return dataclasses.replace(
             self,
             cause=None,
@@ -83,7 +82,7 @@ class Oracle:
         )
 
     def absorb(self, other: Oracle, context: str) -> None:
-        """Count what another oracle checked; its fault, if any, is told with the context."""
+        """Add another oracle's counts, and its fault, if any, with the context."""
         self.epochs += other.epochs
         self.indexed_elements += other.indexed_elements
         self.content_elements += other.content_elements
@@ -180,7 +179,7 @@ class Oracle:
     def _content_fault(
         self, epoch: int, indices: Array, delivered: HostBatch, expected: HostBatch
     ) -> Cause | None:
-        """Return what is wrong with the first faulty field, explained where that is possible."""
+        """Return the fault of the first faulty field, diagnosed where that is possible."""
         for name, want in expected.items():
             got = delivered.get(name)
             fault, largest = compare(name, got, want, self.tolerance)

@@ -1,4 +1,4 @@
-"""CV-2: volumes as medical imaging has them, cropped and normalised."""
+"""CV-2: volumes like those of medical imaging, cropped and normalised."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Volumes(Scenario):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the work reads."""
+        """The columns of the work."""
         return ("volume", "label")
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:

@@ -61,7 +61,7 @@ class MultiResolution(Scenario):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the work reads; height and width are for operators that need them beforehand."""
+        """The columns of the work; height and width are for operators that need them beforehand."""
         return ("jpeg", "height", "width", "label")
 
     @property

@@ -34,10 +34,10 @@ class Ranks(DenseFeatures):
 
     @property
     def ranks(self) -> int:
-        """How many processes share the data."""
+        """The number of processes that share the data."""
         return int(self.axes["ranks"])
 
     @classmethod
     def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:
-        """Ask for sharing only where there is someone to share with."""
+        """Ask for sharing only where there are several ranks."""
         return cls.needs if axes["ranks"] != 1 else cls.needs - {"shard"}

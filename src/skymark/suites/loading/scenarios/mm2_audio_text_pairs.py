@@ -30,7 +30,7 @@ class AudioTextPairs(Scenario):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """A sound and what is said in it."""
+        """A sound and its transcript."""
         return ("wav", "transcript")
 
     def generate(self, directory: Path) -> Dataset:

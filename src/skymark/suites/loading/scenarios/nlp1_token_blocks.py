@@ -11,7 +11,7 @@ from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, s
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.dataset.sources.source import Source
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
 
     Apply = Callable[[Element, Parameters], Element]
 
@@ -47,7 +47,7 @@ class TokenBlocks(Scenario):
         return write_blocks(directory, self.size.elements, self.size["block"] + 1)
 
     @classmethod
-    def imported_size(cls, source: Source, size: Size) -> Size:
+    def imported_size(cls, source: DataSource, size: Size) -> Size:
         """Return how many blocks the documents of real data fill."""
         from skymark.suites.loading.dataset.importing import column_values, with_elements
         from skymark.suites.loading.dataset.text import count_blocks
@@ -55,7 +55,7 @@ class TokenBlocks(Scenario):
         documents = column_values(source, "tokens", sys.maxsize)
         return with_elements(size, count_blocks(documents, size.elements, size["block"] + 1))
 
-    def import_source(self, source: Source, directory: Path) -> Dataset:
+    def import_source(self, source: DataSource, directory: Path) -> Dataset:
         """Pack the documents of real data, a token per byte."""
         from skymark.suites.loading.dataset.importing import column_values
         from skymark.suites.loading.dataset.text import write_documents

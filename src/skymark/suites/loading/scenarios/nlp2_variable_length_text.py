@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -65,11 +66,17 @@ class TextSequences(Scenario):
             ),
         )
 
+    @property
+    def padding(self) -> Mapping[str, int]:
+        """Pad ``tokens`` with the end token."""
+        from skymark.suites.loading.dataset.text import END_OF_TEXT
+
+        return {"tokens": END_OF_TEXT}
+
     def collate(self, elements: list[Element]) -> Batch:
         """Pad ``tokens`` to the longest of the batch and make the mask; stack the rest."""
         import numpy as np
 
-        from skymark.suites.loading.dataset.text import END_OF_TEXT
         from skymark.suites.loading.transforms.text import pad
 
         stacked: dict[str, Any] = {
@@ -77,5 +84,5 @@ class TextSequences(Scenario):
             for name in elements[0]
             if name != "tokens"
         }
-        tokens, mask = pad([element["tokens"] for element in elements], END_OF_TEXT)
+        tokens, mask = pad([element["tokens"] for element in elements], self.padding["tokens"])
         return {**stacked, "tokens": tokens, "attention_mask": mask}

@@ -1,4 +1,4 @@
-"""PC-1: transform chains of growing depth, which show what a library adds to each step."""
+"""PC-1: transform chains of growing depth, for a library's own cost per step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TransformChain(Scenario):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the work reads."""
+        """The columns of the work."""
         return ("values",)
 
     def stages(self) -> tuple[Stage, ...]:

@@ -58,7 +58,7 @@ class TwoViews(Scenario):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the work reads; height and width are for operators that need them beforehand."""
+        """The columns of the work; height and width are for operators that need them beforehand."""
         return ("jpeg", "height", "width", "label")
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:

@@ -9,7 +9,7 @@ from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, s
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.dataset.sources.source import Source
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
 
 
 @scenario
@@ -32,7 +32,7 @@ class DenseFeatures(Scenario):
         return ("features", "label")
 
     @classmethod
-    def imported_size(cls, source: Source, size: Size) -> Size:
+    def imported_size(cls, source: DataSource, size: Size) -> Size:
         """Return the number of rows, with the number of features that real data has."""
         from skymark.suites.loading.dataset.importing import fields_for, rows_size
 
@@ -40,7 +40,7 @@ class DenseFeatures(Scenario):
         sized = rows_size(source, size)
         return sized.model_copy(update={"values": {**size.values, "features": features}})
 
-    def import_source(self, source: Source, directory: Path) -> Dataset:
+    def import_source(self, source: DataSource, directory: Path) -> Dataset:
         """Write real features in units in which their moments are the known ones."""
         from skymark.suites.loading.dataset.columns import RECIPES
         from skymark.suites.loading.dataset.importing import column_values

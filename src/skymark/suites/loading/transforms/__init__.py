@@ -1,1 +1,1 @@
-"""The NumPy reference of every transform."""
+"""The NumPy reference of the scenarios' work."""

@@ -1,4 +1,4 @@
-"""Work on opaque objects: cheap, so that reading them is what is measured."""
+"""Work on opaque objects: a checksum, so cheap that reading dominates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def checksum(element: Element, parameters: Parameters) -> Element:
-    """Add ``checksum``, the CRC-32 of ``payload`` as int64: what storage clients check."""
+    """Add ``checksum``, the CRC-32 of ``payload`` as int64, as storage clients do."""
     del parameters
     payload = np.asarray(element["payload"]).tobytes()
     return {**element, "checksum": np.int64(zlib.crc32(payload))}

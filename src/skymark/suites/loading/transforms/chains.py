@@ -1,4 +1,4 @@
-"""Chains of cheap operations on a vector: what a pipeline costs per step, not what a step costs.
+"""Chains of cheap operations on a vector, for the cost of a pipeline per step.
 
 The operations keep values bounded and neither contract nor expand much, so that a chain of any
 length still shows whether one of its links was left out.

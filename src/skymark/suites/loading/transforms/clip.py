@@ -39,7 +39,7 @@ def crop_centre(image: Image.Image, side: int) -> Image.Image:
 
 
 def crop_corner(image: Image.Image, side: int) -> Image.Image:
-    """Cut the top left square out: what is left when the centre is forgotten."""
+    """Cut the top left square out (a mistake the oracle recognises)."""
     return image.crop((0, 0, side, side))
 
 

@@ -72,7 +72,7 @@ def random_resized_crop(image: Image.Image, crop: Parameters, side: int) -> Imag
 
 
 def centre_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Cut the largest central square out instead of the drawn box: what evaluation does."""
+    """Cut the largest central square out instead of the drawn box, as evaluation does."""
     del crop
     edge = min(image.size)
     box = ((image.height - edge) // 2, (image.width - edge) // 2, edge, edge)

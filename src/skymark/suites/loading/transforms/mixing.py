@@ -22,7 +22,7 @@ DRAWS = 4
 
 
 def mixing_from(numbers: npt.NDArray[np.float64], side: int) -> dict[str, Array]:
-    """Turn uniform numbers into what is mixed, for square images.
+    """Turn uniform numbers into kinds, shares and boxes of mixing, for square images.
 
     Args:
         numbers: uniform in [0, 1), float64 ``[n, DRAWS]``.

@@ -1,4 +1,4 @@
-"""Random resized crop: which box of an image is cut out, for one image or for a whole table.
+"""Random resized crop: the drawn box of one image, or of a whole table of images.
 
 The definition is Inception's (Szegedy et al., "Going deeper with convolutions", CVPR 2015, section
 6) as torchvision's ``RandomResizedCrop`` made it common: up to ten tries of an area between 8 % and
@@ -26,7 +26,7 @@ Boxes = npt.NDArray[np.int32]
 
 
 def crops_from(numbers: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-    """Turn uniform numbers into what decides a crop, whatever the size of the image.
+    """Turn uniform numbers into areas, aspects and corners of crops, whatever the image's size.
 
     Args:
         numbers: uniform in [0, 1), float64 ``[n, DRAWS]``.

@@ -42,7 +42,7 @@ def mix(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def feature_keys(features: int) -> npt.NDArray[np.uint64]:
-    """Return what is added to the ids of each feature before mixing, uint64 ``[features]``."""
+    """Return the key added to the ids of each feature before mixing, uint64 ``[features]``."""
     return np.arange(features, dtype=np.uint64) * np.uint64(INCREMENT)
 
 

@@ -1,4 +1,4 @@
-"""Volumes: a random crop of fixed size, and the z-score of what was cut out."""
+"""Volumes: a random crop of fixed size, and its z-score."""
 
 from __future__ import annotations
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.loading.adapter import Job
-from skymark.suites.loading.adapters.dali import CropSource, ElementSource, Source
+from skymark.suites.loading.adapter import LoadingJob
+from skymark.suites.loading.adapters.dali import BatchSource, CropSource, ElementSource
 from skymark.suites.loading.adapters.deeplake import DeepLake
 from skymark.suites.loading.adapters.ray import columns_of, raw_elements
 from skymark.suites.loading.adapters.spdl import EpochSource
+from skymark.suites.loading.dataset.arrow import arrow_table
 from skymark.suites.loading.dataset.canonical import Dataset
-from skymark.suites.loading.dataset.formats import WRITERS, arrow_table
+from skymark.suites.loading.dataset.formats import FORMATS
 from skymark.suites.loading.dataset.tar import Members
 from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import Size
@@ -24,24 +25,24 @@ from skymark.suites.loading.scenario import Size
 IMAGE_SIZE = {"height": 24, "width": 32, "side": 16, "classes": 3}
 
 
-def make_job(directory, name="NLP-2", values=None, **fields) -> Job:
+def make_job(directory, name="NLP-2", values=None, **fields) -> LoadingJob:
     """Return a job of 50 elements in batches of 8."""
     cls = scenario_class(name)
     values = values or cls.variants["small"].values
     scenario = cls(size=Size(elements=50, batch_size=8, values=values), seed=3)
     scenario.generate(directory)
-    job = Job(scenario, Dataset(directory), directory, "canonical", batch_size=8, seed=3)
+    job = LoadingJob(scenario, Dataset(directory), directory, "canonical", batch_size=8, seed=3)
     return dataclasses.replace(job, **fields)
 
 
-def spdl_indices(job: Job, epoch: int) -> list[list[int]]:
+def spdl_indices(job: LoadingJob, epoch: int) -> list[list[int]]:
     """Return the batches of indices that SPDL's source yields for an epoch."""
     source = EpochSource(job)
     source.asked.put(epoch)
     return [indices for _, indices in source]
 
 
-def dali_batches(source: Source, epoch_idx: int) -> list[tuple]:
+def dali_batches(source: BatchSource, epoch_idx: int) -> list[tuple]:
     """Call a DALI source as DALI does, until it ends the epoch."""
     batches = []
     while True:
@@ -51,7 +52,7 @@ def dali_batches(source: Source, epoch_idx: int) -> list[tuple]:
             return batches
 
 
-def dali_indices(job: Job, epoch: int) -> list[list[int]]:
+def dali_indices(job: LoadingJob, epoch: int) -> list[list[int]]:
     """Return the indices of the batches that DALI's source gives for an epoch."""
     source = ElementSource(job, first_epoch=epoch)
     position = list(source.fields([0], epoch)).index("index")
@@ -90,8 +91,8 @@ def test_a_closed_spdl_source_ends_without_an_element(tmp_path):
 
 
 def test_dali_counts_epochs_from_the_first_of_the_pipeline(tmp_path):
-    source = Source(make_job(tmp_path, "TAB-1", {"features": 4}), first_epoch=5)
-    again = Source(source.job, first_epoch=7)
+    source = BatchSource(make_job(tmp_path, "TAB-1", {"features": 4}), first_epoch=5)
+    again = BatchSource(source.job, first_epoch=7)
     for batch, other in zip(dali_batches(source, 2), dali_batches(again, 0), strict=True):
         assert all(np.array_equal(one, two) for one, two in zip(batch, other, strict=True))
 
@@ -149,7 +150,7 @@ def test_deep_lake_takes_its_own_format_for_columnar_files_and_none_for_memory()
     source = scenario_class("IO-1")
     assert DeepLake.format_for(source, {"source": "columnar"}) == "deeplake"
     assert DeepLake.format_for(source, {"source": "memory"}) == "memory"
-    assert "deeplake" not in WRITERS
+    assert "deeplake" not in FORMATS
 
 
 def test_an_option_with_an_unknown_value_is_refused_with_the_known_ones(tmp_path):

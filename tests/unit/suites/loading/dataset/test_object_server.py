@@ -17,7 +17,8 @@ import pytest
 
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
-from skymark.suites.loading.dataset.formats import open_reader, write_files
+from skymark.suites.loading.dataset.files import write_files
+from skymark.suites.loading.dataset.formats import open_reader
 from skymark.suites.loading.dataset.object_server import Link, byte_range
 from skymark.suites.loading.dataset.objects import (
     URL_VARIABLE,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.dataset.canonical import write_dataset
-from skymark.suites.loading.dataset.formats import ParquetReader, write_parquet
+from skymark.suites.loading.dataset.parquet import ParquetReader, write_parquet
 
 pytest.importorskip("pyarrow")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from skymark.model.effort import Effort
-from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.drives.outcome import Bench
+from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.scenario import Scenario
@@ -18,16 +18,7 @@ from skymark.suites.loading.storage import Storage
 
 LOADERS = Path(__file__).with_name("loaders.py")
 
-SHORT = Effort(
-    name="test",
-    min_rounds=1,
-    max_rounds=1,
-    target_relative_interval=1.0,
-    min_seconds=0.01,
-    max_seconds=10.0,
-    cell_timeout_s=60.0,
-    verified_elements=64,
-)
+SHORT = LoadingLimits(min_seconds=0.01, max_seconds=10.0, verified_elements=64)
 
 MakeBench = Callable[..., Bench]
 
@@ -42,7 +33,7 @@ def make_bench(tmp_path: Path) -> MakeBench:
         storage = Storage(tmp_path, scenario)
         dataset = storage.dataset()
         format = fields.pop("format", "canonical")
-        job = Job(
+        job = LoadingJob(
             scenario=scenario,
             dataset=dataset,
             storage=storage.prepare(adapter, format),
@@ -55,7 +46,7 @@ def make_bench(tmp_path: Path) -> MakeBench:
             adapter=adapter,
             job=job,
             oracle=Oracle(scenario, dataset),
-            effort=fields.pop("effort", SHORT),
+            limits=SHORT,
             round=0,
             reference=reference,
         )

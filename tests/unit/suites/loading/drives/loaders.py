@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from skymark.suites.loading.adapter import Job, Loader
+from skymark.suites.loading.adapter import Loader, LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
 from skymark.suites.loading.scenario import Batch
 
@@ -20,7 +20,7 @@ class Honest(NumpyReference):
     slug: ClassVar = "honest"
     loader: ClassVar[type[NumpyLoader]] = NumpyLoader
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         return self.loader(job)
 
 
@@ -39,7 +39,7 @@ class IgnoresSeedOfOrder(Honest):
 class RandomOrder(NumpyLoader):
     """Another order each time that it is opened."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         super().__init__(job)
         self.salt = int.from_bytes(os.urandom(4))
 
@@ -68,7 +68,7 @@ class DropsWithoutWorkers(Honest):
 
     slug: ClassVar = "drops-without-workers"
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         return NumpyLoader(dataclasses.replace(job, drop_last=not job.workers))
 
 
@@ -125,7 +125,7 @@ class ForgetsEpochOnResume(Honest):
 class IgnoresRank(Honest):
     slug: ClassVar = "ignores-rank"
 
-    def open(self, job: Job) -> Loader:
+    def open(self, job: LoadingJob) -> Loader:
         return NumpyLoader(dataclasses.replace(job, rank=0, world=1))
 
 
@@ -162,7 +162,7 @@ class RaisesOnResume(Honest):
 class SaysWhereItIs(NumpyLoader):
     """Writes what its process was given to standard output, as chatty libraries do."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         super().__init__(job)
         print(job.rank, job.world, os.environ["RANK"], os.environ["WORLD_SIZE"])
 

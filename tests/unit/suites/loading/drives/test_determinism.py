@@ -16,7 +16,7 @@ def test_a_stream_that_depends_on_the_seed_alone_passes(make_bench, workers):
     outcome = determinism.drive(make_bench(SCENARIO, workers=workers))
     assert outcome.verification.passed
     # Every epoch that was timed, two with other workers and one with another seed.
-    assert outcome.verification.epochs == max(outcome.epoch) + 1 + 3
+    assert outcome.verification.counts["epochs"] == max(outcome.epoch) + 1 + 3
 
 
 @pytest.mark.parametrize(

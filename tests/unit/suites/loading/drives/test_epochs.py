@@ -30,8 +30,8 @@ def test_every_epoch_is_recorded_and_only_the_measured_ones_are_timed(make_bench
 
 def test_an_epoch_over_its_time_is_stopped_and_still_verified(make_bench):
     bench = make_bench(SCENARIO)
-    hurried = bench.effort.model_copy(update={"max_seconds": 0.0})
-    outcome = epochs.drive(dataclasses.replace(bench, effort=hurried))
+    hurried = bench.limits.model_copy(update={"max_seconds": 0.0})
+    outcome = epochs.drive(dataclasses.replace(bench, limits=hurried))
     assert outcome.verification.passed
     assert outcome.batch_elements == [16, 16]
 

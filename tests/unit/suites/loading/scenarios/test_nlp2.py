@@ -7,7 +7,7 @@ from bisect import bisect_left
 import numpy as np
 import pytest
 
-from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Size
@@ -98,7 +98,7 @@ def test_a_known_mistake_is_named(scenario, oracle, place, mistake, longest):
 
 
 def test_the_reference_loop_delivers_batches_of_one_bucket(scenario, oracle):
-    job = Job(
+    job = LoadingJob(
         scenario=scenario,
         dataset=oracle.dataset,
         storage=oracle.dataset.directory,

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from skymark.suites.loading.adapter import Job
+from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.dataset.objects import serving
 from skymark.suites.loading.scenario import Size
@@ -39,7 +39,7 @@ def test_elements_are_the_same_from_every_source(source, tmp_path):
     storage, format = Storage(tmp_path, scenario), FORMATS[source]
     directory = storage.prepare(NumpyReference(), format)
     dataset = storage.dataset()
-    job = Job(scenario, dataset, directory, format, batch_size=16)
+    job = LoadingJob(scenario, dataset, directory, format, batch_size=16)
     with serving(directory, latency_ms=0, bandwidth_mb_s=1000):
         reader = job.reader()
         for index in (149, 0, 63, 64):

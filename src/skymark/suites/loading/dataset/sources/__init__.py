@@ -1,1 +1,1 @@
-"""Where real data comes from: folders, tar shards, tables, Parquet, the Hugging Face Hub."""
+"""Sources of real data: folders, tar shards, tables, Parquet, the Hugging Face Hub."""

@@ -8,24 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
-from skymark.suites.loading.dataset.sources.source import Row, Source
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 SOUNDS = frozenset({".wav"})
 MEDIA = IMAGES | SOUNDS
 
 
-class MediaFolder(Source):
+class MediaFolder(DataSource):
     """Files in folders. The folder's place among the others, by name, is the label.
 
     Rows are taken from the classes in turn, so that the first rows hold all classes. A file of
     the same name that ends in ``.txt`` is the text of an image or sound.
     """
 
-    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
-        self._folder = folder
+    def __init__(self, files: Sequence[Path]) -> None:
         wanted = IMAGES if any(suffix_of(path) in IMAGES for path in files) else SOUNDS
         media = [path for path in files if suffix_of(path) in wanted]
         by_class: dict[Path, list[Path]] = {}

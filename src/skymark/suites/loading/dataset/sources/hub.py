@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError, UnknownNameError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row, needs
 from skymark.suites.loading.dataset.sources.parquet import ParquetFiles, opened
-from skymark.suites.loading.dataset.sources.source import Row, Source, needs
 
 CONVERTED = "refs/convert/parquet"
 _REFERENCE = re.compile(
@@ -28,8 +28,8 @@ _SHARD = re.compile(r"(?P<split>.+?)-\d+-of-\d+(?:-[0-9a-f]+)?")
 
 
 @dataclass(frozen=True)
-class Ready:
-    """What is known of a dataset: its configuration and split to take, and what its fields mean.
+class KnownDataset:
+    """A well-known dataset: its configuration, its split, and the meaning of its fields.
 
     `fields` maps a field's own name to the name that skymark looks for.
     """
@@ -39,34 +39,34 @@ class Ready:
     fields: tuple[tuple[str, str], ...] = ()
 
 
-READY = {
-    "uoft-cs/cifar10": Ready("plain_text", fields=(("img", "image"),)),
-    "frgfm/imagenette": Ready("320px"),
-    "salesforce/wikitext": Ready("wikitext-2-raw-v1"),
-    "lmms-lab/coco-caption": Ready(split="val", fields=(("answer", "captions"),)),
-    "lmms-lab/coco-caption2017": Ready(split="val", fields=(("answer", "captions"),)),
-    "reczoo/criteo_x4": Ready(),
+KNOWN_DATASETS = {
+    "uoft-cs/cifar10": KnownDataset("plain_text", fields=(("img", "image"),)),
+    "frgfm/imagenette": KnownDataset("320px"),
+    "salesforce/wikitext": KnownDataset("wikitext-2-raw-v1"),
+    "lmms-lab/coco-caption": KnownDataset(split="val", fields=(("answer", "captions"),)),
+    "lmms-lab/coco-caption2017": KnownDataset(split="val", fields=(("answer", "captions"),)),
+    "reczoo/criteo_x4": KnownDataset(),
 }
-"""Datasets with a ready mapping: CIFAR-10, Imagenette, WikiText, COCO captions, Criteo sample."""
+"""Datasets with a known mapping: CIFAR-10, Imagenette, WikiText, COCO captions, Criteo sample."""
 
 
-class Reference(NamedTuple):
-    """A dataset as a user names it."""
+class HubReference(NamedTuple):
+    """A user's name for a dataset: repository, revision and split."""
 
     name: str
     revision: str | None
     split: str | None
 
 
-class Table(NamedTuple):
-    """One Parquet file of a dataset and what its path says it is."""
+class ParquetTable(NamedTuple):
+    """One Parquet file of a dataset, with the configuration and split in its path."""
 
     path: str
     configuration: str
     split: str
 
 
-def parse(data: str) -> Reference:
+def parse(data: str) -> HubReference:
     """Take ``hf://owner/name[@revision][:split]`` apart; a split may be ``configuration/split``.
 
     Raises:
@@ -78,10 +78,10 @@ def parse(data: str) -> Reference:
             f"{data!r} names no dataset of the Hub; write hf://owner/name[@revision][:split], "
             "such as hf://uoft-cs/cifar10:test"
         )
-    return Reference(*match.group("name", "revision", "split"))
+    return HubReference(*match.group("name", "revision", "split"))
 
 
-def table_of(path: str) -> Table:
+def table_of(path: str) -> ParquetTable:
     """Tell a Parquet file's configuration and split from its path.
 
     Known are ``CONFIGURATION/SPLIT-00000-of-00003.parquet``, ``data/SPLIT-…``, ``SPLIT-…``,
@@ -97,40 +97,40 @@ def table_of(path: str) -> Table:
     else:
         split = "train"
     named = [folder for folder in folders if folder != "data"]
-    return Table(path, named[0] if named else "default", split)
+    return ParquetTable(path, named[0] if named else "default", split)
 
 
-def chosen_tables(reference: Reference, tables: Sequence[Table]) -> list[Table]:
-    """Return the files of the split that is asked for, or of the dataset's usual one, in order.
+def chosen_tables(reference: HubReference, tables: Sequence[ParquetTable]) -> list[ParquetTable]:
+    """Return the files of the requested split, or of the dataset's usual one, in order.
 
     Raises:
         UnknownNameError: there is no such configuration or split.
         DataError: there are several configurations and none is asked for.
     """
-    ready = READY.get(reference.name.casefold(), Ready())
+    known = KNOWN_DATASETS.get(reference.name.casefold(), KnownDataset())
     configuration, _, split = (reference.split or "").rpartition("/")
     configurations = sorted({table.configuration for table in tables})
     if not configuration:
-        if ready.configuration in configurations:
-            configuration = ready.configuration
+        if known.configuration in configurations:
+            configuration = known.configuration
         elif len(configurations) == 1:
             configuration = configurations[0]
         else:
             raise DataError(
                 f"{reference.name} has the configurations {', '.join(configurations)}; choose one "
-                f"with hf://{reference.name}:{configurations[0]}/{split or ready.split}"
+                f"with hf://{reference.name}:{configurations[0]}/{split or known.split}"
             )
     if configuration not in configurations:
         kind = f"configuration of {reference.name}"
         raise UnknownNameError(kind, configuration, configurations)
     splits = {table.split for table in tables if table.configuration == configuration}
-    split = split or ready.split
+    split = split or known.split
     if split not in splits:
         raise UnknownNameError(f"split of {reference.name}", split, splits)
     return sorted(t for t in tables if (t.configuration, t.split) == (configuration, split))
 
 
-class HubDataset(Source):
+class HubDataset(DataSource):
     """One split of a dataset of the Hub. Files are downloaded when rows are read, not before."""
 
     is_remote: ClassVar = True
@@ -141,7 +141,10 @@ class HubDataset(Source):
         with reached(data) as api:
             self._revision, tables = _parquet_tables(api, reference)
         self._paths = [table.path for table in chosen_tables(reference, tables)]
-        self._own = {new: own for own, new in READY.get(self._name.casefold(), Ready()).fields}
+        self._own = {
+            new: own
+            for own, new in KNOWN_DATASETS.get(self._name.casefold(), KnownDataset()).fields
+        }
         with self._remote(self._paths[0]) as file:
             names: list[str] = file.schema_arrow.names
         renamed = {own: new for new, own in self._own.items()}
@@ -158,7 +161,7 @@ class HubDataset(Source):
         return min(rows, limit)
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
-        """Read rows in the order they are stored, downloading file after file as needed."""
+        """Read rows in stored order, downloading file after file as needed."""
         own = [self._own.get(field, field) for field in fields]
         left = limit
         for path in self._paths:
@@ -204,7 +207,7 @@ def open_hub(data: str) -> HubDataset:
     return HubDataset(data)
 
 
-def _parquet_tables(api: Any, reference: Reference) -> tuple[str, list[Table]]:
+def _parquet_tables(api: Any, reference: HubReference) -> tuple[str, list[ParquetTable]]:
     """Return the commit and its Parquet files, or those of the Hub's own conversion."""
     revisions = [reference.revision] if reference.revision else [None, CONVERTED]
     for revision in revisions:
@@ -231,7 +234,7 @@ def _hub_errors() -> Any:
 
 @contextmanager
 def reached(data: str) -> Iterator[Any]:
-    """Yield the Hub's API; turn its errors into ones that say what to do.
+    """Yield the Hub's API; add the next action to its errors.
 
     Raises:
         DataError: the Hub cannot be reached, or has no such dataset for this user.

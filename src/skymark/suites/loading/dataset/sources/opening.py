@@ -1,4 +1,4 @@
-"""From the text after ``--data`` to a source, by what lies there."""
+"""Open the source that the text after ``--data`` names, by the kind of files there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource
 from skymark.suites.loading.dataset.sources.paths import files_below, local_paths, suffix_of
-from skymark.suites.loading.dataset.sources.source import Source
 
 KINDS = (
     "a folder of images (one folder per class), of .wav, .tar, .parquet, .jsonl, .csv, .tsv or "
@@ -16,8 +16,8 @@ KINDS = (
 )
 
 
-def open_source(data: str) -> Source:
-    """Open what a user named.
+def open_source(data: str) -> DataSource:
+    """Open the source of real data that a text names.
 
     Raises:
         DataError: there is no such thing, or it holds no data that skymark can read.
@@ -36,14 +36,14 @@ def open_source(data: str) -> Source:
     return opener(paths)
 
 
-def _open_folder(folder: Path) -> Source:
+def _open_folder(folder: Path) -> DataSource:
     from skymark.suites.loading.dataset.sources.folder import MEDIA, MediaFolder
 
     files = files_below(folder)
-    by_kind: dict[Callable[[list[Path]], Source], list[Path]] = {}
+    by_kind: dict[Callable[[list[Path]], DataSource], list[Path]] = {}
     for path in files:
         if suffix_of(path) in MEDIA:
-            return MediaFolder(folder, files)
+            return MediaFolder(files)
         if (opener := OPENERS.get(suffix_of(path))) is not None:
             by_kind.setdefault(opener, []).append(path)
     if not by_kind:
@@ -55,31 +55,31 @@ def _open_folder(folder: Path) -> Source:
     return opener(paths)
 
 
-def _open_tar(paths: list[Path]) -> Source:
+def _open_tar(paths: list[Path]) -> DataSource:
     from skymark.suites.loading.dataset.sources.tar import TarShards
 
     return TarShards(paths)
 
 
-def _open_parquet(paths: list[Path]) -> Source:
+def _open_parquet(paths: list[Path]) -> DataSource:
     from skymark.suites.loading.dataset.sources.parquet import ParquetFiles
 
     return ParquetFiles(paths)
 
 
-def _open_json_lines(paths: list[Path]) -> Source:
+def _open_json_lines(paths: list[Path]) -> DataSource:
     from skymark.suites.loading.dataset.sources.tables import JsonLines
 
     return JsonLines(paths)
 
 
-def _open_separated(paths: list[Path]) -> Source:
+def _open_separated(paths: list[Path]) -> DataSource:
     from skymark.suites.loading.dataset.sources.tables import SeparatedValues
 
     return SeparatedValues(paths)
 
 
-def _open_text(paths: list[Path]) -> Source:
+def _open_text(paths: list[Path]) -> DataSource:
     from skymark.suites.loading.dataset.sources.tables import (
         SeparatedValues,
         TextLines,
@@ -89,7 +89,7 @@ def _open_text(paths: list[Path]) -> Source:
     return SeparatedValues(paths) if is_click_log(paths[0]) else TextLines(paths)
 
 
-OPENERS: dict[str, Callable[[list[Path]], Source]] = {
+OPENERS: dict[str, Callable[[list[Path]], DataSource]] = {
     ".tar": _open_tar,
     ".tar.gz": _open_tar,
     ".tgz": _open_tar,

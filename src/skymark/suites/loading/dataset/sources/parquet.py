@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row, needs
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
-from skymark.suites.loading.dataset.sources.source import Row, Source, needs
 
 ROWS_AT_ONCE = 256
 
 
-class ParquetFiles(Source):
+class ParquetFiles(DataSource):
     """Rows of Parquet files, file after file. A column is a field."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -34,7 +34,7 @@ class ParquetFiles(Source):
         return min(rows, limit)
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
-        """Read rows in the order they are stored."""
+        """Read rows in stored order."""
         left = limit
         for path in self._paths:
             number = 0
@@ -52,7 +52,7 @@ class ParquetFiles(Source):
                         left -= 1
 
     def check(self, field: str, limit: int) -> None:
-        """Look at the first and last bytes of what begins as a JPEG file."""
+        """Look at the first and last bytes of values that begin as JPEG files."""
         import io
 
         if field not in self.fields:

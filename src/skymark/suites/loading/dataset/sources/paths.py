@@ -14,7 +14,7 @@ _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 def suffix_of(path: Path) -> str:
-    """Return what a path ends with, lower case: ``.jpg``, but ``.tar.gz`` in whole."""
+    """Return a path's suffix, lower case: ``.jpg``, but ``.tar.gz`` in whole."""
     name = path.name.lower()
     return ".tar.gz" if name.endswith(".tar.gz") else path.suffix.lower()
 
@@ -35,7 +35,7 @@ def braces_expanded(text: str) -> list[str]:
 
 
 def local_paths(data: str) -> list[Path]:
-    """Return the files or the folder that a user named.
+    """Return the files or the folder that a path or pattern names.
 
     Raises:
         DataError: one of them does not exist.

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
-from skymark.suites.loading.dataset.sources.source import Row, Source
 
 CLICK_FIELDS = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
 """Columns of Criteo's click logs, which have no header."""
 LARGEST_FIELD = 1 << 24
 
 
-class PlainFiles(Source):
+class PlainFiles(DataSource):
     """Rows of text files, file after file."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -45,7 +45,7 @@ class PlainFiles(Source):
         return sum(1 for _ in islice(self._rows(), limit))
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
-        """Read rows in the order they stand."""
+        """Read rows in their order."""
         for place, row in islice(self._rows(), limit):
             if missing := [field for field in fields if field not in row]:
                 raise DataError(f"{place} has no {missing[0]!r}; add it or remove the row")
@@ -119,7 +119,7 @@ def is_click_log(path: Path) -> bool:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn what goes wrong in reading a text file into an error that says what to do."""
+    """Turn the errors of reading a text file into one that says what to do."""
     try:
         yield
     except UnicodeDecodeError as error:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
-from skymark.suites.loading.dataset.sources.source import Row, Source
 
 FIELDS = {
     **dict.fromkeys(("jpg", "jpeg", "png", "webp", "gif", "bmp"), "image"),
@@ -44,7 +44,7 @@ class Group(NamedTuple):
         return data
 
 
-class TarShards(Source):
+class TarShards(DataSource):
     """Elements of tar shards, shard after shard."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -62,7 +62,7 @@ class TarShards(Source):
         return sum(1 for _ in islice(self._groups(), limit))
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
-        """Read elements in the order they are stored."""
+        """Read elements in stored order."""
         for group in islice(self._groups(), limit):
             yield Row(group.place, tuple(self._value(group, field) for field in fields))
 

@@ -22,7 +22,7 @@ from PIL import Image
 from skymark.model.errors import DataError, UnknownNameError
 from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sources import hub
-from skymark.suites.loading.dataset.sources.hub import Reference, Table, parse, table_of
+from skymark.suites.loading.dataset.sources.hub import HubReference, ParquetTable, parse, table_of
 from skymark.suites.loading.dataset.sources.opening import open_source
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.cv1_image_classification import ImageClassification
@@ -341,8 +341,8 @@ def test_a_hub_that_is_down_says_so(server, monkeypatch):
 
 
 def test_references_are_taken_apart():
-    assert parse("hf://a/b") == Reference("a/b", None, None)
-    assert parse("hf://a/b@refs/pr/1:en/test") == Reference("a/b", "refs/pr/1", "en/test")
+    assert parse("hf://a/b") == HubReference("a/b", None, None)
+    assert parse("hf://a/b@refs/pr/1:en/test") == HubReference("a/b", "refs/pr/1", "en/test")
     with pytest.raises(DataError, match="names no dataset of the Hub; write hf://owner/name"):
         parse("hf://only-a-name")
 
@@ -359,4 +359,4 @@ def test_references_are_taken_apart():
     ],
 )
 def test_paths_tell_configuration_and_split(path, configuration, split):
-    assert table_of(path) == Table(path, configuration, split)
+    assert table_of(path) == ParquetTable(path, configuration, split)

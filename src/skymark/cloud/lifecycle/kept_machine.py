@@ -1,0 +1,199 @@
+"""A machine that is there already: runs are queued on it at once, and carried out one by one."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.lifecycle.carrying_out import carry_out, wind_up
+from skymark.cloud.lifecycle.place import GRACE_S
+from skymark.cloud.lifecycle.requests import RequestInFlight
+from skymark.cloud.lifecycle.results import await_outcome
+from skymark.cloud.lifecycle.retrieving import from_cluster
+from skymark.cloud.lifecycle.screen import Screen
+from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Quoted, Retrieved
+from skymark.cloud.machine_script import plan_file, secrets_file
+from skymark.cloud.order import Order
+from skymark.cloud.secret_variables import write_secrets
+from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.clusters import find_cluster
+from skymark.cloud.sky.jobs import (
+    MachineJob,
+    await_job,
+    cancel_jobs,
+    queued_jobs,
+    request_job,
+)
+from skymark.cloud.sky.ssh import send
+from skymark.cloud.sky.tasks import make_run_task, set_limits
+from skymark.model.errors import SkymarkError, UsageError
+
+
+def execute(runs: Sequence[Quoted], screen: Screen, results: Path) -> list[Ended]:
+    """Carry out more runs on a live machine, without set-up; the machine stays.
+
+    Args:
+        runs: all on the same machine.
+        screen: Ctrl-C takes back what has not ended, and brings home what it measured.
+        results: directory of runs; each of these gets a directory of its own there.
+
+    Returns:
+        The end of each, in the order given.
+
+    Raises:
+        UsageError: there is no such machine.
+        CloudError: it did not take the jobs; none of them is left in its queue.
+    """
+    cluster = runs[0].order.cluster
+    record = find_cluster(cluster, refresh=True)
+    if record is None:
+        raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
+    place = KeptMachine(cluster, record["handle"].launched_resources)
+    ended: list[Ended] = []
+    try:
+        place.queue(runs, screen)
+        for quoted in runs:
+            one = carry_out(quoted, place, screen, results)
+            assert isinstance(one, Ended), "a run on a kept machine is never left"
+            ended.append(one)
+            if one.interrupted:
+                break
+    except KeyboardInterrupt:  # on the way to the queue, or on the way home
+        pass
+    left = [place.stop(quoted, None, screen) for quoted in runs[len(ended) :]]
+    return [*ended, *(wind_up(finished, place, screen, results) for finished in left)]
+
+
+class KeptMachine:
+    """A machine that stays. Implements `skymark.cloud.lifecycle.place.Place`."""
+
+    can_be_left: ClassVar[bool] = False
+    outlived_by_results: ClassVar[bool] = False
+
+    def __init__(self, cluster: str, launched: Any) -> None:
+        """Use a machine that is up.
+
+        Args:
+            cluster: its name.
+            launched: SkyPilot's resources of it.
+        """
+        self._cluster = cluster
+        self._launched = launched
+        self._request = RequestInFlight()
+        self._jobs: dict[str, MachineJob] = {}
+        self._left: set[str] = set()
+        """Ids of the runs whose results are not home."""
+        self._begun: set[str] | None = None
+        """Names of the jobs that had begun when all were taken back; None before."""
+
+    def queue(self, runs: Sequence[Quoted], screen: Screen) -> None:
+        """Put every run into the machine's queue; where one does not get there, none is left in it.
+
+        Raises:
+            CloudError: the machine did not take one of them.
+        """
+        self._left = {quoted.order.run_id for quoted in runs}
+        try:
+            for place, quoted in enumerate(runs):
+                order = quoted.order
+                _send_files(quoted)
+                # The source is there after the first, and stays the same for all.
+                task = make_run_task(
+                    order, _job_name(order.run_id), self._launched, with_source=place == 0
+                )
+                set_limits(task, quoted.limit_s, None)
+                job = self._submit(task)
+                self._jobs[order.run_id] = job
+                screen.say(f"{order.run_id} is job {job.number} of {order.cluster}")
+        except Exception:
+            self._take_all_back()
+            raise
+
+    def hire(self, quoted: Quoted, screen: Screen) -> Hired:
+        """Return the run's job, which is in the queue; its time begins when it is its turn."""
+        del screen
+        until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
+        return Hired(quoted.order, self._jobs[quoted.order.run_id], until_s)
+
+    def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
+        """Take back every run that has not ended, and say whether this one had begun."""
+        del hired
+        if self._begun is None:
+            screen.say("taking back what has not ended")
+            self._begun = self._take_all_back()
+        finished = Finished(quoted.order, interrupted=True)
+        if _job_name(quoted.order.run_id) not in self._begun:
+            problem = "it had not begun, and was taken back"
+            return Finished(quoted.order, begun=False, interrupted=True, problems=(problem,))
+        try:
+            await_outcome(quoted.order)
+        except SkymarkError as error:
+            return finished.with_problem(f"the run could not be stopped: {error}")
+        return finished
+
+    def take_back(self) -> None:
+        """Do nothing: what was not granted was taken back with all the others."""
+
+    def retrieve(self, finished: Finished, directory: Path) -> Retrieved:
+        """Bring the results of a run that had begun from the machine."""
+        if not finished.begun:
+            return Retrieved(finished)
+        retrieved = from_cluster(finished, directory)
+        self._left.discard(finished.order.run_id)
+        return retrieved
+
+    def end(self, finished: Finished, screen: Screen) -> None:
+        """Do nothing: the machine stays."""
+
+    def bill(self, order: Order) -> None:
+        """Return None: the machine is still paid for."""
+
+    def _submit(self, task: Any) -> MachineJob:
+        with explained(f"{self._cluster} did not take the job"):
+            asked = self._request.make(lambda: request_job(task, self._cluster))
+            job = await_job(asked, self._cluster)
+            self._request.granted()
+        return job
+
+    def _take_all_back(self) -> set[str]:
+        """End every job that has not ended; returns the names of those that had begun.
+
+        Raises:
+            CloudError: it is not known whether they have ended.
+        """
+        cluster = self._cluster
+        names = {_job_name(run_id) for run_id in self._left}
+        try:
+            self._request.take_back()
+            cancel_jobs(cluster, [job.id for job in queued_jobs(cluster) if job.name in names])
+            return {job.name for job in queued_jobs(cluster) if job.seconds is not None} & names
+        except CloudError as error:
+            raise CloudError(
+                f"what was queued may go on ({error}); `skymark queue {cluster}` shows it, and "
+                f"`skymark down {cluster}` ends it with the machine"
+            ) from error
+
+
+def _job_name(run_id: str) -> str:
+    return re.sub("[^A-Za-z0-9]+", "-", run_id).strip("-")
+
+
+def _send_files(quoted: Quoted) -> None:
+    """Copy the plan and the secrets of a run to a machine that is up.
+
+    Raises:
+        CloudError: it could not be reached.
+    """
+    order = quoted.order
+    with TemporaryDirectory() as place:
+        plan, secrets = Path(place, "plan"), Path(place, "secrets")
+        plan.write_text(quoted.plan.model_dump_json())
+        send(order.cluster, order.num_nodes, plan, plan_file(order.run_id))
+        if quoted.secrets:
+            write_secrets(secrets, quoted.secrets)
+            send(order.cluster, order.num_nodes, secrets, secrets_file(order.run_id))

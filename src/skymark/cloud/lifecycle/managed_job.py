@@ -1,0 +1,132 @@
+"""SkyPilot's managed jobs: where the machine is taken away, another one goes on.
+
+What was measured lies in a store that outlives the machine, cell by cell and round by round. There
+the next machine finds it, and from there the results come home.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import ClassVar
+
+from skymark.cloud.cost.bill import Bill, bill_of_all
+from skymark.cloud.errors import CloudError
+from skymark.cloud.known_machines import keep_plan
+from skymark.cloud.lifecycle.ending import LOOK_S, prove_job_gone
+from skymark.cloud.lifecycle.place import GRACE_S
+from skymark.cloud.lifecycle.requests import RequestInFlight
+from skymark.cloud.lifecycle.retrieving import from_store
+from skymark.cloud.lifecycle.screen import Say, Screen
+from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
+from skymark.cloud.machine_script import plan_file
+from skymark.cloud.order import Order
+from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.managed_jobs import (
+    ManagedJob,
+    await_managed_job,
+    find_managed_job,
+    request_managed_job,
+)
+from skymark.cloud.sky.tasks import make_task, send_files, set_limits
+from skymark.model.errors import UsageError
+from skymark.store.store import open_store
+
+
+def check_managed(order: Order) -> None:
+    """Check what a managed job needs beyond an ordinary launch; hires nothing.
+
+    Raises:
+        UsageError: it does not go with the other options, or SkyPilot is not set up for it.
+        StoreError: the store cannot be written from here.
+    """
+    if order.keep:
+        raise UsageError("--managed ends its machine with the job; leave out --keep")
+    if order.num_nodes > 1:
+        raise UsageError("--managed runs on one machine at a time; leave out --num-nodes")
+    assert order.lasting_store is not None
+    with closing(open_store(order.lasting_store, order.run_id)) as store:
+        store.check()
+
+
+class ManagedPlace:
+    """One machine after another. Implements `skymark.cloud.lifecycle.place.Place`."""
+
+    can_be_left: ClassVar[bool] = True
+    outlived_by_results: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._request = RequestInFlight()
+        self._job: ManagedJob | None = None
+
+    def hire(self, quoted: Quoted, screen: Screen) -> Hired:
+        """Start the job, and return once it has a machine."""
+        order, asked_s = quoted.order, time.time()
+        screen.say(f"hiring {order.cluster} as a managed job")
+        task = make_task(order)
+        set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
+        # SkyPilot reads the file again for each machine, from here where its server is here.
+        send_files(task, {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)})
+        with explained(f"{order.cluster} could not be started"):
+            asked = self._request.make(
+                lambda: request_managed_job(task, order.cluster, quoted.secrets)
+            )
+            job = await_managed_job(asked, order.cluster, screen.log)
+            self._request.granted()
+        _await_machine(job, order.boot_timeout_s, screen.say)
+        job.remove_plain_files()
+        until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
+        screen.say(
+            f"{order.cluster} is up after {time.time() - asked_s:.0f} s; if its machine is taken "
+            f"away, another one goes on from {order.lasting_store}"
+        )
+        return Hired(order, job, until_s)
+
+    def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
+        """Leave it to `end`, which ends the job with its machine."""
+        del screen
+        return Finished(quoted.order, begun=hired is not None, interrupted=True)
+
+    def take_back(self) -> None:
+        """End a request for a job that was not granted."""
+        self._request.take_back()
+
+    def retrieve(self, finished: Finished, directory: Path) -> Retrieved:
+        """Bring the results from the store that outlives the machines."""
+        return from_store(finished, directory)
+
+    def end(self, finished: Finished, screen: Screen) -> float:
+        """End the job with its machine."""
+        self._job = find_managed_job(finished.order.cluster)
+        if self._job is None:
+            return 0.0
+        took_s = prove_job_gone(self._job, screen.say)
+        if (machines := len(self._job.machines())) > 1:
+            screen.say(f"{machines} machines worked one after another")
+        return took_s
+
+    def bill(self, order: Order) -> Bill | None:
+        """Return the cost of all machines that the job had."""
+        del order
+        return None if self._job is None else bill_of_all(self._job.machines())
+
+
+def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:
+    """Return when the job runs or has ended.
+
+    Raises:
+        CloudError: it has no machine in time; SkyPilot itself would look for one for ever.
+    """
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            if not job.waits_for_machine():
+                return
+        except CloudError as error:
+            say(f"SkyPilot does not answer ({error}); trying again")
+        time.sleep(LOOK_S)
+    raise CloudError(
+        f"{job.name} was not up after {timeout_s:g} s; give a longer --boot-timeout, or another "
+        "--infra"
+    )

@@ -1,0 +1,100 @@
+"""A new cluster: hired for one run, and ended with it unless it is to be kept."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from skymark.cloud.cost.bill import Bill, bill_of_last
+from skymark.cloud.errors import CloudError
+from skymark.cloud.known_machines import forget_secrets, keep_plan, keep_secrets, remember
+from skymark.cloud.lifecycle.ending import prove_gone
+from skymark.cloud.lifecycle.place import GRACE_S
+from skymark.cloud.lifecycle.requests import RequestInFlight
+from skymark.cloud.lifecycle.results import await_outcome
+from skymark.cloud.lifecycle.retrieving import from_cluster
+from skymark.cloud.lifecycle.screen import Screen
+from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
+from skymark.cloud.machine_script import plan_file, secrets_file
+from skymark.cloud.order import Order
+from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.clusters import costs_of, find_cluster
+from skymark.cloud.sky.jobs import await_cluster, request_cluster
+from skymark.cloud.sky.tasks import make_task, send_files, set_limits
+from skymark.model.errors import SkymarkError
+
+
+class NewCluster:
+    """One or more machines of a cluster. Implements `skymark.cloud.lifecycle.place.Place`."""
+
+    can_be_left: ClassVar[bool] = True
+    outlived_by_results: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._request = RequestInFlight()
+
+    def hire(self, quoted: Quoted, screen: Screen) -> Hired:
+        """Hire the machine with its idle timer armed and start the job."""
+        order, asked_s = quoted.order, time.time()
+        screen.say(f"hiring {order.cluster}")
+        task = make_task(order)
+        set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
+        remember(order)
+        files = {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)}
+        if quoted.secrets:
+            files[secrets_file(order.run_id)] = keep_secrets(order.cluster, quoted.secrets)
+        send_files(task, files)
+        with explained(f"{order.cluster} could not be hired"):
+            asked = self._request.make(
+                lambda: request_cluster(task, order.cluster, order.idle_minutes)
+            )
+            try:
+                job = await_cluster(asked, order.cluster, screen.log, order.boot_timeout_s)
+            except TimeoutError as error:
+                raise CloudError(
+                    f"{order.cluster} was not up after {order.boot_timeout_s} s; "
+                    "give a longer --boot-timeout, or another --infra"
+                ) from error
+            self._request.granted()
+        forget_secrets(order.cluster)
+        until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
+        screen.say(
+            f"{order.cluster} is up after {time.time() - asked_s:.0f} s; it ends itself after "
+            f"{order.idle_minutes} idle min, whatever happens here"
+        )
+        return Hired(order, job, until_s)
+
+    def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
+        """End the job, so that nothing is measured once the results are on their way home."""
+        del screen
+        finished = Finished(quoted.order, begun=hired is not None, interrupted=True)
+        if hired is None:
+            return finished
+        try:
+            hired.job.stop()
+            await_outcome(quoted.order)
+        except SkymarkError as error:
+            return finished.with_problem(f"the run could not be stopped: {error}")
+        return finished
+
+    def take_back(self) -> None:
+        """End a request for a machine that was not granted."""
+        self._request.take_back()
+
+    def retrieve(self, finished: Finished, directory: Path) -> Retrieved:
+        """Bring the results from the machine."""
+        return from_cluster(finished, directory)
+
+    def end(self, finished: Finished, screen: Screen) -> float | None:
+        """End the machine, unless it is to be kept and its run came to an end."""
+        order = finished.order
+        record = find_cluster(order.cluster, refresh=False)
+        wanted = order.keep and finished.end is not None and not finished.interrupted
+        if wanted and record is not None:
+            return None
+        return prove_gone(order.cluster, screen.say, record)
+
+    def bill(self, order: Order) -> Bill | None:
+        """Return the cost of the cluster."""
+        return bill_of_last(costs_of(order.cluster))

@@ -1,0 +1,64 @@
+"""The first stage: check an order, price it, and limit it in time and price."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from skymark.cloud.cost.ceiling import check_ceiling
+from skymark.cloud.cost.history import read_history
+from skymark.cloud.cost.quote import Quote, quote_for
+from skymark.cloud.lifecycle.stages import Quoted
+from skymark.cloud.order import Order, limit_s
+from skymark.cloud.secret_variables import secrets_for
+from skymark.cloud.sky.catalogue import SkyPilotCatalogue
+from skymark.cloud.sky.providers import enabled_clouds
+from skymark.cloud.sky.tasks import make_task
+from skymark.model.plan import Plan
+
+
+def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str, str]) -> Quoted:
+    """Check an order and price it; hires nothing.
+
+    Args:
+        order: the machine, the run and its limits.
+        plan: the cells that run there.
+        results: directory of earlier runs, which tell how long cells take.
+        variables: the caller's, for secrets.
+
+    Raises:
+        UsageError: no credentials, no such machine, a wrong YAML.
+        GateError: it may cost more than the ceiling.
+    """
+    task = make_task(order)
+    clouds = enabled_clouds(order.infra)
+    quote = quote_for(
+        task,
+        plan,
+        SkyPilotCatalogue(),
+        history=read_history(results, plan),
+        deadline_s=order.deadline_s,
+        clouds=clouds,
+        idle_minutes=order.idle_minutes,
+    )
+    highest_usd = _highest_hourly_price_usd(quote, order.max_cost_usd)
+    around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
+    hourly_usd = None if highest_usd is None else highest_usd * order.num_nodes
+    seconds = limit_s(order, hourly_usd, around_s)
+    secrets = secrets_for(plan, order.stores, variables)
+    return Quoted(order, plan, secrets, seconds, quote, highest_usd)
+
+
+def _highest_hourly_price_usd(quote: Quote, max_cost_usd: float | None) -> float | None:
+    """Return the price per hour of the dearest machine below a ceiling; None for no limit.
+
+    Raises:
+        GateError: the cheapest may cost more than the ceiling.
+    """
+    if max_cost_usd is None:
+        return None
+    check_ceiling(quote, max_cost_usd)
+    allowed_usd = quote.highest_hourly_price_usd(max_cost_usd)
+    prices_usd = [one.hourly_price_usd for one in quote.offers]
+    most_usd = max(price for price in prices_usd if price <= max(allowed_usd, prices_usd[0]))
+    return most_usd or None  # your own cluster costs nothing; SkyPilot takes no 0

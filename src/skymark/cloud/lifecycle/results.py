@@ -1,0 +1,229 @@
+"""Bring a run home from the machines it ran on, and verify that nothing is lost or changed."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.order import Order
+from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
+from skymark.model.base import Frozen
+from skymark.model.manifest import Manifest
+from skymark.model.record import Status
+from skymark.run.directory import RunDirectory
+from skymark.store.fetching import fetch
+from skymark.store.kinds import open_source
+
+TIMED_OUT = {"124", "137"}
+"""Exit statuses of `timeout`: told to end, and killed."""
+
+STOPPED = {"130", "143"}
+"""Exit statuses of what was told to end: skymark's own, and 128 + SIGTERM."""
+
+CANCELLED_S = 30.0
+"""Time that SkyPilot gives the processes of a cancelled job to end."""
+
+
+class Results(Frozen):
+    """The part of a run that came home, and what lacks of it."""
+
+    directory: Path
+    records: dict[Status, int]
+    missing: tuple[str, ...]
+    """Ids of planned cells without a record, or without the samples that belong to it."""
+    differing: tuple[str, ...]
+    """Files that are not what the run's own digests say."""
+    phases: tuple[str, ...]
+    """Last phase of each node with its status, such as ``run 0``; empty where it never began."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every planned cell's record is there and every file as it was written."""
+        return bool(self.records) and not self.missing and not self.differing
+
+
+def await_outcome(order: Order) -> None:
+    """Wait until every node of a cluster has written down the end of its part of a run.
+
+    Raises:
+        CloudError: one has not after the time that SkyPilot gives a cancelled job, or cannot be
+            reached.
+    """
+    with TemporaryDirectory() as place:
+        for node in range(order.num_nodes):
+            there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
+            rsync(order.cluster, there, place, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S))
+
+
+def bring_home(order: Order, directory: Path) -> Results | None:
+    """Copy a run from every node of a cluster into one directory, and verify it there.
+
+    Args:
+        order: names the cluster, its nodes, the run and its plan.
+        directory: where it goes; made if absent.
+
+    Returns:
+        None if no node had anything of the run.
+
+    Raises:
+        CloudError: a machine could not be reached, or ran another plan.
+    """
+    cluster, run_id = order.cluster, order.run_id
+    staging = directory.with_name(f".{directory.name}.incoming")
+    parts = [staging / str(node) for node in range(order.num_nodes)]
+    try:
+        for node, place in enumerate(parts):
+            place.mkdir(parents=True, exist_ok=True)
+            wanted = (f"--include=/{run_id}/***", f"--include=/{run_id}.outcome", "--exclude=*")
+            rsync(cluster, *wanted, f"{host(cluster, node)}:{RESULTS}/", f"{place}/")
+        return merge(parts, run_id, directory, order.plan_hash)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def bring_from_store(order: Order, directory: Path) -> Results | None:
+    """Bring a run from its lasting store into a directory, and verify it there.
+
+    Args:
+        order: names the store, the run and its plan.
+        directory: where it goes; made if absent.
+
+    Returns:
+        None if the store has no such run.
+
+    Raises:
+        StoreError: the store cannot be read.
+        CloudError: it holds another plan's run.
+    """
+    with closing(open_source(f"{order.lasting_store}/{order.run_id}")) as source:
+        try:
+            differing = fetch(source, directory)
+        except FileNotFoundError:
+            return None
+    run = RunDirectory(directory)
+    return _completed(run, order.plan_hash, [run.manifest()], differing, ())
+
+
+def merge(parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str) -> Results | None:
+    """Put the parts of a run, one from each machine, into one directory and verify the whole.
+
+    Each machine ran other cells, so no file of one is in another's way but the manifest.
+
+    Args:
+        parts: directories that hold ``RUN-ID/`` and ``RUN-ID.outcome``, the head node's first.
+        run_id: the run's name.
+        directory: where the whole goes.
+        plan_hash: of the plan that was sent.
+
+    Returns:
+        None if no part holds a run.
+
+    Raises:
+        CloudError: a part is of another plan.
+    """
+    differing: list[str] = []
+    manifests: list[Manifest] = []
+    for part in parts:
+        if not (part / run_id / "manifest.json").is_file():
+            continue
+        differing += fetch(open_source((part / run_id).resolve().as_uri()), directory)
+        manifests.append(RunDirectory(directory).manifest())
+    phases = tuple(_phase(part / f"{run_id}.outcome") for part in parts)
+    if not manifests:
+        return _nothing(directory, phases) if any(phases) else None
+    return _completed(RunDirectory(directory), plan_hash, manifests, differing, phases)
+
+
+def problems_of(results: Results) -> tuple[str, ...]:
+    """Return the problems of a run in words, none where it is as it should be."""
+    problems = []
+    for node, phase in enumerate(results.phases):
+        name, _, status = phase.partition(" ")
+        if status in TIMED_OUT:
+            problems.append(f"node {node}: the time was up during the {name}, and it was ended")
+        elif status in STOPPED:
+            problems.append(f"node {node}: the {name} was stopped")
+        elif status not in {"0", ""}:
+            problems.append(f"node {node}: the {name} ended with status {status}")
+    if not problems and not results.records:
+        problems.append("the run ended without a single record")
+    elif results.missing:
+        problems.append(
+            f"{len(results.missing)} planned cells have no record, such as {results.missing[0]}"
+        )
+    if results.differing:
+        problems.append(f"files differ from their digests: {', '.join(results.differing[:5])}")
+    return tuple(problems)
+
+
+def add_price(directory: Path, hourly_price_usd: float, price_usd: float) -> None:
+    """Write a run's cost into its manifest, and each cell's share into its record."""
+    run = RunDirectory(directory)
+    manifest = run.manifest()
+    found = [run.record(cell) for cell in manifest.cells.values()]
+    measured = [record for record in found if record is not None and record.measured_s]
+    whole_s = sum(record.measured_s for record in measured)
+    for record in measured:
+        share_usd = price_usd * record.measured_s / whole_s
+        run.rewrite_record(record.model_copy(update={"price_usd": share_usd}))
+    priced = {"hourly_price_usd": hourly_price_usd, "price_usd": price_usd}
+    run.write_manifest(manifest.model_copy(update=priced))
+    run.write_sums()
+
+
+def _completed(
+    run: RunDirectory,
+    plan_hash: str,
+    manifests: Sequence[Manifest],
+    differing: Sequence[str],
+    phases: tuple[str, ...],
+) -> Results:
+    """Write the manifest of the whole, and look for its planned cells."""
+    head = manifests[0]
+    for manifest in manifests:
+        if manifest.plan_hash != plan_hash:
+            raise CloudError(
+                f"{manifest.run_id} is a run of another plan ({manifest.plan_hash[:12]}) than the "
+                f"one that was sent ({plan_hash[:12]}), and is not taken for it; it lies as it "
+                f"came in {run.path}"
+            )
+    found = {id: run.record(cell) for id, cell in head.cells.items()}
+    machines = {
+        one.hardware_key: one
+        for manifest in manifests
+        for one in (manifest.machine, *manifest.continued_on)
+    }
+    machines.pop(head.machine.hardware_key)
+    counts = Counter(record.status for record in found.values() if record is not None)
+    ended = [manifest.ended_at for manifest in manifests if manifest.ended_at is not None]
+    update = {
+        "continued_on": tuple(machines.values()),
+        "finished": None not in found.values(),
+        "ended_at": max(ended, default=datetime.now(UTC)),
+        "counts": dict(counts),
+    }
+    run.write_manifest(head.model_copy(update=update))
+    run.write_sums()
+    return Results(
+        directory=run.path,
+        records=dict(counts),
+        missing=tuple(id for id, record in found.items() if record is None),
+        differing=tuple(differing),
+        phases=phases,
+    )
+
+
+def _nothing(directory: Path, phases: tuple[str, ...]) -> Results:
+    return Results(directory=directory, records={}, missing=(), differing=(), phases=phases)
+
+
+def _phase(path: Path) -> str:
+    return path.read_text("utf-8", "replace").strip() if path.is_file() else ""

@@ -1,0 +1,155 @@
+"""SkyPilot's price catalogue on this disk, a price source.
+
+SkyPilot chooses among the same candidates when it launches. No network is asked and no API server:
+a catalogue that is out of date is read as it is, with its date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, date, datetime
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from skymark.cloud.cost.prices import CatalogueError, Offer, PriceList
+from skymark.cloud.sky.client import sdk, short
+from skymark.cloud.sky.internals import (
+    catalogue_directory,
+    catalogue_files,
+    catalogue_without_refresh,
+    cloud_named,
+)
+
+OWN_CLUSTERS = ("kubernetes", "slurm", "ssh")
+"""Clouds that are the user's own machines; SkyPilot knows no price of theirs."""
+
+
+class SkyPilotCatalogue:
+    """Prices of SkyPilot's catalogue. Implements `skymark.cloud.cost.prices.PriceSource`."""
+
+    def prices_for(self, task: Any, clouds: Collection[str] | None = None) -> PriceList:
+        """Return the offers for a ``sky.Task``; each alternative of its resources is asked for.
+
+        Raises:
+            CatalogueError: there is no catalogue, or it has no such machine.
+        """
+        sdk()
+        found: dict[tuple[str, str | None, str, bool], Offer] = {}
+        problems: dict[str, str] = {}
+        asked: set[str] = set()
+        with catalogue_without_refresh():
+            catalogued = catalogue_files()
+            for resources in task.resources:
+                for cloud in _clouds_of(resources, clouds, catalogued):
+                    name = str(cloud).casefold()
+                    asked.add(name)
+                    try:
+                        for one in _offers(cloud, resources, task.num_nodes):
+                            found[one.cloud, one.region, one.instance_type, one.spot] = one
+                    except Exception as error:  # of a provider's part of SkyPilot: others may do
+                        problems[name] = f"{name}: {short(error)}"
+        if not found:
+            raise CatalogueError(_why_none(task, asked, problems))
+        ordered = sorted(
+            found.values(), key=lambda one: (one.hourly_price_usd, one.spot, *_name(one))
+        )
+        return PriceList(
+            offers=tuple(ordered),
+            catalogue_date=_date_of({one.cloud for one in ordered}, catalogued),
+            problems=tuple(problems.values()),
+        )
+
+
+def _name(offer: Offer) -> tuple[str, str, str]:
+    return offer.cloud, offer.instance_type, offer.region or ""
+
+
+def _clouds_of(
+    resources: Any, allowed: Collection[str] | None, catalogued: Collection[str]
+) -> list[Any]:
+    """Return the clouds that one alternative of a task may run on and whose prices are known."""
+    names = [str(resources.cloud).casefold()] if resources.cloud is not None else sorted(catalogued)
+    if allowed is not None:
+        names = [name for name in names if name in {one.casefold() for one in allowed}]
+    return [cloud_named(name) for name in names if name in catalogued or name in OWN_CLUSTERS]
+
+
+def _offers(cloud: Any, resources: Any, num_nodes: int) -> Iterator[Offer]:
+    name = str(cloud).casefold()
+    accelerators = _text_of(resources.accelerators)
+    if name in OWN_CLUSTERS:
+        yield Offer(
+            cloud=name,
+            region=resources.region,
+            instance_type="own machine",
+            accelerators=accelerators,
+            spot=False,
+            hourly_price_usd=0.0,
+            price_from="own",
+        )
+        return
+    feasible = cloud.get_feasible_launchable_resources(resources, num_nodes=num_nodes)
+    for machine in feasible.resources_list:
+        regions = cloud.regions_with_offering(
+            machine.instance_type,
+            machine.accelerators,
+            machine.use_spot,
+            machine.region,
+            machine.zone,
+        )
+        for region in regions:
+            price_usd, source = _price(machine.copy(region=region.name))
+            if price_usd is not None:
+                yield Offer(
+                    cloud=name,
+                    region=region.name,
+                    instance_type=machine.instance_type,
+                    accelerators=_text_of(machine.accelerators),
+                    spot=machine.use_spot,
+                    hourly_price_usd=price_usd,
+                    price_from=source,
+                )
+
+
+def _price(machine: Any) -> tuple[float | None, str]:
+    """Return a machine's price per hour in USD and where it comes from; None if there is none.
+
+    Vast's catalogue has 0 for what is let to the highest bidder. Nobody lets it for nothing, and
+    what is let on demand is the most that one would bid.
+    """
+    try:
+        price_usd = machine.get_cost(3600)
+    except ValueError:  # not sold in this region
+        return None, ""
+    if price_usd == 0 and machine.use_spot:
+        on_demand_usd, _ = _price(machine.copy(use_spot=False))
+        return on_demand_usd, "on demand"
+    if isnan(price_usd) or price_usd <= 0:
+        return None, ""
+    return round(price_usd, 6), "catalogue"
+
+
+def _text_of(accelerators: dict[str, float] | None) -> str | None:
+    if not accelerators:
+        return None
+    return ", ".join(f"{name}:{count:g}" for name, count in accelerators.items())
+
+
+def _date_of(clouds: Collection[str], catalogued: dict[str, Path]) -> date | None:
+    times = [catalogued[name].stat().st_mtime for name in clouds if name in catalogued]
+    return datetime.fromtimestamp(min(times), UTC).date() if times else None
+
+
+def _why_none(task: Any, asked: Collection[str], problems: dict[str, str]) -> str:
+    wanted = "; ".join(sorted(str(resources) for resources in task.resources))
+    if problems:
+        return f"no price for {wanted}: {'; '.join(problems.values())}"
+    named = {str(one.cloud).casefold() for one in task.resources if one.cloud is not None}
+    fetch = f"sky gpus list --infra {min(named)}" if named else "sky gpus list"
+    if asked:
+        return (
+            f"no machine in the catalogues of {', '.join(sorted(asked))} is {wanted}; "
+            f"give another --infra or profile, or fetch newer prices: {fetch}"
+        )
+    return f"no price catalogue in {catalogue_directory()} for {wanted}; fetch it once: {fetch}"

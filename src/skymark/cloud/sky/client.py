@@ -1,0 +1,104 @@
+"""The client of SkyPilot: load its SDK when needed, await responses, translate its errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.sky.internals import withhold_bucket_keys
+from skymark.model.errors import UsageError
+from skymark.store.bucket.address import ENDPOINT_VARIABLES
+
+QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+"""No report of what a user launches goes to SkyPilot's authors, unless the user set it so."""
+
+AWAY_S = 60.0
+"""How long SkyPilot's API server may be away, as it is while it restarts."""
+RETRY_S = 2.0
+
+LONGEST_MESSAGE = 600
+
+
+def sdk() -> Any:
+    """Return SkyPilot's SDK.
+
+    It sends the keys in the AWS variables along with every request to an API server on this
+    machine, which writes them into its database. Keys of another place than AWS, which are of no
+    use there, are withheld.
+
+    Raises:
+        UsageError: SkyPilot is not installed.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        import sky
+    except ModuleNotFoundError as error:
+        if error.name != "sky":
+            raise
+        raise UsageError(
+            "SkyPilot is not installed here; pip install 'skymark[cloud]', in an environment of "
+            "its own where its requirements do not fit"
+        ) from error
+    if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
+        withhold_bucket_keys()
+    return sky
+
+
+def ask(question: Callable[[Any], Any]) -> Any:
+    """Make a request of SkyPilot's API server and return its response.
+
+    Args:
+        question: makes the request, given SkyPilot's SDK.
+
+    Raises:
+        CloudError: it failed, or the server was away for long.
+    """
+    with explained():
+        return sdk().get(request(question))
+
+
+def request(question: Callable[[Any], Any]) -> Any:
+    """Make a request of SkyPilot's API server, again while it is away; return the request's id.
+
+    Args:
+        question: makes the request, given SkyPilot's SDK.
+    """
+    sky = sdk()
+    until_s = time.monotonic() + AWAY_S
+    while True:
+        try:
+            return question(sky)
+        except RuntimeError as error:  # also plain, where SkyPilot may start no server itself
+            away = type(error) in {RuntimeError, sky.exceptions.ApiServerConnectionError}
+            if not away or time.monotonic() > until_s:
+                raise
+        time.sleep(RETRY_S)
+
+
+@contextmanager
+def explained(action: str = "SkyPilot") -> Iterator[None]:
+    """Turn SkyPilot's errors into ours, with the action that failed."""
+    sky = sdk()
+    try:
+        yield
+    except (sky.exceptions.ClusterDoesNotExist, sky.exceptions.ClusterNotUpError) as error:
+        raise UsageError(f"{short(error)}; `skymark status` shows what there is") from error
+    except Exception as error:
+        if not type(error).__module__.startswith("sky") and not isinstance(
+            error, (ValueError, RuntimeError, ConnectionError)
+        ):
+            raise
+        raise CloudError(f"{action}: {short(error)}") from error
+
+
+def short(error: BaseException) -> str:
+    """Return an error's text on one line, without colours, of a readable length."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error) or type(error).__name__)
+    text = " ".join(plain.split())
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"

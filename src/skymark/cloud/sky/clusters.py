@@ -1,0 +1,113 @@
+"""SkyPilot's records of clusters: state, machines, price and cost."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from skymark.cloud.cost.bill import MachineCost
+from skymark.cloud.sky.client import ask, sdk
+from skymark.model.base import Frozen
+
+
+class LiveMachine(Frozen):
+    """A cluster or a managed job that is there, whatever its state."""
+
+    name: str
+    status: str
+    machine: str
+    nodes: int
+    launched_at: datetime | None
+    idle_minutes: int | None
+    """Minutes without a job after which it ends; None where no timer is set."""
+    hourly_price_usd: float | None
+    cost_usd: float | None
+    """So far."""
+
+
+def find_cluster(cluster: str, *, refresh: bool) -> Any | None:
+    """Return SkyPilot's record of a cluster, or None.
+
+    Args:
+        cluster: its name.
+        refresh: ask the provider, instead of telling what was known last.
+    """
+    found = ask(lambda sky: sky.status([cluster], refresh=_mode(refresh=refresh)))
+    return found[0] if found else None
+
+
+def live_clusters(*, refresh: bool) -> list[LiveMachine]:
+    """Return every cluster that is there."""
+    return [_live(one) for one in ask(lambda sky: sky.status(refresh=_mode(refresh=refresh)))]
+
+
+def is_up(record: Any) -> bool:
+    """Whether a cluster has machines that nobody has told to end."""
+    statuses = sdk().ClusterStatus
+    return record["status"] in {statuses.UP, statuses.INIT}
+
+
+def describe_cluster(record: Any | None) -> str:
+    """Return a cluster's machines in words: ids, kind and price per hour."""
+    if record is None:
+        return "a machine that SkyPilot does not know"
+    price = hourly_price_usd(record["handle"])
+    cost = "of unknown price" if price is None else f"at ${price:.2f}/h"
+    return f"{record['node_names'] or record['cluster_name_on_cloud']}, {cost}"
+
+
+def hourly_price_usd(handle: Any) -> float | None:
+    """Return the price per hour of all machines of a cluster; None where it is not known."""
+    resources = getattr(handle, "launched_resources", None)
+    if resources is None or not resources.is_launchable():
+        return None
+    return float(resources.get_cost(3600)) * int(handle.launched_nodes)
+
+
+def end_cluster(cluster: str) -> None:
+    """Tell SkyPilot to end a cluster; that it has ended is for `find_cluster` to prove.
+
+    Raises:
+        UsageError: there is none.
+        CloudError: it failed.
+    """
+    ask(lambda sky: sky.down(cluster))
+
+
+def costs_of(cluster: str) -> list[MachineCost]:
+    """Return the costs of all clusters that had a name, as SkyPilot's cost report has them."""
+    return [
+        MachineCost(
+            launched_at_s=float(one["launched_at"] or 0),
+            seconds=float(one["duration"] or 0),
+            price_usd=float(one["total_cost"] or 0),
+            ended=one["status"] is None,
+        )
+        for one in ask(lambda sky: sky.cost_report())
+        if one["name"] == cluster
+    ]
+
+
+def _mode(*, refresh: bool) -> Any:
+    modes = sdk().StatusRefreshMode
+    return modes.FORCE if refresh else modes.NONE
+
+
+def _live(record: Any) -> LiveMachine:
+    hourly_usd = hourly_price_usd(record["handle"])
+    launched = record["launched_at"]
+    cost_usd = None
+    if hourly_usd is not None and launched is not None:
+        cost_usd = hourly_usd * (time.time() - launched) / 3600
+    minutes = record["autostop"]
+    return LiveMachine(
+        name=record["name"],
+        status=record["status"].value,
+        machine=str(record["resources_str"]),
+        nodes=record["nodes"],
+        launched_at=None if launched is None else datetime.fromtimestamp(launched, UTC),
+        idle_minutes=minutes if minutes is not None and minutes >= 0 else None,
+        hourly_price_usd=hourly_usd,
+        cost_usd=cost_usd,
+    )

@@ -1,0 +1,168 @@
+"""Jobs in the queue of a cluster: begin, list, follow and end them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TextIO
+
+from skymark.cloud.sky.client import ask, explained, request, sdk
+from skymark.cloud.sky.clusters import find_cluster
+from skymark.cloud.waiting import in_background
+from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
+
+NOT_FINISHED = 101
+NO_SUCH_JOB = 102
+"""Returned by SkyPilot's `tail_logs`."""
+
+
+class JobEnd(StrEnum):
+    """The end of a job."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TOO_LATE = "too late"
+    """It was still running when its time was up."""
+
+
+ENDS = {0: JobEnd.SUCCEEDED, 100: JobEnd.FAILED, 103: JobEnd.CANCELLED}
+"""Returned by SkyPilot's `tail_logs`, where that is an end."""
+
+_BY_STATUS = {"SUCCEEDED": JobEnd.SUCCEEDED, "CANCELLED": JobEnd.CANCELLED}
+
+
+def end_of(status: Any) -> JobEnd | None:
+    """Return the end that a status of SkyPilot's means; None while the job goes on."""
+    if status is None or not status.is_terminal():
+        return None
+    return _BY_STATUS.get(status.value, JobEnd.FAILED)
+
+
+class QueuedJob(Frozen):
+    """One job of a cluster's queue."""
+
+    id: int
+    name: str
+    status: str
+    submitted_at: datetime | None
+    seconds: float | None
+    """None where it has not begun."""
+
+
+@dataclass(frozen=True)
+class MachineJob:
+    """A job of a cluster. Implements `skymark.cloud.lifecycle.following.RunningJob`."""
+
+    name: str
+    """The cluster's."""
+    number: int
+
+    def show(self, log: TextIO) -> int | None:
+        """Write its output until it ends."""
+        code: int | None = sdk().tail_logs(self.name, self.number, follow=True, output_stream=log)
+        return code
+
+    def ended(self) -> JobEnd | None:
+        """Return its end; None while it goes on."""
+        return end_of(ask(lambda sky: sky.job_status(self.name, [self.number])).get(self.number))
+
+    def is_lost(self) -> bool:
+        """Whether the provider has the cluster no longer."""
+        return find_cluster(self.name, refresh=True) is None
+
+    def failure(self) -> None:
+        """Return None: its output says why."""
+
+    def stop(self) -> None:
+        """Take it from the queue, or end it."""
+        cancel_jobs(self.name, [self.number])
+
+
+def request_cluster(task: Any, cluster: str, idle_minutes: int) -> Any:
+    """Ask for a cluster with its idle timer armed, and a job on it; returns the request.
+
+    Not made again where the server is away: it may have been heard.
+    """
+    return sdk().launch(
+        task, cluster_name=cluster, down=True, idle_minutes_to_autostop=idle_minutes
+    )
+
+
+def request_job(task: Any, cluster: str) -> Any:
+    """Ask for a job on a cluster that is up; returns the request."""
+    return request(lambda sky: sky.exec(task, cluster_name=cluster))
+
+
+def await_cluster(asked: Any, cluster: str, log: TextIO, timeout_s: float) -> MachineJob:
+    """Return the job of `request_cluster` once the cluster is up.
+
+    Raises:
+        TimeoutError: it is not up in time.
+    """
+    number, _ = in_background(lambda: sdk().stream_and_get(asked, output_stream=log), timeout_s)
+    return MachineJob(cluster, int(number))
+
+
+def await_job(asked: Any, cluster: str) -> MachineJob:
+    """Return the job of `request_job` once it is in the queue."""
+    number, _ = sdk().get(asked)
+    return MachineJob(cluster, int(number))
+
+
+def take_back(requests: Sequence[Any]) -> None:
+    """End requests that are still being worked at."""
+    if requests:
+        ask(lambda sky: sky.api_cancel(list(requests), silent=True))
+
+
+def queued_jobs(cluster: str) -> list[QueuedJob]:
+    """Return the jobs of a cluster, the newest first.
+
+    Raises:
+        UsageError: there is no such cluster.
+    """
+    return [_queued(one) for one in ask(lambda sky: sky.queue(cluster))]
+
+
+def cancel_jobs(cluster: str, numbers: Sequence[int]) -> None:
+    """End jobs of a cluster, the newest first, so that none begins because another has ended."""
+    if numbers:
+        ask(lambda sky: sky.cancel(cluster, job_ids=list(numbers)))
+
+
+def show_output(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> bool:
+    """Show a job's output from its beginning; returns whether it has not failed, so far.
+
+    Args:
+        cluster: where it runs.
+        job: its number; None for the last.
+        log: gets the output.
+        wait_for_end: go on until it ends.
+
+    Raises:
+        UsageError: there is no such cluster or job.
+    """
+    with explained(f"the log of {cluster}"):
+        code = in_background(
+            lambda: sdk().tail_logs(cluster, job, follow=wait_for_end, output_stream=log)
+        )
+    if code == NO_SUCH_JOB:
+        raise UsageError(f"{cluster} has no job {job}; `skymark queue {cluster}` shows its jobs")
+    return code in {0, NOT_FINISHED}
+
+
+def _queued(one: Any) -> QueuedJob:
+    submitted, began = one["submitted_at"], one["start_at"]
+    until = one["end_at"] or time.time()
+    return QueuedJob(
+        id=one["job_id"],
+        name=one["job_name"],
+        status=one["status"].value,
+        submitted_at=None if not submitted else datetime.fromtimestamp(submitted, UTC),
+        seconds=None if not began or began < 0 else until - began,
+    )

@@ -1,0 +1,184 @@
+"""SkyPilot's managed jobs: begin, find, follow and end them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from skymark.cloud.cost.bill import MachineCost
+from skymark.cloud.errors import CloudError
+from skymark.cloud.sky.client import ask, explained, sdk
+from skymark.cloud.sky.clusters import LiveMachine, costs_of
+from skymark.cloud.sky.internals import (
+    MANAGED_JOB_FILES,
+    is_api_server_here,
+    managed_cluster_name,
+    runs_job_controllers,
+)
+from skymark.cloud.sky.jobs import JobEnd, end_of
+from skymark.cloud.waiting import in_background
+from skymark.model.errors import UsageError
+
+FIELDS = (
+    "job_id",
+    "job_name",
+    "status",
+    "submitted_at",
+    "cluster_resources",
+    "failure_reason",
+)
+"""Asked of SkyPilot about a job."""
+
+WAITING = ("PENDING", "SUBMITTED", "STARTING")
+"""SkyPilot's words for a job that has no machine yet."""
+
+
+@dataclass(frozen=True)
+class ManagedJob:
+    """A job that SkyPilot keeps going on one machine after another.
+
+    Implements `skymark.cloud.lifecycle.following.RunningJob`.
+    """
+
+    name: str
+    number: int
+
+    @property
+    def machine(self) -> str:
+        """The name that each of its machines has with SkyPilot."""
+        return managed_cluster_name(self.name, self.number)
+
+    def show(self, log: TextIO) -> int | None:
+        """Write the output of its machines until it ends."""
+        return self.show_output(log, wait_for_end=True)
+
+    def show_output(self, log: TextIO, *, wait_for_end: bool) -> int | None:
+        """Write the output of its machines, so far or until it ends."""
+        code: int | None = sdk().jobs.tail_logs(
+            job_id=self.number, follow=wait_for_end, output_stream=log
+        )
+        return code
+
+    def ended(self) -> JobEnd | None:
+        """Return its end; None while it goes on."""
+        return end_of(self._record().status)
+
+    def waits_for_machine(self) -> bool:
+        """Whether it has no machine yet."""
+        return self._record().status.value in WAITING
+
+    def end(self) -> bool:
+        """Tell it to end, where nobody has; returns whether it has ended already."""
+        status = self._record().status
+        if not status.is_terminal() and status.value != "CANCELLING":
+            self.stop()
+        return bool(status.is_terminal())
+
+    def failure(self) -> str | None:
+        """Return why it failed, as SkyPilot has it."""
+        return self._record().failure_reason or None
+
+    def is_lost(self) -> bool:
+        """Never: SkyPilot hires the next machine."""
+        return False
+
+    def stop(self) -> None:
+        """End it, and its machine."""
+        ask(lambda sky: sky.jobs.cancel(job_ids=[self.number]))
+
+    def machines(self) -> list[MachineCost]:
+        """Return the costs of the machines that it had; one at most has not ended."""
+        return costs_of(self.machine)
+
+    def remove_plain_files(self) -> None:
+        """Remove the files with the job's secrets, where the API server is this machine's.
+
+        SkyPilot has them in its database too, and reads them there for the next machine; but its
+        own configuration, which has no secret of ours, it reads from the file.
+        """
+        if is_api_server_here():
+            for path in MANAGED_JOB_FILES.expanduser().glob(f"{self.name}-*"):
+                if path.suffix != ".config_yaml":
+                    path.unlink(missing_ok=True)
+
+    def _record(self) -> Any:
+        """Return SkyPilot's record of it.
+
+        Raises:
+            CloudError: there is none.
+        """
+        found = [one for one in _records() if one.job_id == self.number]
+        if not found:
+            raise CloudError(f"SkyPilot knows no managed job {self.number} ({self.name})")
+        return found[0]
+
+
+def request_managed_job(task: Any, name: str, secrets: Mapping[str, str]) -> Any:
+    """Ask for a managed job; returns the request."""
+    task.update_secrets(dict(secrets))
+    return sdk().jobs.launch(task, name=name)
+
+
+def await_managed_job(asked: Any, name: str, log: TextIO) -> ManagedJob:
+    """Return the job of `request_managed_job` once SkyPilot has taken it."""
+    numbers, _ = in_background(lambda: sdk().stream_and_get(asked, output_stream=log))
+    return ManagedJob(name, numbers[0])
+
+
+def find_managed_job(name: str) -> ManagedJob | None:
+    """Return the managed job of a name, or None."""
+    numbers = [one.job_id for one in _records() if one.job_name == name]
+    return ManagedJob(name, max(numbers)) if numbers else None
+
+
+def live_managed_jobs() -> list[LiveMachine]:
+    """Return every managed job that has not ended."""
+    return [_live(one) for one in _records(going_on=True)]
+
+
+def show_managed_output(job: ManagedJob, log: TextIO, *, wait_for_end: bool) -> bool:
+    """Show a job's output from its beginning; returns whether it has not failed, so far."""
+    with explained(f"the log of {job.name}"):
+        in_background(lambda: job.show_output(log, wait_for_end=wait_for_end))
+        return job.ended() in {None, JobEnd.SUCCEEDED}
+
+
+def check_controller() -> None:
+    """Refuse where the controller of managed jobs would be a machine to pay for.
+
+    Raises:
+        UsageError: SkyPilot's API server here does not run controllers itself.
+    """
+    if is_api_server_here() and not runs_job_controllers():
+        raise UsageError(
+            "SkyPilot would rent another machine to watch over managed jobs; put "
+            "'jobs: {controller: {consolidation_mode: true}}' into ~/.sky/config.yaml, then run "
+            "sky api stop; sky api start"
+        )
+
+
+def _records(*, going_on: bool = False) -> list[Any]:
+    """Return SkyPilot's records of every managed job, or of those that have not ended."""
+    try:
+        found, *_ = ask(
+            lambda sky: sky.jobs.queue_v2(refresh=False, skip_finished=going_on, fields=FIELDS)
+        )
+    except UsageError:  # there is no controller: nobody ever began one
+        return []
+    return list(found)
+
+
+def _live(record: Any) -> LiveMachine:
+    submitted = record.submitted_at
+    return LiveMachine(
+        name=record.job_name,
+        status=f"managed, {record.status.value}",
+        machine=record.cluster_resources or "none yet",
+        nodes=1,
+        launched_at=None if submitted is None else datetime.fromtimestamp(submitted, UTC),
+        idle_minutes=None,
+        hourly_price_usd=None,
+        cost_usd=None,
+    )

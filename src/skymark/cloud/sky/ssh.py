@@ -1,0 +1,88 @@
+"""Copy files from and to machines over the SSH settings that SkyPilot writes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.sky.internals import SSH_SETTINGS
+from skymark.model.errors import UsageError
+
+ATTEMPTS = 4
+PAUSE_S = 3.0
+CONNECT_S = 20
+
+
+def settings_of(cluster: str) -> Path:
+    """Return SkyPilot's SSH settings of a cluster.
+
+    Raises:
+        UsageError: there are none: no such cluster, or it was made by another client.
+    """
+    path = SSH_SETTINGS.expanduser() / cluster
+    if not path.is_file():
+        raise UsageError(
+            f"there is no cluster {cluster} here ({path} is missing); "
+            "`skymark status` shows what there is"
+        )
+    return path
+
+
+def host(cluster: str, node: int = 0) -> str:
+    """Return the name under which SSH knows a node; node 0 is the head."""
+    return cluster if node == 0 else f"{cluster}-worker{node}"
+
+
+def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> None:
+    """Run rsync with a cluster's SSH settings, again where the connection breaks.
+
+    Raises:
+        CloudError: it failed each time.
+        UsageError: there is no such cluster.
+    """
+    shell = shlex.join(
+        [
+            "ssh",
+            "-F",
+            os.fspath(settings_of(cluster)),
+            "-o",
+            f"ConnectTimeout={CONNECT_S}",
+            "-o",
+            "ServerAliveInterval=10",
+            "-o",
+            "LogLevel=ERROR",
+        ]
+    )
+    command: Sequence[str] = ["rsync", "--archive", "--partial", "--rsh", shell, *arguments]
+    for attempt in range(1, attempts + 1):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise UsageError("rsync is not installed here; apt install rsync") from error
+        if done.returncode == 0:
+            return
+        if attempt < attempts:
+            time.sleep(PAUSE_S)
+    tail = " ".join(done.stderr.split())[-300:]
+    raise CloudError(f"rsync with {cluster} failed (status {done.returncode}): {tail}")
+
+
+def send(cluster: str, nodes: int, file: Path, there: str) -> None:
+    """Copy a file to every node of a cluster.
+
+    Args:
+        cluster: its name.
+        nodes: how many it has.
+        file: on this machine.
+        there: its place below the home that SSH logs in to.
+
+    Raises:
+        CloudError: a node could not be reached.
+    """
+    for node in range(nodes):
+        rsync(cluster, os.fspath(file), f"{host(cluster, node)}:{there}")

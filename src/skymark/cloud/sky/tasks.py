@@ -1,0 +1,118 @@
+"""SkyPilot tasks, made of a machine's YAML and an order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from skymark.cloud.machine_kinds import machine_file
+from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
+from skymark.cloud.order import Order
+from skymark.cloud.sky.client import explained, sdk
+from skymark.cloud.sky.providers import cloud_of
+from skymark.cloud.source import source_directory
+from skymark.model.errors import UsageError
+
+
+def make_task(order: Order) -> Any:
+    """Return the SkyPilot task of an order: its set-up and its run as one job.
+
+    Raises:
+        UsageError: the YAML is wrong, or its machine is not to be had as ordered.
+    """
+    if order.infra is not None and cloud_of(order.infra) == "slurm" and order.num_nodes > 1:
+        raise UsageError(
+            "the nodes of a Slurm cluster share one home, where each would write the same run; "
+            "leave out --num-nodes"
+        )
+    path = machine_file(order.profile, order.machine, order.image)
+    task = _read(path)
+    task.name = order.cluster
+    setup, task.setup = task.setup, None
+    task.run = script(setup, task.run)
+    _send_source(task)
+    task.num_nodes = order.num_nodes
+    task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})
+    task.update_envs(machine_variables(order))
+    return task
+
+
+def make_run_task(order: Order, name: str, launched: Any, *, with_source: bool) -> Any:
+    """Return the task of another run on a live machine: no set-up, and no machine is chosen.
+
+    Args:
+        order: the run.
+        name: the job's.
+        launched: SkyPilot's resources of the machine.
+        with_source: send the source again; of several runs, one does.
+    """
+    task = _read(machine_file(order.profile, order.machine, order.image))
+    task.name = name
+    task.setup = None
+    task.run = script(None, task.run)
+    _send_source(task)
+    if not with_source:
+        task.workdir = None
+    task.num_nodes = order.num_nodes
+    task.set_resources(sdk().Resources(accelerators=launched.accelerators))
+    task.update_envs(machine_variables(order))
+    return task
+
+
+def send_files(task: Any, files: Mapping[str, Path]) -> None:
+    """Let SkyPilot copy files to a task's machines, by their place below the machine's home."""
+    task.update_file_mounts({f"~/{there}": os.fspath(here) for there, here in files.items()})
+
+
+def set_limits(task: Any, limit_s: int | None, highest_hourly_price_usd: float | None) -> None:
+    """Limit a task in time and in price.
+
+    Args:
+        task: of `make_task` or `make_run_task`.
+        limit_s: seconds that set-up and run may take together, kept by the machine itself.
+        highest_hourly_price_usd: of one machine; SkyPilot takes none that is dearer.
+    """
+    task.update_envs({LIMIT_VARIABLE: str(limit_s or 0)})
+    if highest_hourly_price_usd is not None:
+        cap = {"max_hourly_cost": highest_hourly_price_usd}
+        task.set_resources({one.copy(**cap) for one in task.resources})
+
+
+def _read(path: Path) -> Any:
+    with explained(f"{path}"):
+        return sdk().Task.from_yaml(os.fspath(path))
+
+
+def _send_source(task: Any) -> None:
+    if task.workdir is not None:
+        task.workdir = os.fspath(source_directory())
+
+
+def _eligible(resources: Any, order: Order, path: Path) -> list[Any]:
+    """Return the alternatives of a machine that the ordered provider can be asked for."""
+    listed = list(resources)
+    if order.infra is None:
+        return listed
+    same = cloud_of(order.infra)
+    found = [one for one in listed if one.cloud is None or str(one.cloud).casefold() == same]
+    if not found:
+        places = ", ".join(sorted({str(one.cloud).casefold() for one in listed}))
+        raise UsageError(
+            f"--infra {order.infra}: {path.name} describes a machine of {places}; give that, or "
+            "another profile"
+        )
+    return found
+
+
+def _ordered(resource: Any, order: Order) -> Any:
+    changes: dict[str, Any] = {}
+    if order.infra is not None:  # also where the YAML names the cloud already
+        changes |= {"infra": order.infra, "cloud": None, "region": None, "zone": None}
+    if order.spot:
+        changes["use_spot"] = True
+    if order.image is not None:
+        changes["image_id"] = f"docker:{order.image.removeprefix('docker:')}"
+    with explained("the ordered machine"):
+        return resource.copy(**changes)

@@ -1,0 +1,128 @@
+"""The messages between engine and worker: one JSON object a line, typed on both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from skymark.model.base import Frozen
+from skymark.model.cell import Cell
+from skymark.model.effort import Effort
+from skymark.model.record import Resources, RoundResult
+
+# From the engine to the worker
+
+
+class Begin(Frozen):
+    """Make the runner of a group, of which one cell is told."""
+
+    do: Literal["begin"] = "begin"
+    cell: Cell
+
+
+class Prepare(Frozen):
+    """Make a cell's data."""
+
+    do: Literal["prepare"] = "prepare"
+    cell: Cell
+    log: Path
+
+
+class Measure(Frozen):
+    """Measure and verify one round of a cell."""
+
+    do: Literal["measure"] = "measure"
+    cell: Cell
+    round: int
+    effort: Effort
+    log: Path
+
+
+class Go(Frozen):
+    """Go on: the process tree is being sampled, or this is what was seen of it."""
+
+    do: Literal["go"] = "go"
+    seen: Resources = Resources()
+
+
+class End(Frozen):
+    """Close the runner and leave."""
+
+    do: Literal["end"] = "end"
+
+
+Request = Begin | Prepare | Measure | Go | End
+
+# From the worker to the engine
+
+
+class Ready(Frozen):
+    """The runner is made."""
+
+    event: Literal["ready"] = "ready"
+
+
+class Prepared(Frozen):
+    """The data is there."""
+
+    event: Literal["prepared"] = "prepared"
+
+
+class TimedRegionBegins(Frozen):
+    """The timed region is about to begin; sample the process tree, but for some processes."""
+
+    event: Literal["timed-region-begins"] = "timed-region-begins"
+    exclude: tuple[int, ...] = ()
+
+
+class TimedRegionEnds(Frozen):
+    """The timed region has ended; tell what was seen."""
+
+    event: Literal["timed-region-ends"] = "timed-region-ends"
+
+
+class Measured(Frozen):
+    """A round is measured and verified."""
+
+    event: Literal["measured"] = "measured"
+    result: RoundResult
+    versions: dict[str, str]
+
+
+class Failed(Frozen):
+    """What was asked for failed; the worker can go on with something else."""
+
+    event: Literal["failed"] = "failed"
+    kind: str
+    message: str
+
+
+Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Failed
+
+_REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
+_EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+
+
+def line_of(message: Request | Event) -> str:
+    """Return a message as one line of JSON, its end included."""
+    return message.model_dump_json() + "\n"
+
+
+def parse_request(line: str | bytes) -> Request:
+    """Read what the engine asks for.
+
+    Raises:
+        ValidationError: it is no request.
+    """
+    return _REQUESTS.validate_json(line)
+
+
+def parse_event(line: str | bytes) -> Event:
+    """Read what a worker tells.
+
+    Raises:
+        ValidationError: it is no event.
+    """
+    return _EVENTS.validate_json(line)

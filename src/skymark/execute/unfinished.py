@@ -1,0 +1,90 @@
+"""A cell between its first round and its record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from skymark.model.effort import Effort
+from skymark.model.plan import PlannedCell
+from skymark.model.record import (
+    Cause,
+    Record,
+    RoundResult,
+    StabilityWarning,
+    Status,
+    Verification,
+)
+from skymark.suite.contract import Suite
+
+
+@dataclass
+class UnfinishedCell:
+    """A cell that has no record yet, with the rounds it has."""
+
+    planned: PlannedCell
+    started_at: datetime
+    rounds: list[RoundResult] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, StabilityWarning] = field(default_factory=dict)
+    """What went wrong around the rounds, by kind."""
+    next_round: int = 0
+    """Number of the round to measure next; rounds that did not count have numbers too."""
+
+    def warn(self, *, kind: str, message: str, action: str) -> None:
+        """Note what made the rounds less trustworthy; the last of a kind stays."""
+        self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
+
+    def add(self, result: RoundResult, versions: dict[str, str]) -> None:
+        """Count a round. Rounds with other versions are never put together: the older ones go."""
+        if versions != self.versions:
+            self.rounds.clear()
+        self.versions = versions
+        self.rounds.append(result)
+        self.next_round = result.round + 1
+
+    def record(
+        self,
+        suite: Suite,
+        effort: Effort,
+        status: Status,
+        cause: Cause | None,
+        ended_at: datetime,
+    ) -> Record:
+        """Return the record of the cell; figures only where it ended `ok`."""
+        rounds = self.rounds
+        is_ok = bool(rounds) and status is Status.OK
+        warnings = suite.warnings(rounds, effort) if is_ok else ()
+        return Record(
+            cell=self.planned.cell,
+            cell_hash=self.planned.cell.hash,
+            status=status,
+            cause=cause,
+            rounds=tuple(result.summary for result in rounds),
+            metrics=suite.figures(rounds) if is_ok else {},
+            verification=all_verified(rounds) if rounds else None,
+            conditions=rounds[-1].conditions if rounds else {},
+            warnings=(*warnings, *self.warnings.values()),
+            versions=self.versions,
+            started_at=self.started_at,
+            ended_at=ended_at,
+        )
+
+
+def all_verified(rounds: Sequence[RoundResult]) -> Verification:
+    """Return what was checked over all rounds, with the verdict of the last.
+
+    A round that fails ends its cell, so only the last can have failed.
+    """
+    each = [result.verification for result in rounds]
+    differences = [one.max_difference for one in each if one.max_difference is not None]
+    counted = dict.fromkeys(name for one in each for name in one.counts)
+    return each[-1].model_copy(
+        update={
+            "verified_elements": sum(one.verified_elements for one in each),
+            "compared_elements": sum(one.compared_elements for one in each),
+            "counts": {name: sum(one.counts.get(name, 0) for one in each) for name in counted},
+            "max_difference": max(differences, default=None),
+        }
+    )

@@ -1,0 +1,147 @@
+"""Columns of a ranking's table, derived from the metrics that the suite declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from skymark.model.metric import Declaration, Metric
+from skymark.report.ranking import Row
+from skymark.report.text import MISSING, margin, share, significant, writer
+from skymark.statistics.difference import Difference
+
+UNSURE = "≈"
+"""Stands before a ratio whose distance from 1 is not shown to be real."""
+
+BASELINE_GIVES_WAY = 6
+
+
+class Entry(NamedTuple):
+    """A row's entry in a column: the number to sort by, and its text."""
+
+    value: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, how a row shows in it, and how soon it gives way (0 never)."""
+
+    heading: str
+    title: str
+    """Its meaning in a few words."""
+    entry: Callable[[Row], Entry]
+    gives_way: int = 0
+    first: Literal["ascending", "descending"] = "descending"
+    """The order that one wants first when sorting by it: the best on top."""
+    is_primary: bool = False
+
+
+class Filled(NamedTuple):
+    """A column with its entries, one per row."""
+
+    column: Column
+    entries: tuple[Entry, ...]
+
+
+class Columns:
+    """The columns that a declaration makes; the same for all tables of a run, but for own ones."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """Derive the columns that all tables have."""
+        self.declaration = declaration
+        self._known = {one.name for one in declaration.shared}
+        self._standing = tuple(_standing(declaration))
+        self._shared = tuple(
+            _metric_column(one)
+            for one in declaration.shared
+            if one.shown is not None and one.name != declaration.primary
+        )
+
+    def standing(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return the columns of the primary metric, those left out that have nothing to show."""
+        return _filled(self._standing, rows)
+
+    def others(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return the columns of all other metrics that some row has; own metrics come last."""
+        names = (name for row in rows for name in row.record.metrics if name not in self._known)
+        own = (self.declaration.metric(name) for name in dict.fromkeys(names))
+        own_columns = [_metric_column(one) for one in own if one.shown is not None]
+        return _filled((*self._shared, *own_columns), rows)
+
+
+def _filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Filled]:
+    filled = [Filled(column, tuple(column.entry(row) for row in rows)) for column in columns]
+    return [one for one in filled if any(entry.value is not None for entry in one.entries)]
+
+
+def _standing(declaration: Declaration) -> list[Column]:
+    metric = declaration.primary_metric
+    write, higher = writer(metric), metric.better == "higher"
+    of_best = f"share of the {metric.words.best}" if higher else f"{metric.words.best} over own"
+    columns = [
+        Column(
+            metric.heading,
+            metric.description,
+            lambda row: Entry(_number(row.figure.value, metric), write(row.figure.value)),
+            first="descending" if higher else "ascending",
+            is_primary=True,
+        ),
+        Column(
+            "interval",
+            "half the 95 % interval over rounds, relative",
+            lambda row: Entry(row.figure.relative_half_width, margin(row.figure)),
+            first="ascending",
+        ),
+        Column(
+            "of best",
+            f"{of_best}; {UNSURE} where the difference is not shown to be real",
+            lambda row: Entry(row.share, _ratio(row.share, row.to_best, share)),
+        ),
+    ]
+    if (baseline := declaration.baseline) is not None:
+        name = declaration.adapter_name(baseline)
+        columns.append(
+            Column(
+                f"× {baseline}",
+                f"own {metric.heading} over that of {name}"
+                if higher
+                else f"{metric.heading} of {name} over own",
+                lambda row: Entry(row.multiple, _ratio(row.multiple, row.to_baseline, _times)),
+                gives_way=BASELINE_GIVES_WAY,
+            )
+        )
+    return columns
+
+
+def _metric_column(metric: Metric) -> Column:
+    write, name = writer(metric), metric.name
+
+    def entry(row: Row) -> Entry:
+        figure = row.record.metrics.get(name)
+        if figure is None:
+            return Entry(None, MISSING)
+        return Entry(_number(figure.value, metric), write(figure.value))
+
+    return Column(
+        metric.heading,
+        metric.description,
+        entry,
+        gives_way=metric.shown.gives_way if metric.shown else 0,
+        first="ascending" if metric.better == "lower" else "descending",
+    )
+
+
+def _number(value: float, metric: Metric) -> float:
+    return int(value) if metric.integer else value
+
+
+def _times(value: float) -> str:
+    return significant(value, 2)
+
+
+def _ratio(value: float | None, found: Difference | None, write: Callable[[float], str]) -> str:
+    if value is None or found is None:
+        return MISSING
+    return f"{'' if found.is_real or value == 1 else UNSURE}{write(value)}"

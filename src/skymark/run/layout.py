@@ -1,0 +1,26 @@
+"""Layout of a run: the names of its files and directories, and the paths that a run may have."""
+
+from __future__ import annotations
+
+import re
+
+MANIFEST = "manifest.json"
+SUMS = "SHA256SUMS"
+"""The digests of all other files, for ``sha256sum --check``."""
+FOLDERS = ("records", "samples", "logs", "rounds")
+
+_NAME = r"[\w@=+-][\w@=+.-]{0,240}"
+RUN_FILE = re.compile(
+    rf"{re.escape(MANIFEST)}|{SUMS}|records/{_NAME}\.json|samples/{_NAME}\.parquet"
+    rf"|logs/{_NAME}\.log|rounds/{_NAME}/\d{{1,6}}\.json",
+    re.ASCII,
+)
+"""The paths that a run may have, relative to its directory."""
+
+
+def cell_of(path: str) -> str:
+    """Return the id of the cell whose file it is; ``""`` for a file of the whole run."""
+    folder, slash, rest = path.partition("/")
+    if not slash:
+        return ""
+    return rest.partition("/")[0] if folder == "rounds" else rest.rpartition(".")[0]

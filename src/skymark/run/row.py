@@ -1,0 +1,115 @@
+"""A record as one flat row, for tables of any kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from skymark.model.metric import Declaration, Metric
+from skymark.model.record import Record
+
+Value = str | int | float | bool | datetime | None
+
+BEFORE: dict[str, type] = {
+    "cell_id": str,
+    "cell_hash": str,
+    "suite": str,
+    "scenario": str,
+    "variant": str,
+    "axes": str,
+    "adapter": str,
+    "settings": str,
+    "status": str,
+    "cause_kind": str,
+    "cause_message": str,
+    "rounds": int,
+}
+"""Columns of every record, before its metrics. `axes` and `settings` are JSON."""
+
+AFTER: dict[str, type] = {
+    "verified": bool,
+    "verified_elements": int,
+    "compared_elements": int,
+    "warnings": str,
+    "versions": str,
+    "extra": str,
+    "price_usd": float,
+    "started_at": datetime,
+    "ended_at": datetime,
+}
+"""Columns of every record, after its metrics and conditions. `versions` and `extra` are JSON."""
+
+
+def columns_of(declaration: Declaration) -> dict[str, type]:
+    """Return the name and type of every column of a run's rows, in order.
+
+    A metric that only some scenarios have is in `extra`; all others have columns of their own.
+    """
+    metrics = {
+        name: int if name == one.name and one.integer else float
+        for one in declaration.shared
+        for name in names_of_metric(one)
+    }
+    return {**BEFORE, **metrics, **dict.fromkeys(declaration.conditions, str), **AFTER}
+
+
+def names_of_metric(metric: Metric) -> tuple[str, ...]:
+    """Return the columns of a metric: its value and, where it has an interval, the bounds."""
+    if metric.pooled or metric.scale == "exact":
+        return (metric.name,)
+    return (metric.name, f"{metric.name}_low", f"{metric.name}_high")
+
+
+def rows_of(records: Iterable[Record], declaration: Declaration) -> Iterator[dict[str, Value]]:
+    """Yield one row per record: every column, missing as None."""
+    empty: dict[str, Value] = dict.fromkeys(columns_of(declaration))
+    for record in records:
+        conditions = {name: record.conditions.get(name) for name in declaration.conditions}
+        yield {
+            **empty,
+            **_core(record),
+            **_metrics(record, declaration),
+            **{name: None if one is None else str(one) for name, one in conditions.items()},
+        }
+
+
+def _core(record: Record) -> dict[str, Value]:
+    cell, verification = record.cell, record.verification
+    return {
+        "cell_id": cell.id,
+        "cell_hash": record.cell_hash,
+        "suite": cell.suite,
+        "scenario": cell.scenario,
+        "variant": cell.variant,
+        "axes": json.dumps(cell.axes),
+        "adapter": cell.adapter,
+        "settings": json.dumps(cell.settings),
+        "status": record.status.value,
+        "cause_kind": record.cause.kind if record.cause else None,
+        "cause_message": record.cause.message if record.cause else None,
+        "rounds": len(record.rounds),
+        "verified": verification.passed if verification else None,
+        "verified_elements": verification.verified_elements if verification else None,
+        "compared_elements": verification.compared_elements if verification else None,
+        "warnings": " ".join(warning.kind for warning in record.warnings) or None,
+        "versions": json.dumps(record.versions),
+        "price_usd": record.price_usd,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+    }
+
+
+def _metrics(record: Record, declaration: Declaration) -> dict[str, Value]:
+    if not record.metrics:
+        return {}
+    row: dict[str, Value] = {}
+    own = dict(record.metrics)
+    for metric in declaration.shared:
+        if (figure := own.pop(metric.name, None)) is None:
+            continue
+        value = int(figure.value) if metric.integer else figure.value
+        values = (value, figure.low, figure.high)
+        row |= zip(names_of_metric(metric), values, strict=False)
+    row["extra"] = json.dumps({name: figure.value for name, figure in own.items()})
+    return row

@@ -1,0 +1,268 @@
+"""Service in wandb's process: operations of its public API, up to `CALLS` at a time.
+
+    python -P -m skymark.store.wandb.service REQUEST-LIMIT-S
+
+reads requests from standard input and answers on standard output, in the order in which they are
+done (`skymark.store.wandb.messages` has the form of both). It ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from skymark.store.wandb.messages import CALLS, Refusal, read_frame, write_frame
+from skymark.store.wandb.tool import end_with_parent
+from skymark.whole_files import LARGEST_FILE_BYTES
+
+REFUSED_STATUSES = {400, 401, 403, 404}
+FOLDER = "skymark/"
+"""Where a run's files lie among the files that wandb itself keeps with a W&B run."""
+DOWNLOADS = 8
+PAGE = 1000
+
+Answer = tuple[Any, bytes]
+
+
+class AbsentError(Exception):
+    """Error of a run, file or artifact that is not there."""
+
+
+class Service:
+    """Operations of wandb's API. `run` is ``(project, id)`` or ``(entity, project, id)``."""
+
+    def __init__(self, request_s: int) -> None:
+        self._request_s = request_s
+        self._runs: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def _api(self) -> Any:
+        with self._lock:
+            return self._made_api
+
+    @cached_property
+    def _made_api(self) -> Any:
+        import wandb
+
+        return wandb.Api(timeout=self._request_s)
+
+    def has_key(self, data: bytes) -> Answer:
+        """Return whether wandb finds credentials for its server, wherever they are kept."""
+        del data
+        import wandb
+        from wandb.sdk.lib import wbauth
+
+        host = wandb.setup().settings.base_url
+        found = wbauth.authenticate_session(host=host, source="skymark", prompt=False)
+        return found is not None, b""
+
+    def entity(self, data: bytes) -> Answer:
+        """Return the entity of runs: of WANDB_ENTITY, the settings, or the key's default."""
+        del data
+        return self._api.settings["entity"] or self._api.default_entity, b""
+
+    def put(self, data: bytes, run: list[str], path: str) -> Answer:
+        """Upload one file of a run; the run is made where it is not there yet."""
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
+            file = Path(root, FOLDER, path)
+            file.parent.mkdir(parents=True)
+            file.write_bytes(data)
+            self._run(run, make=True).upload_file(str(file), root=root)
+        return None, b""
+
+    def probe(self, data: bytes, run: list[str]) -> Answer:
+        """Write a file into a run, read it, and remove it."""
+        self.put(data, run, "probe")
+        answer = self.get(b"", run, "probe")
+        self.delete(b"", run, "probe")
+        return answer
+
+    def get(self, data: bytes, run: list[str], path: str) -> Answer:
+        """Read one file of a run."""
+        del data
+        found = self._file(run, path)
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
+            _download(found, Path(root))
+            return None, (Path(root) / found.name).read_bytes()
+
+    def sizes(self, data: bytes, run: list[str]) -> Answer:
+        """Return the sizes of a run's files by path; empty for a run that is not there."""
+        del data
+        try:
+            files = self._run(run).files(per_page=PAGE)
+        except AbsentError:
+            return {}, b""
+        named = {one.name: one.size for one in files}
+        return {
+            name.removeprefix(FOLDER): size
+            for name, size in named.items()
+            if name.startswith(FOLDER)
+        }, b""
+
+    def delete(self, data: bytes, run: list[str], path: str) -> Answer:
+        """Remove one file of a run, if it is there."""
+        del data
+        with contextlib.suppress(AbsentError):
+            self._file(run, path).delete()
+        return None, b""
+
+    def run(self, data: bytes, run: list[str]) -> Answer:
+        """Return a run's address, state and summary figures."""
+        del data
+        found = self._run(run, fresh=True)
+        return {
+            "url": found.url,
+            "state": found.state,
+            "summary": dict(found.summary_metrics),
+        }, b""
+
+    def artifact(self, data: bytes, name: str) -> Answer:
+        """Return an artifact's version and, by path, its entries' digest and size."""
+        del data
+        found = self._artifact(name)
+        return {
+            "version": found.version,
+            "entries": {
+                str(path): {"digest": entry.digest, "size": entry.size}
+                for path, entry in found.manifest.entries.items()
+                if entry.ref is None  # a reference may name any file of this machine
+            },
+        }, b""
+
+    def artifact_digests(self, data: bytes, name: str) -> Answer:
+        """Download an artifact and return the SHA-256 of every entry's bytes, by path."""
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
+            paths, _ = self.artifact_download(data, name, root)
+            return {path: sha256(Path(root, path).read_bytes()).hexdigest() for path in paths}, b""
+
+    def artifact_download(self, data: bytes, name: str, root: str) -> Answer:
+        """Download an artifact's files below a directory; returns their paths.
+
+        Not by `Artifact.download`: without the cache its threads share the place they write to.
+        """
+        del data
+        found = self._artifact(name)
+        entries = found.manifest.entries
+        files = [
+            one
+            for one in found.files(per_page=PAGE)
+            if one.name in entries and entries[one.name].ref is None
+        ]
+        with ThreadPoolExecutor(DOWNLOADS) as pool:
+            list(pool.map(lambda one: _download(one, Path(root)), files))
+        return [one.name for one in files], b""
+
+    def _run(self, run: list[str], *, make: bool = False, fresh: bool = False) -> Any:
+        path = "/".join(run)
+        with self._lock:
+            if fresh or path not in self._runs:
+                try:
+                    self._runs[path] = self._loaded(path)
+                except AbsentError:
+                    if not make:
+                        raise
+                    entity, project, id = run
+                    self._api.create_run(run_id=id, project=project, entity=entity)
+                    self._runs[path] = self._loaded(path)
+            return self._runs[path]
+
+    def _loaded(self, path: str) -> Any:
+        try:
+            found = self._api.run(path)
+            found.load(force=True)
+        except Exception as error:
+            if "Could not find" in str(error):
+                raise AbsentError(f"there is no run {path}") from error
+            raise
+        return found
+
+    def _file(self, run: list[str], path: str) -> Any:
+        name = FOLDER + path
+        for found in self._run(run).files(names=[name]):
+            if found.name == name:
+                return found
+        raise AbsentError(f"{'/'.join(run)} has no file {path}")
+
+    def _artifact(self, name: str) -> Any:
+        try:
+            return self._api.artifact(name)
+        except Exception as error:
+            if "not found" in str(error).lower():
+                raise AbsentError(f"there is no artifact {name}") from error
+            raise
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # wandb prints
+    # Whatever a server sends, no file grows beyond this, in wandb's own process neither.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE_BYTES, LARGEST_FILE_BYTES))
+    end_with_parent()
+    service = Service(int(sys.argv[1]))
+    pool = ThreadPoolExecutor(CALLS)
+    answering = threading.Lock()
+
+    def answer(head: Any, data: bytes) -> None:
+        operation: Callable[..., Answer] = getattr(service, head["operation"])
+        told, content = {}, b""
+        try:
+            told["result"], content = operation(data, **head["arguments"])
+        except Exception as error:  # the process boundary: all becomes a message
+            told["refusal"] = refusal_of(error).model_dump()
+        with answering:
+            write_frame(answers, told | {"number": head["number"]}, content)
+
+    with contextlib.suppress(EOFError):
+        while True:
+            pool.submit(answer, *read_frame(requests))
+    os._exit(0)  # wandb's own exit waits for requests that get no answer
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Classify an error of wandb's: absent, refused or unavailable.
+
+    wandb raises the same types for both, so the HTTP status decides: its own attribute where there
+    is one, else the one named in the message.
+    """
+    if isinstance(error, AbsentError):
+        return Refusal(kind="absent", message=str(error))
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    told = " ".join(str(one) for one in chain)
+    statuses = {int(found) for found in re.findall(r"(?:status:|error) (\d{3})\b", told)}
+    statuses |= {getattr(getattr(one, "response", None), "http_status", None) or 0 for one in chain}
+    no_login = re.search(r"API key must|invalid API key|No API key|not allowed", told)
+    refused = bool(statuses & REFUSED_STATUSES or no_login)
+    if any(isinstance(one, TimeoutError) for one in chain):
+        # wandb calls this a busy service, or credentials that could not be verified.
+        return Refusal(kind="unavailable", message="the server did not answer in time")
+    message = f"{type(error).__name__}: {str(error).strip()}"[:500]
+    return Refusal(kind="refused" if refused else "unavailable", message=message)
+
+
+def _download(file: Any, root: Path) -> None:
+    if file.size > LARGEST_FILE_BYTES:
+        raise ValueError(f"error 400: {file.name} has {file.size} bytes; skymark has no such file")
+    file.download(root=str(root), replace=True).close()
+    if (root / file.name).stat().st_size != file.size:
+        raise ValueError(f"{file.name} was not received whole")
+
+
+if __name__ == "__main__":
+    main()

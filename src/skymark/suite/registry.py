@@ -1,0 +1,75 @@
+"""Suites, found by the entry points of the group ``skymark.suites``."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from skymark.model.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from skymark.model.manifest import Manifest
+    from skymark.model.metric import Declaration
+    from skymark.suite.contract import Suite
+
+GROUP = "skymark.suites"
+
+
+@cache
+def _entry_points() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for one in entry_points(group=GROUP):
+        if one.name in found and found[one.name].value != one.value:
+            raise UsageError(
+                f"two packages have a suite {one.name!r}: {found[one.name].value} and {one.value}; "
+                "remove one of them"
+            )
+        found[one.name] = one
+    return dict(sorted(found.items()))
+
+
+def suite_names() -> tuple[str, ...]:
+    """Return the names of the suites that are installed."""
+    return tuple(_entry_points())
+
+
+@cache
+def suite_named(name: str) -> Suite:
+    """Return a suite's planning side.
+
+    Raises:
+        UnknownNameError: there is no such suite.
+        UsageError: the package that has it does not load.
+    """
+    known = _entry_points()
+    if name not in known:
+        raise UnknownNameError("suite", name, known)
+    try:
+        suite: Suite = known[name].load()()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"the suite {name!r} ({known[name].value}) does not load: {error}; mend or remove the "
+            "package that has it"
+        ) from error
+    return suite
+
+
+def suites() -> tuple[Suite, ...]:
+    """Return the planning sides of all suites that are installed.
+
+    Raises:
+        UsageError: one of them does not load.
+    """
+    return tuple(suite_named(name) for name in suite_names())
+
+
+def declaration_of(manifest: Manifest) -> Declaration:
+    """Return a run's declaration; of a run of schema 1 or 2, its suite's present one.
+
+    Raises:
+        UnknownNameError: it is an old run, and its suite is not installed.
+    """
+    if manifest.declaration is not None:
+        return manifest.declaration
+    return suite_named(manifest.plan.suite).declared(manifest.cells.values())

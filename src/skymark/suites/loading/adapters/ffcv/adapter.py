@@ -1,0 +1,233 @@
+"""FFCV: a beton file, decoded and transformed by compiled code in threads.
+
+Scenarios in `native` run inside FFCV's pipelines. For the others FFCV reads and decodes the
+fields, and their Python work is done in the calling thread, as nothing else may run in there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.ffcv.operators import OPERATORS
+from skymark.suites.loading.bucketing import batches_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skymark.model.cell import Setting
+    from skymark.suites.loading.adapters.ffcv.operators import Operators
+    from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
+    from skymark.suites.loading.scenario import Batch, Scenario
+
+FILE = "data.beton"
+
+
+def field_of(column: Column, format: str) -> Any:
+    """Return the FFCV field that stores a column; scalars are stored as 64 bits."""
+    import numpy as np
+    from ffcv.fields import BytesField, FloatField, IntField, NDArrayField
+
+    if column.encoding == "jpeg" and format == "beton-images":
+        from skymark.suites.loading.adapters.ffcv.compiled import StoredJpeg
+
+        return StoredJpeg()
+    dtype = np.dtype(column.dtype)
+    if column.shape is None:
+        return BytesField()
+    if column.shape == ():
+        return FloatField() if dtype.kind == "f" else IntField()
+    return NDArrayField(dtype, column.shape)
+
+
+class Fields:
+    """The dataset for FFCV's writer: a tuple of fields per element."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        import numpy as np
+
+        element = self.dataset[index]
+        values = [(column, element[column.name]) for column in self.dataset.columns]
+        return (
+            index,
+            *(np.array(v).view(np.uint8) if c.shape is None else v for c, v in values),
+        )
+
+
+class FFCVLoader(Loader):
+    """One ffcv Loader; its threads live on from epoch to epoch."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        from ffcv.fields.decoders import IntDecoder
+        from ffcv.loader import Loader as Reader
+        from ffcv.loader import OrderOption
+
+        self.job = job
+        self.operators = OPERATORS.get(job.scenario.id)
+        self.running: Any = None
+        columns = job.dataset.columns
+        self.outputs = {"index": [IntDecoder()], **self.pipelines()}
+        custom = {}
+        if job.format == "beton-images":
+            from skymark.suites.loading.adapters.ffcv.compiled import StoredJpeg
+
+            custom = {c.name: StoredJpeg for c in columns if c.encoding == "jpeg"}
+        self.loader = Reader(
+            str(job.storage / FILE),
+            batch_size=job.batch_size,
+            num_workers=max(1, job.workers),
+            order=OrderOption.RANDOM if job.shuffle else OrderOption.SEQUENTIAL,
+            seed=job.shuffle_seed(0),
+            indices=range(job.rank, len(job.dataset), job.world),
+            pipelines={**{c.name: None for c in columns}, **self.outputs},
+            custom_fields=custom,
+            drop_last=job.drop_last,
+            batches_ahead=max(1, job.prefetch),
+        )
+        self.metadata = self.loader.reader.metadata = self.loader.reader.metadata.copy()
+        self.places = {name: f"f{place}" for place, name in enumerate(self.loader.reader.handlers)}
+
+    def pipelines(self) -> dict[str, list[Any]]:
+        """Return each field's operations: the scenario's work, or the decoders alone."""
+        job = self.job
+        if self.operators is not None:
+            return self.operators.pipelines(job.scenario)
+        decoders = {c.name: field_of(c, job.format) for c in job.dataset.columns}
+        return {name: [field.get_decoder_class()()] for name, field in decoders.items()}
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Yield batches of NumPy arrays; FFCV writes into their memory again some batches later."""
+        job = self.job
+        self.stop()
+        if self.operators is not None:
+            self.draw(self.operators, epoch)
+        self.loader.next_epoch = epoch
+        self.running = iter(self.loader)
+        if self.operators is not None:
+            names = self.operators.delivered_as
+            return (self.named(fields, names) for fields in self.running)
+        if job.scenario.bucket_boundaries:
+            return batches_of((e for f in self.running for e in self.elements(f, epoch)), job)
+        return (
+            job.mix(job.collate(self.elements(fields, epoch)), epoch) for fields in self.running
+        )
+
+    def stop(self) -> None:
+        """End the thread of an epoch that was left in its middle."""
+        if self.running is not None:
+            self.running.terminate_event.set()
+
+    def draw(self, operators: Operators, epoch: int) -> None:
+        """Give the epoch's random parameters to the compiled code, in the fields' metadata."""
+        drawn = operators.draw(self.job.scenario, self.job.dataset, epoch)
+        for column, parameters in drawn.items():
+            for name, values in parameters.items():
+                self.metadata[self.places[column]][name] = values
+
+    def named(self, fields: tuple[Any, ...], names: Mapping[str, str]) -> dict[str, Any]:
+        """Return a native batch by field; the index is copied, as it is looked at later."""
+        batch = dict(zip(self.loader.pipeline_specs, fields, strict=True))
+        scalars = {c.name for c in self.job.dataset.columns if c.shape == ()} | {"index"}
+        return {
+            names.get(name, name): value.reshape(-1).copy() if name in scalars else value
+            for name, value in batch.items()
+        }
+
+    def elements(self, fields: tuple[Any, ...], epoch: int) -> list[Element]:
+        """Return the transformed elements of a batch of decoded fields."""
+        import numpy as np
+
+        job = self.job
+        decoded = dict(zip(self.loader.pipeline_specs, fields, strict=True))
+        indices = decoded.pop("index").reshape(-1).tolist()
+        transformed = []
+        for place, index in enumerate(indices):
+            element: Element = {"index": index}
+            for column in job.dataset.columns:
+                value = decoded[column.name][place]
+                if column.shape is None:
+                    size = int(self.metadata[self.places[column.name]]["size"][index])
+                    value = value[:size].view(column.dtype)
+                elif column.shape == ():
+                    value = value.astype(column.dtype).reshape(())
+                element[column.name] = np.array(value)
+            transformed.append(job.transform(element, epoch))
+        return transformed
+
+    def close(self) -> None:
+        """End the running epoch, and drop the loader."""
+        self.stop()
+        if self.running is not None:
+            self.running.join()
+        del self.loader
+
+
+@adapter
+class FFCV(Adapter):
+    """`ffcv.loader.Loader` over a beton file."""
+
+    slug: ClassVar = "ffcv"
+    name: ClassVar = "FFCV"
+    distribution: ClassVar = "ffcv"
+    imports: ClassVar = "ffcv"
+    homepage: ClassVar = "https://docs.ffcv.io"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "stream",
+        }
+    )
+    limits: ClassVar = {
+        "checkpoint": "its Loader has no position to save",
+        "eager": "elements are read from its beton file as they are needed",
+        "jax": "it makes NumPy arrays or PyTorch tensors, not JAX arrays",
+        "source:memory": "elements are read from its own beton file",
+        "source:files": "elements are read from its own beton file",
+        "source:tar": "elements are read from its own beton file, not from tar shards",
+        "source:columnar": "elements are read from its own beton file, not from columnar files",
+        "source:http": "its beton file must be on a local disk",
+    }
+    formats: ClassVar = ("beton", "beton-images")
+    native: ClassVar = frozenset(OPERATORS)
+    install_hint: ClassVar = (
+        "apt-get install build-essential pkg-config libopencv-dev libturbojpeg0-dev && "
+        "pip install ffcv, then add --env current"
+    )
+
+    @classmethod
+    def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
+        """Return the file whose images FFCV decodes itself, where it does the scenario's work."""
+        if scenario.id in cls.native and scenario.encoded_media:
+            return "beton-images"
+        return super().format_for(scenario, axes)
+
+    def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
+        """Write a beton file."""
+        from ffcv.fields import IntField
+        from ffcv.writer import DatasetWriter
+
+        if format not in self.formats:
+            super().convert(dataset, directory, format)
+        fields = {c.name: field_of(c, format) for c in dataset.columns}
+        writer = DatasetWriter(
+            str(directory / FILE), {"index": IntField(), **fields}, num_workers=1
+        )
+        writer.from_indexed_dataset(Fields(dataset))
+
+    def open(self, job: LoadingJob) -> Loader:
+        """Return the Loader."""
+        return FFCVLoader(job)

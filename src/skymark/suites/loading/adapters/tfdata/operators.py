@@ -1,0 +1,302 @@
+"""Scenarios' work by TensorFlow's own operators, as steps of a graph.
+
+Each factory takes the scenario and its random parameters and returns the steps of the work. A step
+maps a dict of tensors, either of one element (`on_elements`) or of a batch (`on_batches`, for work
+too small to be worth a call per element). Random parameters are tables ``[elements, ...]``, held in
+variables because they change with the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any
+
+from skymark.suites.loading.operators import OperatorTable
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Array, Dataset
+
+Tensors = dict[str, Any]
+Step = Callable[[Tensors], Tensors]
+Tables = Mapping[str, Any]
+Factory = Callable[[Any, Tables], tuple[Step, ...]]
+Draw = Callable[[Any, "Dataset", int], "dict[str, Array]"]
+"""From scenario, data and epoch to the tables that the steps gather from."""
+
+
+def drawn_as_they_are(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return the scenario's own tables."""
+    del dataset
+    table: dict[str, Array] = scenario.table(epoch)
+    return table
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The operators of one scenario's work."""
+
+    steps: Factory
+    on_batches: bool
+    draw: Draw = drawn_as_they_are
+
+
+OPERATORS: OperatorTable[Operators] = OperatorTable()
+
+
+def on_batches(*ids: str) -> Callable[[Factory], Factory]:
+    """Register steps on batches as the work of some scenarios."""
+
+    def register(factory: Factory) -> Factory:
+        OPERATORS.register(Operators(factory, on_batches=True), *ids)
+        return factory
+
+    return register
+
+
+def on_elements(*ids: str, draw: Draw = drawn_as_they_are) -> Callable[[Factory], Factory]:
+    """Register steps on elements as the work of some scenarios."""
+
+    def register(factory: Factory) -> Factory:
+        OPERATORS.register(Operators(factory, on_batches=False, draw=draw), *ids)
+        return factory
+
+    return register
+
+
+@on_batches("TAB-1", "DIST-1")
+def standardise(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Subtract the features' means and divide by their deviations."""
+    from skymark.suites.loading.dataset.tabular import feature_moments
+
+    del tables
+    mean, deviation = feature_moments(scenario.size["features"])
+    return (lambda batch: {**batch, "features": (batch["features"] - mean) / deviation},)
+
+
+@on_batches("PR-1", "PR-2")
+def scale_and_shift(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Multiply by the drawn factor, then add the drawn amount."""
+    import tensorflow as tf
+
+    del scenario
+
+    def scale(batch: Tensors) -> Tensors:
+        drawn = tf.gather(tables["scale"], batch["index"])[:, None]
+        return {**batch, "features": batch["features"] * drawn}
+
+    def shift(batch: Tensors) -> Tensors:
+        drawn = tf.gather(tables["shift"], batch["index"])[:, None]
+        return {**batch, "features": batch["features"] + drawn}
+
+    return scale, shift
+
+
+@on_batches("TAB-2")
+def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Take the logarithm of the counts and hash the categories."""
+    import tensorflow as tf
+
+    from skymark.suites.loading.dataset.tabular import CARDINALITIES, table_sizes
+    from skymark.suites.loading.transforms import tabular
+
+    del tables
+    keys = tf.constant(tabular.feature_keys(len(CARDINALITIES)))
+    rows = tf.constant(table_sizes(scenario.size["largest_table"]))
+
+    def folded(ids: Any) -> Any:
+        return tf.bitwise.bitwise_xor(ids, tf.bitwise.right_shift(ids, tf.constant(33, tf.uint64)))
+
+    def log(batch: Tensors) -> Tensors:
+        counts = tf.cast(tf.maximum(batch["dense"], 0), tf.float32)
+        return {**batch, "dense": tf.math.log1p(counts)}
+
+    def hashing(batch: Tensors) -> Tensors:
+        ids = tf.bitcast(batch["categorical"], tf.uint64) + keys
+        for mixer in tabular.MIXERS:
+            ids = folded(ids) * mixer
+        return {**batch, "categorical": tf.cast(folded(ids) % rows, tf.int32)}
+
+    return log, hashing
+
+
+@on_batches("PC-1")
+def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Apply the chain's links, one step each."""
+    import tensorflow as tf
+
+    from skymark.suites.loading.transforms import chains
+
+    del tables
+
+    def inverse_root(power: Any) -> Any:
+        return tf.where(power > 0, tf.math.rsqrt(power), 1 / chains.LEVEL)
+
+    def level(values: Any) -> Any:
+        power = tf.reduce_mean(values * values, -1, keepdims=True)
+        return values * chains.LEVEL * inverse_root(power)
+
+    links: Mapping[str, Callable[[Any], Any]] = {
+        "scale": lambda x: x * chains.GAIN,
+        "fold": lambda x: tf.abs(x) - chains.THRESHOLD,
+        "rotate": lambda x: tf.roll(x, -chains.PLACES, axis=-1),
+        "bend": lambda x: x + tf.sin(x) * chains.BEND,
+        "level": level,
+    }
+
+    def step(link: Callable[[Any], Any]) -> Step:
+        return lambda batch: {**batch, "values": link(batch["values"])}
+
+    names = islice(cycle(chains.LINKS), int(scenario.axes["depth"]))
+    return tuple(step(links[name]) for name in names)
+
+
+def crop_and_flip(jpeg: Any, box: Any, flip: Any, side: int) -> Any:
+    """Decode only the drawn box, resize it, mirror it where drawn, and normalise."""
+    import tensorflow as tf
+
+    from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
+
+    pixels = tf.io.decode_and_crop_jpeg(jpeg, box, channels=3, dct_method="INTEGER_ACCURATE")
+    resized = tf.image.resize(pixels, (side, side), antialias=True) / 255
+    mirrored = tf.cond(flip, lambda: tf.image.flip_left_right(resized), lambda: resized)
+    return (mirrored - IMAGENET_MEAN) / IMAGENET_DEVIATION
+
+
+def box_and_flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return each element's crop in pixels and whether it is mirrored."""
+    return {"box": scenario.boxes(epoch, dataset), "flip": scenario.table(epoch)["flip"]}
+
+
+@on_elements("CV-1", draw=box_and_flip)
+def image(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Crop, flip and normalise an image."""
+    import tensorflow as tf
+
+    def work(element: Tensors) -> Tensors:
+        index, label = element["index"], element["label"]
+        box, flip = tf.gather(tables["box"], index), tf.gather(tables["flip"], index)
+        cropped = crop_and_flip(element["jpeg"], box, flip, scenario.size["side"])
+        return {"index": index, "label": label, "image": cropped}
+
+    return (work,)
+
+
+def boxes_and_flips(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return the crop of each view in pixels and whether it is mirrored."""
+    box_1, box_2 = scenario.boxes(epoch, dataset)
+    table = scenario.table(epoch)
+    flips = {name: table[name] for name in ("flip_1", "flip_2")}
+    return {"box_1": box_1, "box_2": box_2, **flips}
+
+
+@on_elements("PC-2", draw=boxes_and_flips)
+def two_views(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Make two views of an image."""
+    import tensorflow as tf
+
+    def work(element: Tensors) -> Tensors:
+        index, side = element["index"], scenario.size["side"]
+        views = {}
+        for view in ("1", "2"):
+            box = tf.gather(tables[f"box_{view}"], index)
+            flip = tf.gather(tables[f"flip_{view}"], index)
+            views[f"view_{view}"] = crop_and_flip(element["jpeg"], box, flip, side)
+        return {"index": index, "label": element["label"], **views}
+
+    return (work,)
+
+
+def corner(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return the first voxel of each element's crop."""
+    return {"corner": scenario.corners(epoch, dataset)}
+
+
+@on_elements("CV-2", draw=corner)
+def volume(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Cut the drawn cube out and take its z-score."""
+    import tensorflow as tf
+
+    edge = scenario.size["edge"]
+
+    def crop(element: Tensors) -> Tensors:
+        first = tf.gather(tables["corner"], element["index"])
+        return {**element, "volume": tf.slice(element["volume"], first, [edge] * 3)}
+
+    def normalise(element: Tensors) -> Tensors:
+        voxels = tf.cast(element["volume"], tf.float32)
+        centred = voxels - tf.reduce_mean(voxels)
+        return {**element, "volume": centred / tf.math.reduce_std(centred)}
+
+    return crop, normalise
+
+
+@on_batches("NLP-1")
+def blocks(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Lay the documents of ragged rows end to end, block by block, and shift.
+
+    A document's span ends with the token that closes it.
+    """
+    import tensorflow as tf
+
+    from skymark.suites.loading.dataset.text import END_OF_TEXT
+
+    del tables
+    length = scenario.size["block"] + 1
+
+    def pack(batch: Tensors) -> Tensors:
+        documents_before = tf.cast(batch["lengths"].row_splits, tf.int32)
+        tokens = tf.cast(batch["tokens"].flat_values, tf.int32)
+        spans = tf.cast(batch["lengths"].flat_values, tf.int32) + 1
+        starts = tf.concat([[0], tf.cumsum(spans)], 0)
+        block_starts = tf.gather(starts, documents_before)
+        places = tf.range(starts[-1])
+        document = tf.searchsorted(starts, places, side="right") - 1
+        block = tf.searchsorted(block_starts, places, side="right") - 1
+        closes = tf.gather(starts, document + 1) == places + 1
+        token = tf.gather(tokens, tf.minimum(places - document, tf.size(tokens) - 1))
+
+        def rows(values: Any, padding: int) -> Any:
+            ragged = tf.RaggedTensor.from_row_splits(values, block_starts, validate=False)
+            return ragged.to_tensor(padding, shape=[None, length])
+
+        padding_place = tf.range(length) - (block_starts[1:] - block_starts[:-1])[:, None]
+        positions = rows(places - tf.gather(starts, document), 0)
+        return {
+            "index": batch["index"],
+            "tokens": rows(tf.where(closes, END_OF_TEXT, token), END_OF_TEXT),
+            "segment_ids": rows(document + 1 - tf.gather(documents_before, block), 0),
+            "positions": tf.where(padding_place < 0, positions, padding_place),
+        }
+
+    def shift(batch: Tensors) -> Tensors:
+        segments = batch["segment_ids"]
+        same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
+        return {
+            "index": batch["index"],
+            "inputs": batch["tokens"][:, :-1],
+            "targets": batch["tokens"][:, 1:],
+            "segment_ids": segments[:, :-1],
+            "positions": batch["positions"][:, :-1],
+            "loss_mask": tf.cast(same, tf.uint8),
+        }
+
+    return pack, shift
+
+
+@on_elements("NLP-2")
+def sequences(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Truncate and delimit a text; add a mask of ones, which padding continues with zeros."""
+    import tensorflow as tf
+
+    from skymark.suites.loading.dataset.text import END_OF_TEXT, START_OF_TEXT
+
+    del tables
+
+    def work(element: Tensors) -> Tensors:
+        kept = tf.cast(element["tokens"][: scenario.size["longest"] - 2], tf.int32)
+        tokens = tf.concat([[START_OF_TEXT], kept, [END_OF_TEXT]], 0)
+        return {**element, "tokens": tokens, "attention_mask": tf.ones_like(tokens, tf.uint8)}
+
+    return (work,)

@@ -1,0 +1,202 @@
+"""From names to cells: scenarios, variants, axes and adapters, with the reasons against a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from itertools import product
+from typing import TYPE_CHECKING
+
+from skymark.model.cell import Cell, Setting
+from skymark.model.effort import Effort
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.plan import PlannedCell
+from skymark.model.record import Cause, Status
+from skymark.model.span import Span
+from skymark.suites.loading.adapter import ABILITIES, Adapter
+from skymark.suites.loading.efforts import LoadingLimits
+from skymark.suites.loading.reference import FileReference, SlugReference
+from skymark.suites.loading.registry import adapter_class, scenario_class, scenarios
+from skymark.suites.loading.specification import LoadingSpecification, reference_of
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.importing import RealData
+    from skymark.suites.loading.scenario import Scenario
+
+SUITE = "loading"
+
+VERIFYING_S_PER_ELEMENT = 0.001
+"""To compare one delivered element with the reference. 256 elements take 0.1 to 0.5 s
+(`skymark run --effort quick`, two cores)."""
+
+
+def scenario_variants(name: str) -> list[tuple[type[Scenario], str]]:
+    """Return the scenario classes and variants that ``ID``, ``ID:variant`` or ``tier-N`` names.
+
+    Raises:
+        UnknownNameError: no such scenario or variant.
+    """
+    plain, _, variant = name.partition(":")
+    if plain.casefold().startswith("tier-"):
+        tier = plain.casefold().removeprefix("tier-")
+        found = [cls for cls in scenarios().values() if tier == str(cls.tier)]
+        if not found:
+            tiers = {f"tier-{cls.tier}" for cls in scenarios().values()}
+            raise UnknownNameError("scenario tier", plain, tiers)
+    elif plain == "all":
+        found = list(scenarios().values())
+    else:
+        found = [scenario_class(plain)]
+    variant = variant or "small"
+    for cls in found:
+        if variant not in cls.variants:
+            raise UnknownNameError(f"variant of {cls.id}", variant, cls.variants)
+    return [(cls, variant) for cls in found]
+
+
+def check_axes(axes: Mapping[str, tuple[Setting, ...]], chosen: list[type[Scenario]]) -> None:
+    """Refuse an axis that none of the chosen scenarios has, or a value that it cannot have.
+
+    Words are those that the scenario has; numbers, which are counts, may be any from 1.
+
+    Raises:
+        UsageError: an axis or a value is wrong.
+    """
+    known = {name: values for cls in chosen for name, values in cls.axis_values.items()}
+    for name, values in axes.items():
+        if name not in known:
+            raise UnknownNameError("axis", name, known or ["(these scenarios have no axis)"])
+        expected = type(known[name][0])
+        for value in values:
+            if type(value) is not expected:
+                raise UsageError(
+                    f"axis {name}={value!r} must be {expected.__name__}, such as {known[name]}"
+                )
+            if isinstance(value, str) and value not in known[name]:
+                raise UnknownNameError(f"value of axis {name}", value, map(str, known[name]))
+            if isinstance(value, int) and value < 1:
+                raise UsageError(f"axis {name}={value} must be at least 1")
+
+
+def axis_points(
+    cls: type[Scenario], chosen: Mapping[str, tuple[Setting, ...]]
+) -> list[dict[str, Setting]]:
+    """Return one dictionary per combination of the scenario's axis values, each once."""
+    values = {
+        name: tuple(dict.fromkeys(chosen.get(name, default)))
+        for name, default in cls.axis_values.items()
+    }
+    return [dict(zip(values, point, strict=True)) for point in product(*values.values())]
+
+
+def cell_of(
+    cls: type[Scenario],
+    variant: str,
+    reference: SlugReference | FileReference,
+    axes: dict[str, Setting],
+    settings: Mapping[str, Setting],
+    specified: LoadingSpecification,
+) -> Cell:
+    """Return one cell; `specified` is what `specification_of` says of the scenario and its data."""
+    adapter = adapter_class(str(reference))
+    own: dict[str, object] = {"adapter_version": adapter.version}
+    slug = str(reference)
+    if isinstance(reference, FileReference):
+        slug = adapter.slug
+        digest = sha256(reference.path.read_bytes()).hexdigest()
+        own |= {"adapter_file": reference.from_here, "adapter_digest": digest}
+    return Cell(
+        suite=SUITE,
+        scenario=cls.id,
+        variant=variant,
+        adapter=slug,
+        axes=axes,
+        settings=dict(settings),
+        specification=specified.model_copy(update=own).json_content(),
+    )
+
+
+def planned_cell(cell: Cell, effort: Effort) -> PlannedCell:
+    """Return a cell with its process, its machine and its time.
+
+    Cells of one adapter share a process, unless their scenario measures memory or start-up; cells
+    that are compared with one another, those of one scenario, size and axes, share a machine.
+    """
+    reference = reference_of(cell)
+    cls, adapter = scenario_class(cell.scenario), adapter_class(reference)
+    specification = LoadingSpecification.of(cell)
+    return PlannedCell(
+        cell=cell,
+        group=f"{reference} {cell.id}" if cls.own_process else reference,
+        shard_key=cell.label,
+        guess=guess(cell, effort),
+        local_files=tuple(specification.local_files),
+        refusal=refusal(cls, adapter, cell.axes, cell.settings),
+    )
+
+
+def guess(cell: Cell, effort: Effort) -> Span:
+    """Return the seconds of one round, from its bounds: nothing but its time limit bounds it."""
+    limits = LoadingLimits.of(effort)
+    elements = min(limits.verified_elements, LoadingSpecification.of(cell).size.elements)
+    expected_s = 2 * limits.min_seconds + elements * VERIFYING_S_PER_ELEMENT
+    return Span(
+        low_s=limits.min_seconds,
+        expected_s=min(expected_s, effort.cell_timeout_s),
+        high_s=effort.cell_timeout_s,
+    )
+
+
+def opened_data(data: str | None) -> RealData | None:
+    """Open the real data that a user names, if any.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    if data is None:
+        return None
+    from skymark.suites.loading.dataset.importing import RealData
+
+    return RealData(data)
+
+
+def specification_of(
+    cls: type[Scenario], variant: str, seed: int, data: RealData | None
+) -> LoadingSpecification:
+    """Return what decides a scenario's data and work: versions, seed, size, real data.
+
+    Raises:
+        DataError: the real data is not what the scenario reads.
+    """
+    size = cls.variants[variant]
+    if data is None:
+        return LoadingSpecification(scenario_version=cls.version, seed=seed, size=size)
+    data.check(cls)
+    return LoadingSpecification(
+        scenario_version=cls.version,
+        seed=seed,
+        size=data.size(cls, size),
+        data=data.name,
+        data_fingerprint=data.fingerprint,
+    )
+
+
+def refusal(
+    cls: type[Scenario],
+    adapter: type[Adapter],
+    axes: Mapping[str, Setting],
+    settings: Mapping[str, Setting],
+) -> tuple[Status, Cause] | None:
+    """Return why a cell cannot be run: what the adapter lacks of what the scenario needs."""
+    if lacking := sorted(cls.requirements(axes) - adapter.abilities):
+        reasons = "; ".join(
+            adapter.limits.get(name, f"the adapter does not {ABILITIES[name]}") for name in lacking
+        )
+        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=reasons)
+    if (format := settings.get("format")) is not None and format not in adapter.formats:
+        return Status.UNSUPPORTED, Cause(
+            kind="lacks-format",
+            message=f"{adapter.name} does not read the format {format!r}",
+            action=f"choose from {', '.join(adapter.formats)}",
+        )
+    return None

@@ -1,0 +1,69 @@
+"""The base of every source of real data: named fields, read row by row in a stable order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+from skymark.model.errors import DataError
+
+
+class Row(NamedTuple):
+    """The requested fields of one row, and its place, for messages."""
+
+    place: str
+    values: tuple[Any, ...]
+
+
+class DataSource(ABC):
+    """Rows of named fields. Opening one is quick: no row is read before it is asked for.
+
+    Images and sounds are the bytes of their files; labels are numbers or names.
+    """
+
+    fields: tuple[str, ...]
+    is_remote: ClassVar[bool] = False
+    """Whether reading a row means to download much, which planning must not."""
+
+    @abstractmethod
+    def count(self, limit: int) -> int:
+        """Return the number of rows, or `limit` if there are more."""
+
+    @abstractmethod
+    def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
+        """Read these fields of the first `limit` rows, in order.
+
+        Raises:
+            DataError: a row cannot be read; the message says which.
+        """
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a digest that changes when the data changes."""
+
+    def check(self, field: str, limit: int) -> None:
+        """Look for damage that shows without decoding, in a field of the first `limit` rows.
+
+        Raises:
+            DataError: a value is damaged; the message says which.
+        """
+        del field, limit
+
+
+@contextmanager
+def needs(module: str) -> Iterator[None]:
+    """Turn the absence of a library that this data needs into the command that installs it.
+
+    Raises:
+        DataError: importing the module failed because it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise DataError(
+            f"this data needs {module}, which is not installed; run: uv pip install 'skymark[data]'"
+        ) from error

@@ -1,0 +1,65 @@
+"""How much measuring a run of loaders may do."""
+
+from __future__ import annotations
+
+from skymark.model.base import Frozen
+from skymark.model.effort import Effort
+
+
+class LoadingLimits(Frozen):
+    """Bounds of one round.
+
+    Whole epochs are measured after one warm-up epoch, for at least `min_seconds` and, if a single
+    epoch is longer than that, at most `max_seconds`.
+    """
+
+    min_seconds: float
+    max_seconds: float
+    verified_elements: int
+    """Elements per round whose content is compared with the reference, besides every index."""
+
+    @classmethod
+    def of(cls, effort: Effort) -> LoadingLimits:
+        """Return the limits of an effort."""
+        return cls.model_validate(effort.limits)
+
+
+def _effort(
+    name: str, rounds: tuple[int, int], interval: float, timeout_s: float, limits: LoadingLimits
+) -> Effort:
+    return Effort(
+        name=name,
+        min_rounds=rounds[0],
+        max_rounds=rounds[1],
+        target_relative_interval=interval,
+        cell_timeout_s=timeout_s,
+        limits=limits.model_dump(),
+    )
+
+
+EFFORTS: dict[str, Effort] = {
+    effort.name: effort
+    for effort in (
+        _effort(
+            "quick",
+            (3, 3),
+            0.10,
+            60.0,
+            LoadingLimits(min_seconds=0.1, max_seconds=5.0, verified_elements=256),
+        ),
+        _effort(
+            "standard",
+            (5, 15),
+            0.05,
+            300.0,
+            LoadingLimits(min_seconds=2.0, max_seconds=30.0, verified_elements=2048),
+        ),
+        _effort(
+            "rigorous",
+            (10, 40),
+            0.02,
+            900.0,
+            LoadingLimits(min_seconds=5.0, max_seconds=120.0, verified_elements=1_000_000),
+        ),
+    )
+}

@@ -1,0 +1,158 @@
+"""The metrics of loaders, and what tables, charts and comparisons make of them."""
+
+from __future__ import annotations
+
+from skymark.model.metric import Better, Declaration, Metric, Shown, Spread, Words
+
+
+def _own(name: str, unit: str, better: Better | None, description: str) -> Metric:
+    """Return a metric that only some scenarios have."""
+    return Metric(
+        name=name,
+        heading=name.replace("_", " "),
+        unit=unit,
+        description=description,
+        better=better,
+        own=True,
+        shown=Shown(gives_way=10),
+    )
+
+
+OWN_METRICS = (
+    _own("open_to_first_batch_s", "s", "lower", "from opening the loader to the first batch"),
+    _own("state_bytes", "B", "lower", "size of the saved position"),
+    _own("save_s", "s", "lower", "time to save the position"),
+    _own("resume_s", "s", "lower", "from opening the loader to the first batch, resumed"),
+    _own("resume_import_s", "s", "lower", "time to import the library in the new process"),
+    _own("fresh_import_s", "s", "lower", "time to import the library in a new process"),
+    _own("devices", "", None, "devices of the mesh"),
+    _own("scaling_efficiency", "", "higher", "rate of all ranks over ranks × one rank's"),
+    _own("single_rank_samples_per_s", "1/s", "higher", "rate of one rank alone"),
+    _own("http_latency_ms", "ms", None, "time to the first byte of an object, as served"),
+    _own("http_bandwidth_mb_s", "MB/s", None, "rate of an object's bytes, as served"),
+)
+
+METRICS = (
+    Metric(
+        name="samples_per_s",
+        heading="samples/s",
+        unit="1/s",
+        description="geometric mean over rounds",
+        better="higher",
+        words=Words(better="faster", worse="slower", best="fastest"),
+        compared=True,
+        gated=True,
+        shown=Shown(format="count"),
+    ),
+    Metric(
+        name="bytes_per_s",
+        heading="MB/s",
+        unit="B/s",
+        description="delivered as host arrays",
+        better="higher",
+        shown=Shown(format="count", divisor=1e6, gives_way=9),
+    ),
+    Metric(
+        name="utilisation",
+        heading="busy",
+        description="share of the time an accelerator with the given think time is busy",
+        better="higher",
+        scale="linear",
+        shown=Shown(format="share", gives_way=1),
+    ),
+    Metric(
+        name="first_batch_ns",
+        heading="first ms",
+        unit="ns",
+        description="wait for the first batch in ms",
+        better="lower",
+        shown=Shown(format="milliseconds", gives_way=4),
+    ),
+    Metric(
+        name="wait_p50_ns",
+        heading="p50 ms",
+        unit="ns",
+        description="median wait for a batch in ms",
+        better="lower",
+        pooled=True,
+        shown=Shown(format="milliseconds", gives_way=2),
+    ),
+    Metric(
+        name="wait_p95_ns",
+        heading="p95 ms",
+        unit="ns",
+        description="95th percentile of the wait for a batch in ms",
+        better="lower",
+        pooled=True,
+        shown=Shown(format="milliseconds", gives_way=8),
+    ),
+    Metric(
+        name="wait_p99_ns",
+        heading="p99 ms",
+        unit="ns",
+        description="99th percentile of the wait for a batch in ms",
+        better="lower",
+        pooled=True,
+        shown=Shown(format="milliseconds", gives_way=3),
+    ),
+    Metric(
+        name="cpu_s_per_1000_samples",
+        heading="CPU s/1k",
+        unit="s",
+        description="CPU seconds of the whole process tree per 1000 samples",
+        better="lower",
+        shown=Shown(digits=2, gives_way=7),
+    ),
+    Metric(
+        name="peak_pss_bytes",
+        heading="peak mem",
+        unit="B",
+        description="peak proportional set size of the process tree",
+        better="lower",
+        pooled=True,
+        integer=True,
+        shown=Shown(format="size", gives_way=5),
+    ),
+    Metric(
+        name="import_s",
+        heading="import s",
+        unit="s",
+        description="time to import the library",
+        better="lower",
+    ),
+    Metric(name="elements", heading="elements", description="delivered in the measured epochs"),
+    *OWN_METRICS,
+)
+
+METHOD = (
+    (
+        "The clock starts before a batch is asked for and stops when it is usable. A warm-up "
+        "epoch is not counted; whole epochs are measured for at least the time per round that "
+        "the effort sets."
+    ),
+    (
+        "samples/s is the geometric mean over rounds with Student's 95 % interval on the log "
+        "scale. Percentiles are over all measured waits of all rounds."
+    ),
+    (
+        "Memory is the largest proportional set size seen of the worker's process tree, "
+        "memory-mapped files included; CPU time is that of the whole tree in the measured epochs."
+    ),
+    "Raw waits of every batch are in samples/ beside this file, records in records/.",
+)
+
+DECLARATION = Declaration(
+    suite="loading",
+    metrics=METRICS,
+    primary="samples_per_s",
+    baseline="numpy",
+    spreads=(Spread(heading="wait, ms", metrics=("wait_p50_ns", "wait_p95_ns", "wait_p99_ns")),),
+    sample_columns={"epoch": "int32", "wait_ns": "int64", "elements": "int32", "warm_up": "bool"},
+    conditions=("operators", "page_cache", "format"),
+    legend="waits per batch",
+    oracle=(
+        "outside the timed region the oracle accounted for every element once per epoch, and "
+        "compared delivered content with the NumPy reference"
+    ),
+    method=METHOD,
+)

@@ -1,0 +1,35 @@
+"""Names of the storage formats, by who writes them and by the kind of source that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from skymark.model.errors import UsageError
+
+IN_PLACE = frozenset({"canonical", "memory"})
+"""Formats that read the canonical files as they are."""
+SHARED = IN_PLACE | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
+"""Formats that skymark writes, once for all libraries; the others are a library's own."""
+HTTP = frozenset({"http", "http-tar", "http-parquet", "http-mds"})
+"""Formats read from an object server, which serves what lies on disk."""
+
+BY_SOURCE: Mapping[str, tuple[str, ...]] = {
+    "memory": ("memory",),
+    "files": ("files",),
+    "tar": ("tar", "indexed-tar"),
+    "columnar": ("parquet", "indexed-parquet", "arrow", "lance"),
+    "http": ("http", "http-tar", "http-parquet", "http-mds"),
+}
+"""The formats of each kind of source, the shared one first."""
+
+
+def format_of_source(source: str, formats: Iterable[str]) -> str:
+    """Return the adapter's format for a kind of source: its own in that class, else the shared one.
+
+    Raises:
+        UsageError: the source does not exist.
+    """
+    if source not in BY_SOURCE:
+        raise UsageError(f"unknown source {source!r}; choose from {', '.join(BY_SOURCE)}")
+    names = BY_SOURCE[source]
+    return next((name for name in formats if name in names), names[0])

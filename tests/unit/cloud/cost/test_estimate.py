@@ -1,0 +1,65 @@
+"""Price × time, and the ceiling."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.cloud.cost.ceiling import check_ceiling
+from skymark.model.errors import GateError
+from tests.unit.cloud.cost.conftest import offer
+
+
+def test_the_cost_is_price_times_time_times_machines(make_quote):
+    cost = make_quote(offer(1.29), num_nodes=2).cost
+    assert cost.low_usd == pytest.approx(1.29)
+    assert cost.expected_usd == pytest.approx(2.58)
+    assert cost.high_usd == pytest.approx(5.16)
+
+
+def test_time_around_the_work_is_paid_for(make_quote):
+    cost = make_quote(offer(3.60), around=(10, 20, 30)).cost
+    assert cost.expected_usd == pytest.approx(3.60 + 0.02)
+
+
+def test_a_deadline_limits_the_high_figure(make_quote):
+    cost = make_quote(offer(1.0), deadline_s=5400).cost
+    assert (cost.expected_usd, cost.high_usd) == (pytest.approx(1.0), pytest.approx(1.5))
+
+
+def test_a_run_that_costs_the_ceiling_at_most_is_let_through(make_quote):
+    quote = make_quote(offer(1.29), deadline_s=5400)
+    check_ceiling(quote, quote.cost.high_usd)
+
+
+def test_a_run_that_may_cost_a_thousandth_more_is_refused_with_exit_status_3(make_quote):
+    quote = make_quote(offer(1.29), deadline_s=5400)
+    with pytest.raises(GateError) as refused:
+        check_ceiling(quote, quote.cost.high_usd - 0.001)
+    assert refused.value.exit_code == 3
+
+
+def test_decimal_prices_equal_a_ceiling_that_they_equal_on_paper(make_quote):
+    check_ceiling(make_quote(offer(0.1), offer(0.2), num_nodes=3), 0.6)
+
+
+def test_the_deadline_that_a_refusal_names_is_let_through(make_quote):
+    quote = make_quote(offer(1.29), around=(60, 180, 600))
+    with pytest.raises(GateError, match="--deadline 83m or less"):
+        check_ceiling(quote, 2.0)
+    shorter = quote.model_copy(update={"deadline_s": 83 * 60.0})
+    check_ceiling(shorter, 2.0)
+    with pytest.raises(GateError):
+        check_ceiling(shorter.model_copy(update={"deadline_s": 84 * 60.0}), 2.0)
+
+
+def test_a_ceiling_below_the_price_of_a_start_asks_for_a_higher_one(make_quote):
+    quote = make_quote(offer(30.0), around=(60, 180, 600))
+    with pytest.raises(GateError, match="give a higher --max-cost"):
+        check_ceiling(quote, 1.0)
+
+
+def test_machines_up_to_the_highest_price_stay_below_the_ceiling(make_quote):
+    quote = make_quote(offer(1.0), num_nodes=2)
+    highest_usd = quote.highest_hourly_price_usd(10.0)
+    dearer = make_quote(offer(highest_usd), num_nodes=2)
+    assert dearer.cost.high_usd == pytest.approx(10.0)
