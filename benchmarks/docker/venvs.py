@@ -1,4 +1,4 @@
-"""Adapters' venvs for an image, in two steps, so that their layer is kept.
+"""Make adapters' venvs for an image, in two steps, so that their layer is kept.
 
 `list` runs where skymark is installed and prints one specification per line. `build` makes them,
 and needs only the few files of skymark that a Dockerfile copies for it. A container builder keeps
@@ -7,30 +7,26 @@ the layer, of gigabytes, until the list, a pin or one of those files changes.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
 def list_specifications(names: Sequence[str]) -> None:
-    """Print the specifications of the adapters named; of all that pip can install, if none is.
+    """Print the venvs of the adapters named; of all that pip can install, if none is.
 
     ``--accelerator gpu`` before them adds the venv that is asked whether the GPU works.
     """
-    from skymark.suites.loading.registry import adapter_slug, adapters
-    from skymark.suites.loading.suite import LoadingSuite
+    from skymark.execute.venv_specs import venvs_named
+    from skymark.suite.registry import suites
 
     if names[:1] == ["--accelerator"]:
-        sys.path.insert(0, os.fspath(Path(__file__).parents[2]))
-        from benchmarks.runners.accelerator import venv_spec
+        from skymark.execute.accelerator import accelerator_venv
 
-        print(venv_spec(names[1]).model_dump_json())
+        print(accelerator_venv(names[1]).model_dump_json())
         names = names[2:]
-    slugs = [adapter_slug(name) for name in names]
-    slugs = slugs or [slug for slug, cls in adapters().items() if not cls.install_hint]
-    for slug in sorted(set(slugs)):
-        print(LoadingSuite().venv(slug).model_dump_json())
+    for _, spec in sorted(venvs_named(names, suites()).items()):
+        print(spec.model_dump_json())
 
 
 def build(lines: Iterable[str]) -> None:

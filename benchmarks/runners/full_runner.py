@@ -1,4 +1,4 @@
-"""What a rented machine or a container runs: `skymark run`, on the platform that was asked for.
+"""Run `skymark run` in a container or on a rented machine, on the platform that was asked for.
 
     python -m benchmarks.runners.full_runner --platform gpu --profile gpu_a100 --output DIR
 
@@ -20,12 +20,11 @@ from cyclopts import CycloptsError
 from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say
 from skymark.cli.main import app, main
 from skymark.cli.options import PlanOptions
-from skymark.execute.profiles import load_profile
+from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
 
-from .accelerator import PLATFORMS, require_accelerator
-
+PLATFORMS = ("cpu", "gpu", "tpu")
 PROGRAM = "full_runner"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # no temporary file: its size is asked for
 ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
@@ -34,29 +33,29 @@ ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for."""
+    """The request of a command line."""
 
     platform: str
     output: Path | None
     results: Path | None
-    own_environments: bool
+    own_venvs: bool
     passed_on: tuple[str, ...]
     """Options of ``skymark run``, as they were given."""
 
 
 def read(arguments: Sequence[str] | None = None) -> Request:
-    """Return what is asked for; exits with status 2 where an option of the runner's is wrong."""
+    """Read a command line; exits with status 2 where an option of the runner's is wrong."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Run a profile on this machine, or go on with it. Takes the options of "
-        "`skymark run` too: skymark run --help.",
+        description="Run a profile or a plan on this machine, or go on with it. Takes the options "
+        "of `skymark run` too: skymark run --help.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "--platform",
         required=True,
         choices=PLATFORMS,
-        help="what the machine must have; with gpu or tpu, nothing starts without it",
+        help="required of the machine; with gpu or tpu, nothing starts without it",
     )
     where = parser.add_argument_group("where the run lies, one of")
     where.add_argument("--output", type=Path, metavar="DIR", help="the run's own directory")
@@ -80,21 +79,21 @@ def read(arguments: Sequence[str] | None = None) -> Request:
         platform=known.platform,
         output=known.output,
         results=known.results,
-        own_environments=known.env == "own",
+        own_venvs=known.env == "own",
         passed_on=tuple(passed_on),
     )
 
 
-def plan_of(passed_on: Sequence[str]) -> tuple[Plan, str]:
-    """Return the plan that options of ``skymark run`` ask for, and the platform of its profile.
+def plan_of(passed_on: Sequence[str]) -> Plan:
+    """Return the plan that options of ``skymark run`` ask for.
 
     Raises:
         CycloptsError: an option is wrong; it has been printed.
         UsageError: a name, setting or file is wrong.
     """
     _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False)
-    options = bound.arguments.get("options", PlanOptions())
-    return options.plan(), load_profile(options.profile).platform
+    options: PlanOptions = bound.arguments.get("options", PlanOptions())
+    return options.plan()
 
 
 def directory_of(request: Request, plan: Plan) -> Path:
@@ -106,7 +105,7 @@ def directory_of(request: Request, plan: Plan) -> Path:
 
 
 def warn_of_little_shared_memory(directory: Path = SHARED_MEMORY) -> None:
-    """Say so where worker processes have too little memory to pass batches through."""
+    """Warn where worker processes have too little memory to pass batches through."""
     if not directory.is_dir():
         return
     status = os.statvfs(directory)
@@ -126,28 +125,30 @@ def run(request: Request) -> int:
         CycloptsError: an option is wrong; it has been printed.
         SkymarkError: the plan cannot be made, or the accelerator is not there.
     """
-    plan, wanted = plan_of(request.passed_on)
-    if wanted not in {"cpu", request.platform}:
+    plan = plan_of(request.passed_on)
+    if plan.platform not in {"cpu", request.platform}:
         raise UsageError(
-            f"profile {plan.profile} is for a machine with a {wanted.upper()}; give "
-            f"--platform {wanted}, or another --profile"
+            f"profile {plan.profile} is for a machine with a {plan.platform.upper()}; give "
+            f"--platform {plan.platform}, or another --profile"
         )
     if request.platform == "cpu":
         # Read by JAX when it is imported, in workers too: no search for accelerators.
         os.environ["JAX_PLATFORMS"] = "cpu"
-    else:
-        require_accelerator(request.platform, own=request.own_environments)
+    if request.platform != plan.platform:  # else the run itself asks
+        require_accelerator(
+            request.platform, lambda text: say(text, PROGRAM), own=request.own_venvs
+        )
     warn_of_little_shared_memory()
     output = directory_of(request, plan)
-    environments = "own" if request.own_environments else "current"
-    options = ["--output", os.fspath(output), "--env", environments]
+    venvs = "own" if request.own_venvs else "current"
+    options = ["--output", os.fspath(output), "--env", venvs]
     # Without a run to go on with, --resume begins one.
     resume = [] if "--resume" in request.passed_on else ["--resume"]
     return main(["run", *request.passed_on, *options, *resume])
 
 
 def entry_point(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; returns the exit status, as ``skymark run`` has them."""
+    """Carry out a command line; returns the exit status, as ``skymark run`` has them."""
     # As process 1 of a container, without a handler, a request to terminate would be lost.
     end_when_told()
     try:

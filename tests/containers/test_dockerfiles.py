@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-DOCKER = Path(__file__).parents[2] / "benchmarks" / "docker"
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "benchmarks" / "docker"
 PLATFORMS = ("cpu", "gpu", "tpu")
 
 
@@ -49,3 +54,38 @@ def test_images_differ_only_in_what_their_platform_needs(platform):
     different = {line for line in commands if line not in shared}
     listing = "RUN python benchmarks/docker/venvs.py list"
     assert different == {f"{listing} --accelerator {platform} $ADAPTERS > venvs.jsonl"}
+
+
+LOADED = """
+import json, runpy, sys
+sys.argv = ["venvs.py", "build", "venvs.jsonl"]
+runpy.run_path("venvs.py", run_name="__main__")
+files = {getattr(module, "__file__", None) for module in sys.modules.values()}
+print(json.dumps(sorted(one for one in files if one and "/skymark/" in one)))
+"""
+
+
+def test_the_layer_of_venvs_has_the_files_that_making_them_loads_and_no_other(tmp_path):
+    """One more, and a change of it would build gigabytes anew; one less, and none are built."""
+    stage = text_of("cpu").partition("AS venvs\n")[2].partition("FROM")[0]
+    for line in re.sub(r"\\\n\s*", "", stage).splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            *sources, target = line.split()[1:]
+            for source in sources:
+                into = tmp_path / target if target.endswith("/") else (tmp_path / target).parent
+                into.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, into / Path(source).name)
+    (tmp_path / "venvs.jsonl").touch()
+    variables = os.environ | {"PYTHONPATH": "src", "SKYMARK_CACHE": os.fspath(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    copied = {os.fspath(path) for path in (tmp_path / "src").rglob("*.py")}
+    assert set(json.loads(done.stdout)) == copied

@@ -21,7 +21,7 @@ CELL = "TAB-1.small.numpy"
 SELECTION = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
 ROUNDS = 15
 """About ten seconds, of which some are left when the first has been seen."""
-LEFT = ["/home/skymark:", "", "/var/cache/skymark/datasets:", "datasets", "environments"]
+LEFT = ["/home/skymark:", "", "/var/cache/skymark/datasets:", "datasets", "venvs"]
 ENTRY = ("--entrypoint", "skymark-entrypoint")
 
 
@@ -229,7 +229,7 @@ def test_environments_are_in_the_image_share_their_files_and_leave_no_cache(
 ):
     results = owned(tmp_path / "results", 12345, 12346)
     script = """
-    cd /var/cache/skymark/environments
+    cd /var/cache/skymark/venvs
     ls
     skymark env build numpy grain | sort
     stat -c %h */lib/python3.11/site-packages/numpy/__init__.py
@@ -239,7 +239,7 @@ def test_environments_are_in_the_image_share_their_files_and_leave_no_cache(
     seen = containers.run(image, results, "sh", "-ec", script, options=ENTRY)
     assert seen.returncode == 0, seen.stderr
     grain, numpy, *rest = seen.stdout.splitlines()
-    place = "/var/cache/skymark/environments"
+    place = "/var/cache/skymark/venvs"
     assert rest == [f"grain: {place}/{grain}", f"numpy: {place}/{numpy}", "2", "2", *LEFT]
 
 
@@ -247,7 +247,7 @@ def test_a_change_of_skymarks_own_code_keeps_the_layer_of_environments(
     containers: Containers, image, context
 ):
     before = containers.inspect(image)["RootFS"]["Layers"]
-    changed = context / "src" / "skymark" / "loading" / "settings.py"
+    changed = context / "src" / "skymark" / "suites" / "loading" / "settings.py"
     changed.write_text(changed.read_text() + "# changed\n")
     again = containers.inspect(containers.build("cpu", context, "numpy grain"))
     after = again["RootFS"]["Layers"]

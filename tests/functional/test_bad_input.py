@@ -39,7 +39,7 @@ def test_a_wrong_option_is_refused_with_what_to_do(skymark, arguments, words):
 
 def test_an_unknown_key_in_a_profile_names_the_nearest(tmp_path, skymark):
     profile = tmp_path / "mine.toml"
-    profile.write_text('description = "x"\nplatform = "cpu"\nscenario = ["CV-1"]\n')
+    profile.write_text('description = "x"\nsuite = "loading"\nplatform = "cpu"\nscenario = ["CV-1"]\n')
     ran = skymark("plan", "--profile", str(profile))
     assert ran.status == 2
     assert "unknown key 'scenario'" in ran.stderr
@@ -99,7 +99,7 @@ def test_a_folder_of_photos_is_measured_and_a_truncated_one_is_named(photos, tmp
     cache = {"SKYMARK_CACHE": str(tmp_path / "cache")}
     ran = skymark(*arguments, "--data", "./photos", **cache)
     assert ran.status == 0, ran.stderr
-    assert ran.records["CV-1.small.numpy"].cell.specification["data"]
+    assert ran.records["loading.CV-1.small.numpy"].cell.specification["data"]
 
     broken = photos / "class-1" / "13.jpg"
     broken.write_bytes(broken.read_bytes()[:-200])

@@ -1,4 +1,4 @@
-"""What a command and whoever called it agree on: exit statuses, a line to read, a word to end."""
+"""Print a message, stop with an exit status, or stop when told to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BROKEN_PIPE = 141
 
 
 def say(text: str, program: str = "skymark") -> None:
-    """Say something on standard error, at once and under the program's name."""
+    """Print a message on standard error, at once and under the program's name."""
     print(f"{program}: {text}", file=sys.stderr, flush=True)
 
 

@@ -14,7 +14,7 @@ from cyclopts import Group, Parameter
 
 from skymark.cli.caller import INTERRUPTED, end_when_told, say
 from skymark.cli.cost import CostOptions, print_quote
-from skymark.cli.options import HOW, Several
+from skymark.cli.parameters import HOW, Several
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -127,7 +127,17 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
-    """Run a profile on a rented machine; the help is in `skymark.cli.main`."""
+    """Run a profile on a rented machine: price first, results home, machine gone.
+
+    Shows what it may cost and asks, hires the machine, shows its progress, brings the results
+    home, verifies them by digest, ends the machine at once and says what it cost. Its idle
+    timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running. With
+    --managed, another machine goes on where one is taken away.
+    Needs SkyPilot: pip install 'skymark[cloud]'.
+
+    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
+    nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
+    """
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.managed_job import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.new_cluster import NewCluster
@@ -136,7 +146,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import lasting_store
 
-    plan = plan_to_send(dataclasses.replace(options, profile=profile))
+    plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -192,7 +202,15 @@ def execute(
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
-    """Run something else on a live machine; the help is in `skymark.cli.main`."""
+    """Run other scenarios or adapters on a machine that `launch --keep` left, without set-up.
+
+    The source as it is here is sent again; results come home as with `launch`. The machine
+    stays, and its idle timer too. With --grid workers=1,4,16 there is a run for each value, all
+    queued at once, with a directory each.
+
+    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage
+    or no such machine, nothing was queued, 130 interrupted.
+    """
     from skymark.cli.grid import points
     from skymark.cloud.known_machines import recall
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
@@ -203,10 +221,13 @@ def execute(
     known = recall(cluster)
     chosen = dataclasses.replace(options, profile=known.profile)
     run_id = new_run_id(known.profile, datetime.now(UTC))
-    plans = {run_id: plan_to_send(chosen)}
+    plans = {run_id: plan_to_send(chosen, with_source=known.image is None)}
     if grid:
         of_points = points(chosen, grid).items()
-        plans = {f"{run_id}-{point}": plan_to_send(one) for point, one in of_points}
+        plans = {
+            f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
+            for point, one in of_points
+        }
     limit_s = None if deadline is None else seconds_of(deadline)
     runs = []
     for id, plan in plans.items():
@@ -224,15 +245,29 @@ def execute(
     return _show_grid(ended, run_id) if grid else _show_end(ended[0])
 
 
-def plan_to_send(options: CostOptions) -> Plan:
+def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
     """Return a plan that another machine can carry out.
 
+    Args:
+        options: what to measure.
+        with_source: whether the machine gets the source directory, with all files that lie in it.
+
     Raises:
-        UsageError: a name or setting is wrong, or names files of this machine.
+        UsageError: a name or setting is wrong, or names files that the machine does not get.
     """
-    if options.data is not None and "://" not in options.data:
-        raise UsageError(f"--data {options.data} lies on this machine; give hf://owner/name")
-    return options.plan()
+    from skymark.cloud.source import source_directory
+
+    plan = options.plan()
+    source = source_directory().resolve() if with_source else None
+    for file in sorted({file for one in plan.cells for file in one.local_files}):
+        path = Path(file)
+        if source is None or path.is_absolute() or path.resolve() != source / path:
+            there = "nothing of this machine" if source is None else f"what lies in {source}"
+            raise UsageError(
+                f"{file} lies on this machine, and a rented one gets {there}; give an address "
+                "such as hf://owner/name, or a path from there"
+            )
+    return plan
 
 
 def _agree() -> None:

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.options import (  # the unused ones are in the types of PlanOptions' fields
-    HOW,  # noqa: F401
-    WHAT,  # noqa: F401
-    WHERE,
-    PlanOptions,
-    Several,  # noqa: F401
-)
+from skymark.cli.options import PlanOptions
+from skymark.cli.parameters import WHERE
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import UsageError
 
@@ -105,7 +100,15 @@ def cost(
         Parameter(group=WHERE, help="github: Markdown, for a comment on a pull request."),
     ] = "table",
 ) -> int:
-    """Estimate a run's cost, and hold it against a ceiling; the help is in `skymark.cli.main`."""
+    """Estimate what a profile would cost on a rented machine, before anything is rented.
+
+    Price per hour × time, as a low, an expected and a high figure, of every machine that would
+    do. Prices come from SkyPilot's catalogue on this disk, times from earlier runs of the same
+    cells, else from the plan. With --max-cost it is a gate.
+
+    Exit status: 0 the estimate was made and is not above the ceiling, 2 it cannot be made, 3 it
+    is above.
+    """
     from skymark.cloud.cost.ceiling import check_ceiling
 
     where.check()
@@ -122,11 +125,11 @@ def cost(
 
 
 def _quote(options: CostOptions, where: MachineOptions) -> Quote:
-    from skymark.cloud.cost.history import read_history
     from skymark.cloud.cost.quote import quote_for
     from skymark.cloud.order import Order, seconds_of
     from skymark.cloud.sky.catalogue import SkyPilotCatalogue
     from skymark.cloud.sky.tasks import make_task
+    from skymark.run.history import read_history
 
     plan = options.plan()
     deadline_s = None if where.deadline is None else seconds_of(where.deadline)

@@ -1,4 +1,4 @@
-"""`skymark doctor`: is this machine fit for measuring, and is all ready for rented ones?"""
+"""`skymark doctor`: the fitness of this machine for measuring, and the set-up for rented ones."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from skymark.cache.location import cache_directory
 from skymark.cli.tables import print_rows, stdout_console
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings
-from skymark.suites.loading.self_test import null_utilisation, own_cost_ns
+from skymark.suite.registry import suites
 
 if TYPE_CHECKING:
     from skymark.cloud.checkup import Checkup, Provider
     from skymark.cloud.sky.clusters import LiveMachine
 
-THINK_MS = 1.0
 UNIT = 1 << 30
 
 
@@ -32,7 +31,12 @@ def doctor(
     ] = False,
     json: Annotated[bool, Parameter(help="Print JSON of what was found instead.")] = False,
 ) -> int:
-    """Tell what this machine is, what would disturb a measurement, and what to do about it."""
+    """Tell what would disturb a measurement on this machine, and what to do about it.
+
+    With --cloud: which providers can be used, where the others' credentials go and the least
+    that they must allow, and which rented machines are left over, with their price. Exit status
+    1 if one is, or if nothing can be hired.
+    """
     return _doctor_of_clouds(json=json) if cloud else _doctor_of_this_machine(json=json)
 
 
@@ -49,7 +53,7 @@ def _doctor_of_clouds(*, json: bool) -> int:
 
 
 def print_checkup(found: Checkup) -> None:
-    """Print what was found of providers and machines, and what to do about it."""
+    """Print the state of providers and machines, and what to do about it."""
     console = stdout_console()
     print_rows(("provider", "state"), [(one.name, one.state.value) for one in found.providers])
     lines = [
@@ -68,7 +72,7 @@ def print_checkup(found: Checkup) -> None:
 
 
 def _needs(provider: Provider) -> list[str]:
-    """Return what a provider asks for, in lines; the way there only where it is not enabled."""
+    """Return a provider's needs in lines; the way there only where it is not enabled."""
     access = provider.access
     if access is None:
         return []
@@ -101,13 +105,12 @@ def _doctor_of_this_machine(*, json: bool) -> int:
     cache.mkdir(parents=True, exist_ok=True)
     machine = capture(cache)
     warnings = fitness_warnings(machine)
-    cost_ns, utilisation = own_cost_ns(), null_utilisation(THINK_MS)
+    self_tests = {suite.name: suite.self_test() for suite in suites()}
     if json:
         found = {
             "machine": machine.model_dump(mode="json"),
             "warnings": [warning.model_dump() for warning in warnings],
-            "own_cost_ns_per_batch": cost_ns,
-            "null_loader_utilisation": utilisation,
+            "self_tests": self_tests,
         }
         print(json_module.dumps(found, indent=1))
         return 0
@@ -122,10 +125,10 @@ def _doctor_of_this_machine(*, json: bool) -> int:
                 "accelerators",
                 ", ".join(one.name for one in hardware.accelerators or ()) or "none found",
             ),
-            ("own cost per batch", f"{cost_ns:.0f} ns (limit 250)"),
-            (
-                "null loader",
-                f"{utilisation:.2%} utilisation at {THINK_MS:g} ms (at least 99 %)",
+            *(
+                (f"{name}: {title}", text)
+                for name, tests in self_tests.items()
+                for title, text in tests.items()
             ),
         ],
     )

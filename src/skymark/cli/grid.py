@@ -1,4 +1,4 @@
-"""`skymark exec --grid`: which runs a grid of settings makes, and a table that compares them."""
+"""`skymark exec --grid`: the runs of a grid of settings, and a table that compares them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from skymark.cli.cost import CostOptions
-from skymark.cli.options import OPTIONS_OF_SETTINGS, pair
+from skymark.cli.options import OPTIONS_OF_SETTINGS
 from skymark.cli.tables import print_rows
 from skymark.model.errors import UsageError
+from skymark.model.setting_text import read_pair
+from skymark.report.text import MISSING, margin, writer
 
 if TYPE_CHECKING:
-    from skymark.model.record import Record
     from skymark.run.reader import Run
 
 
@@ -44,7 +45,7 @@ def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:
 
 def _axes(options: CostOptions, grid: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of each setting, as they were typed."""
-    given = {pair(text)[0] for text in options.set}
+    given = {read_pair(text)[0] for text in options.set}
     given |= {name for name in OPTIONS_OF_SETTINGS if getattr(options, name) is not None}
     axes: dict[str, list[str]] = {}
     for text in grid:
@@ -52,7 +53,7 @@ def _axes(options: CostOptions, grid: Sequence[str]) -> dict[str, list[str]]:
         values = [value.strip() for value in listed.split(",")]
         if not typed.strip() or not all(values):
             raise UsageError(f"--grid {text!r} must be NAME=VALUE,VALUE,… such as workers=1,4,16")
-        read = [pair(f"{typed}={value}") for value in values]
+        read = [read_pair(f"{typed}={value}") for value in values]
         name = read[0][0]
         if name in axes:
             raise UsageError(f"--grid has {name} twice; give all its values at once")
@@ -65,24 +66,19 @@ def _axes(options: CostOptions, grid: Sequence[str]) -> dict[str, list[str]]:
 
 
 def print_points(runs: Mapping[str, Run]) -> None:
-    """Print what each point of a grid measured, the points of a cell below one another."""
+    """Print the figures of each point of a grid, the points of a cell below one another."""
+    headings = {run.declaration.primary_metric.heading: None for run in runs.values()}
     print_rows(
-        ("scenario", "adapter", "point", "status", "samples/s", "interval"),
+        ("scenario", "adapter", "point", "status", ", ".join(headings), "interval"),
         sorted(_rows(runs), key=itemgetter(0, 1)),
     )
 
 
 def _rows(runs: Mapping[str, Run]) -> Iterable[tuple[str, ...]]:
     for point, run in runs.items():
+        metric = run.declaration.primary_metric
         for record in run.records:
-            cell = record.cell
-            yield (cell.label, cell.adapter, point, record.status.value, *_figures(record))
-
-
-def _figures(record: Record) -> tuple[str, str]:
-    from skymark.report.text import MISSING, count, margin
-
-    if record.figures is None:
-        return MISSING, MISSING
-    rate = record.figures.samples_per_s
-    return count(rate.value), margin(rate)
+            cell, figure = record.cell, record.metrics.get(metric.name)
+            shown = MISSING if figure is None else writer(metric)(figure.value)
+            known = MISSING if figure is None else margin(figure)
+            yield (cell.label, cell.adapter, point, record.status.value, shown, known)

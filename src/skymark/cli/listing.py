@@ -25,7 +25,7 @@ def listing(
     *,
     json: Json = False,
 ) -> int:
-    """List scenarios, adapters, profiles or suites."""
+    """List scenarios, adapters or profiles."""
     kinds: dict[str, Callable[[], list[Row]]] = {
         "scenarios": lambda: scenario_rows(suites()),
         "adapters": lambda: adapter_rows(suites(), Venvs(cache_directory())),
@@ -111,7 +111,7 @@ def suite_rows(chosen: Sequence[Suite]) -> list[Row]:
             "work": suite.title,
             "scenarios": len(suite.scenarios()),
             "adapters": len(suite.adapters()),
-            "metrics": [metric.name for metric in suite.declaration.metrics],
+            "compares": [one.name for one in suite.declaration.metrics if one.compared],
         }
         for suite in chosen
     ]

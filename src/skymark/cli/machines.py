@@ -16,7 +16,7 @@ Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status`
 
 
 def status(*, json: Json = False) -> int:
-    """Show live machines and their cost; the help is in `skymark.cli.main`."""
+    """List the machines that are running, and what they cost; asks their providers."""
     from skymark.cloud.live import live_machines
 
     found = live_machines()
@@ -44,7 +44,7 @@ def status(*, json: Json = False) -> int:
 
 
 def queue(cluster: Cluster, /, *, json: Json = False) -> int:
-    """Show a machine's jobs, the newest first."""
+    """List a machine's jobs, the newest first."""
     from skymark.cloud.sky.jobs import queued_jobs
 
     found = queued_jobs(cluster)
@@ -74,7 +74,10 @@ def logs(
     *,
     so_far: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,
 ) -> int:
-    """Show a job's output; the help is in `skymark.cli.main`."""
+    """Show a job's output from its beginning, until it ends.
+
+    Ctrl-C ends the showing, not the job.
+    """
     from skymark.cloud.live import show_log
 
     return 0 if show_log(cluster, job, sys.stdout, wait_for_end=not so_far) else 1
@@ -85,7 +88,10 @@ def rsync(
     target: Annotated[str, Parameter(help="A path here, or CLUSTER:PATH.")],
     /,
 ) -> int:
-    """Copy files from a machine or to one; the help is in `skymark.cli.main`."""
+    """Copy files from a machine or to one: skymark rsync CLUSTER:PATH DIRECTORY.
+
+    A path without a leading slash is below the machine's home; runs lie in skymark-results.
+    """
     from skymark.cloud.sky.ssh import rsync as copy
 
     there = [place.partition(":")[0] for place in (source, target) if ":" in place]
@@ -99,7 +105,10 @@ def down(
     *clusters: Annotated[str, Parameter(help="Names that `skymark status` shows.")],
     all: Annotated[bool, Parameter(help="Every machine that skymark hired.")] = False,
 ) -> int:
-    """End machines and prove it; the help is in `skymark.cli.main`."""
+    """End machines, and return when their provider has none of them left.
+
+    Exit status: 0 none is left, 1 one is still there; its id and price are printed.
+    """
     from skymark.cloud.live import down as end
     from skymark.cloud.live import live_machines
 

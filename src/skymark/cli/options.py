@@ -108,20 +108,6 @@ class SharedOptions:
             if getattr(self, field.name) != field.default
         )
 
-    def local_files(self) -> dict[str, str]:
-        """Return the values of options that name what lies on this machine alone, as typed."""
-        named = {
-            name: getattr(self, name)
-            for name, one in self.declared().items()
-            if one.option.kind == "file"
-        }
-        return {
-            typed(name): path
-            for name, value in named.items()
-            for path in (value if isinstance(value, tuple) else (value,))
-            if path is not None and "://" not in path
-        }
-
     @classmethod
     def declared(cls) -> dict[str, DeclaredOption]:
         """Return the options of suites by name; `with_options_of` gives them to a subclass."""

@@ -1,7 +1,8 @@
-"""What a run shows while it goes: a bar on standard error; plain lines if that is no terminal."""
+"""The progress of a run: a bar on standard error, or plain lines if that is no terminal."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -10,10 +11,12 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.text import Text
 
 from skymark.model.cell import Cell
 from skymark.model.record import Record, Status
@@ -28,10 +31,43 @@ STYLES = {
 }
 
 
-class ProgressObserver:
-    """Shows cell, round and times. Implements `skymark.execute.engine.Observer`."""
+class TimeLeftColumn(ProgressColumn):
+    """Time that is left: at first by the plan's estimate, and more and more by the rounds so far.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        expected_s: by the estimate, of the whole.
+    """
+
+    def __init__(self, expected_s: float) -> None:
+        super().__init__()
+        self._expected_s = expected_s
+
+    def render(self, task: Task) -> Text:
+        """Return it as h:mm:ss."""
+        left_s = time_left_s(
+            self._expected_s, task.elapsed or 0.0, task.completed, task.total or 0.0
+        )
+        return Text(str(timedelta(seconds=round(left_s))), style="progress.remaining")
+
+
+def time_left_s(expected_s: float, elapsed_s: float, completed: float, total: float) -> float:
+    """Return the time that is left, of an estimate and of what is done."""
+    if not completed or not total:
+        return expected_s
+    done = min(1.0, completed / total)
+    whole_s = (1 - done) * expected_s + done * (elapsed_s / done)
+    return (1 - done) * whole_s
+
+
+class ProgressObserver:
+    """Shows cell, round and times. Implements `skymark.execute.observer.Observer`.
+
+    Args:
+        console: where it is shown.
+        expected_s: time that the run takes, as estimated.
+    """
+
+    def __init__(self, console: Console, expected_s: float) -> None:
         self._console = console
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -39,7 +75,7 @@ class ProgressObserver:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeLeftColumn(expected_s),
             console=console,
             disable=not console.is_terminal,
             transient=True,

@@ -52,7 +52,15 @@ def rehearse(
         Path, Parameter(help="Directory of rehearsed runs; this one gets a directory in it.")
     ] = DEFAULT_RESULTS,
 ) -> int:
-    """Launch a profile in a simulated cloud; the help is in `skymark.cli.main`."""
+    """Do all that `launch` does on a machine simulated here, for nothing.
+
+    Needs Linux and root. SkyPilot is the real one, with SSH, set-up, run, retrieval and
+    teardown; the provider and its machines are simulated. Then it says what the run would have
+    cost, and what it changed on this machine and undid. Its figures are no measurements.
+    Takes the options of `launch`.
+
+    Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
+    """
     from skymark.cloud.rehearsal.fitness import check_fitness
     from skymark.cloud.rehearsal.rehearse import rehearse as carry_out
 

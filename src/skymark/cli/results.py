@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.options import Several
+from skymark.cli.parameters import Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import UsageError
 from skymark.run.reader import Run, open_run
@@ -72,7 +72,14 @@ def compare(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Compare two runs, cell by cell; the help is in `skymark.cli.main`."""
+    """Compare two runs, cell by cell.
+
+    Faster or slower needs both a statistical and a practical difference, across rounds; too
+    little data is inconclusive. Runs of other hardware, versions or cells are refused, unless
+    --across allows them.
+
+    Exit status: 0 they were compared, 2 they cannot be, 3 --gate said no.
+    """
     from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
     from skymark.report.comparison_table import print_comparison
@@ -102,7 +109,14 @@ def export(
         float, Parameter(help="Seconds to wait for a store that is slow or away.")
     ] = FINISH_S,
 ) -> int:
-    """Write a run's figures as a table, or the whole run into a store."""
+    """Write a run's figures as CSV or Parquet, or the whole run into a store.
+
+    What the store has already is compared and not sent again, so this also finishes what a run
+    could not store.
+
+    Exit status: 0 all is written, and what went into a store was read back and compared; 1 a
+    store lacks something; 2 nothing was done.
+    """
     from skymark.report import export as exporting
     from skymark.store.kinds import is_address, known_addresses
 

@@ -1,4 +1,4 @@
-"""`skymark run` and `skymark plan`."""
+"""`skymark run` and `skymark plan`: measure a plan, or show it and write its file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cli.caller import end_when_told, say
-from skymark.cli.options import WHERE, PlanOptions, Several
-from skymark.cli.tables import Json
+from skymark.cli.options import PlanOptions
+from skymark.cli.parameters import WHAT, WHERE, Several
+from skymark.cli.tables import Json, expected_time
+from skymark.execute.plan_file import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
@@ -24,6 +26,14 @@ DEFAULT_OPTIONS = PlanOptions()
 def run(
     options: PlanOptions = DEFAULT_OPTIONS,
     *,
+    plan: Annotated[
+        Path | None,
+        Parameter(
+            group=WHAT,
+            help="A file that `skymark plan --output` wrote, in place of all other options that "
+            "say what and how to measure.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         Parameter(group=WHERE, help="The run's directory. [default: results/TIME-PROFILE]"),
@@ -79,7 +89,15 @@ def run(
     ] = "own",
     json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
-    """Measure a plan, write it down and show it; the help is in `skymark.cli.main`."""
+    """Measure scenarios × adapters on this machine.
+
+    Each library runs in a venv and a process of its own, and an oracle checks that all
+    did the same work. Results are written cell by cell: Ctrl-C keeps them, and the same command
+    with --output DIRECTORY --resume goes on. What is not given comes from the profile.
+
+    Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, or something could not
+    be stored, 2 nothing was started, 130 interrupted.
+    """
     from rich.console import Console
 
     from skymark.cli.progress import ProgressObserver
@@ -87,19 +105,20 @@ def run(
     from skymark.execute.partition import Shard
     from skymark.execute.session import run_id_of, run_plan
 
-    plan = options.plan()
+    wanted = _wanted(options, plan)
     statuses = _statuses(retry)
     part = None if shard is None else Shard.parse(shard)
     if statuses and not resume:
         raise UsageError("--retry needs --resume, and the --output of the run to continue")
-    path = output or Path("results") / _run_id(plan)
+    path = output or Path("results") / _run_id(wanted)
     stores = open_stores(store, run_id_of(path))
     end_when_told()
     progress_console = Console(stderr=True)
     try:
-        with ProgressObserver(progress_console) as observer:
+        expected_s = expected_time(wanted, part).measuring.expected_s
+        with ProgressObserver(progress_console, expected_s) as observer:
             ended = run_plan(
-                plan,
+                wanted,
                 path,
                 observer,
                 stores=stores,
@@ -120,17 +139,47 @@ def run(
     return 0 if ended.all_well and page_written else 1
 
 
+def _wanted(options: PlanOptions, plan_file: Path | None) -> Plan:
+    """Return the plan that is asked for, by a file or by options.
+
+    Raises:
+        UsageError: by both, or one of them is wrong.
+    """
+    if plan_file is None:
+        return options.plan()
+    if options is not DEFAULT_OPTIONS:
+        given = " and ".join(options.given() or ("--profile",))
+        raise UsageError(
+            f"{given} cannot be given beside --plan {plan_file}, which says what and how to "
+            "measure; leave one of them out"
+        )
+    return read_plan(plan_file)
+
+
 def plan(
     options: PlanOptions = DEFAULT_OPTIONS,
     *,
-    json: Annotated[Json, Parameter(group=WHERE)] = False,
+    output: Annotated[
+        Path | None,
+        Parameter(group=WHERE, help="Write the plan into this file, for `skymark run --plan`."),
+    ] = None,
+    json: Annotated[
+        bool, Parameter(group=WHERE, help="Print the plan as its file has it.")
+    ] = False,
 ) -> int:
-    """Show what would run, cell by cell, without running it."""
+    """Show what `run` would measure, and about how long it would take.
+
+    Says why an adapter cannot do a scenario. Takes the options of `run` that say what to
+    measure, and how.
+    """
     from skymark.cli.tables import print_plan
 
     made = options.plan()
+    if output is not None:
+        write_plan(made, output)
+        print(f"plan in {output}; run it: skymark run --plan {output}", file=sys.stderr)
     if json:
-        print(made.model_dump_json(indent=1))
+        print(plan_text(made), end="")
     else:
         print_plan(made)
     return 0

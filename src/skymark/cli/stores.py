@@ -63,7 +63,14 @@ def fetch(
     directory: Annotated[Path, Parameter(help="Where to: a new or empty directory.")],
     /,
 ) -> int:
-    """Fetch a run from a store; the help is in `skymark.cli.main`."""
+    """Bring a run from a store into a directory that `report` and `compare` read.
+
+    Every file is compared with the digests that the run made of it. What a store holds is only
+    data: nothing in it is executed, and no path leads out of the directory.
+
+    Exit status: 0 all files are what they should be, 1 some are not, or the store
+    is away, 2 there is no such run.
+    """
     from rich.console import Console
 
     from skymark.run.reader import open_run

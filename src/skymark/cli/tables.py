@@ -1,18 +1,27 @@
-"""Tables of what could be run: plans, scenarios, adapters, profiles."""
+"""Plain tables on standard output, and the table of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
+from skymark.execute.duration import RunTime, run_time
+from skymark.execute.partition import Shard
 from skymark.model.plan import Plan
+from skymark.report.text import duration
+from skymark.run.history import read_history
 
 # A table cut to the terminal would hide what scripts look for; pipes get wide lines instead.
 PIPED_WIDTH = 160
+
+RESULTS = Path("results")
+LATEST = 10
+"""Runs that are looked into for the time of the same cells: reading all would take seconds."""
 
 Json = Annotated[bool, Parameter(help="Print JSON instead of a table.")]
 
@@ -51,24 +60,24 @@ def print_plan(plan: Plan) -> None:
         if effort.min_rounds == effort.max_rounds
         else f"{effort.min_rounds} to {effort.max_rounds}"
     )
-    low, high = expected_seconds(plan)
+    adapters = {planned.cell.adapter for planned in plan.runnable}
+    time = expected_time(plan)
     stdout_console().print(
-        f"\n{len(plan.runnable)} cells of {len(plan.groups())} adapters to measure, "
+        f"\n{len(plan.runnable)} cells of {len(adapters)} adapters to measure, "
         f"{len(plan.cells) - len(plan.runnable)} not; {rounds} rounds each "
-        f"(effort {effort.name}); about {low / 60:.0f} to {high / 60:.0f} minutes "
-        "once environments and data are made; costs nothing on this machine",
+        f"(effort {effort.name}); about {duration(time.measuring.expected_s)} "
+        f"({duration(time.measuring.low_s)} to {duration(time.measuring.high_s)}) "
+        "once venvs and data are made; costs nothing on this machine",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def expected_seconds(plan: Plan) -> tuple[float, float]:
-    """Return a low and a high guess of a plan's duration, from its bounds alone.
+def expected_time(plan: Plan, shard: Shard | None = None) -> RunTime:
+    """Return the time that a plan takes here, as the latest runs in ``results`` tell it.
 
-    Each cell-round has one warm-up epoch and at least `min_seconds` of measuring, and each
-    adapter's process takes a second or more to start.
+    Args:
+        plan: the cells.
+        shard: the part of the plan that runs here; None for the whole.
     """
-    effort, cells, groups = plan.effort, len(plan.runnable), len(plan.groups())
-    low = effort.min_rounds * (cells * 2 * effort.min_seconds + groups)
-    high = effort.max_rounds * (cells * (2 * effort.min_seconds + 1.0) + groups * 10)
-    return low, high
+    return run_time(plan, read_history(RESULTS, plan, latest=LATEST), shard)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from skymark.cache.location import cache_directory
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
+from skymark.execute.plan_file import write_plan
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.whole_files import write_whole
@@ -52,7 +53,7 @@ def forget(cluster: str) -> None:
 def keep_plan(cluster: str, plan: Plan) -> Path:
     """Write a machine's plan into a file, for SkyPilot to take it there; returns the file."""
     path = _path(cluster).with_suffix(PLAN_SUFFIX)
-    write_whole(path, plan.model_dump_json().encode())
+    write_plan(plan, path)
     return path
 
 

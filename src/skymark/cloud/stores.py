@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from skymark.model.errors import UsageError
-
-WANDB = ("WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT", "WANDB_MODE")
-BUCKET = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "R2_ENDPOINT_URL",
-)
-NOT_SENT = {"offline", "dryrun", "disabled"}
-"""Values of WANDB_MODE with which nothing goes to W&B."""
+from skymark.store.kind import StoreKind
+from skymark.store.kinds import default_urls, kind_of, kinds
 
 
 def lasting_store(stores: Sequence[str]) -> str:
@@ -28,11 +16,12 @@ def lasting_store(stores: Sequence[str]) -> str:
         UsageError: there is none.
     """
     for store in stores:
-        if store.startswith("s3://"):
+        if kind_of(store).outlives_machine:
             return store.rstrip("/")
+    fit = " or ".join(f"--store {one.address}" for one in kinds() if one.outlives_machine)
     raise UsageError(
         "--managed needs a store that outlives the machine, where the next one finds what was "
-        "measured; add --store s3://BUCKET/PREFIX"
+        f"measured; add {fit}"
     )
 
 
@@ -43,14 +32,17 @@ def results_leave(stores: Sequence[str], variables: Mapping[str, str]) -> bool:
         stores: of ``skymark run --store`` on the machine.
         variables: the caller's, whose secrets go to the machine.
     """
-    in_bucket = any(store.startswith("s3://") for store in stores)
-    in_wandb = variables.get("WANDB_API_KEY") and variables.get("WANDB_MODE") not in NOT_SENT
-    return bool(in_bucket or in_wandb)
+    return any(kind.leaves_machine(variables) for kind in _used(stores, variables))
 
 
 def store_secrets(stores: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the machine needs to reach its stores, of those that are set."""
-    names = list(WANDB) if variables.get("WANDB_API_KEY") else []
-    if any(store.startswith("s3://") for store in stores):
-        names += BUCKET
-    return {name: variables[name] for name in names if variables.get(name)}
+    secrets: dict[str, str] = {}
+    for kind in _used(stores, variables):
+        secrets |= kind.secrets(variables)
+    return secrets
+
+
+def _used(stores: Sequence[str], variables: Mapping[str, str]) -> list[StoreKind]:
+    """Return the kinds of the stores that are named, and of those used without being named."""
+    return [kind_of(url) for url in (*stores, *default_urls(variables))]

@@ -1,4 +1,4 @@
-"""Profiles: one TOML file per kind of machine."""
+"""Load profiles: one TOML file per kind of machine."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def load_profile(name: str) -> Profile:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"profile {path}: {error}; mend the file") from error
     except ValidationError as error:
-        raise UsageError(f"profile {path}: {explain(error, Profile)}") from error
+        raise UsageError(f"profile {path}: {faults_of(error, Profile)}") from error
 
 
-def explain(error: ValidationError, model: type[Profile]) -> str:
-    """Say in one line what is wrong with a profile, with the nearest key for an unknown one."""
+def faults_of(error: ValidationError, model: type[Profile]) -> str:
+    """Return the faults of a profile in one line, with the nearest key for an unknown one."""
     faults: list[str] = []
     for fault in error.errors():
         key = ".".join(str(part) for part in fault["loc"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from skymark.cache.location import cache_directory
+from skymark.execute.accelerator import require_accelerator
 from skymark.execute.engine import Engine
 from skymark.execute.observer import Observer
 from skymark.execute.partition import Shard
@@ -73,11 +74,13 @@ def run_plan(
         store_wait_s: how long the end of the run waits for stores.
 
     Raises:
+        UsageError: this machine has not what the plan's platform asks for; nothing was measured.
         RunDirectoryError: the directory, or a store, holds another plan's run, or this one without
             `resume`, or cannot be written.
         StoreRefusedError: a store will not take the run; nothing was measured.
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
+    require_accelerator(plan.platform, observer.stage, own=own)
     cache = cache_directory()
     suite = suite_named(plan.suite)
     held = held_in(stores, observer)

@@ -26,9 +26,10 @@ def own_cache(tmp_path, monkeypatch):
 def test_the_machine_is_told_as_json_with_what_skymark_itself_costs(capsys):
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["environment"]["hardware"]["logical_cores"] >= 1
-    assert 0 < found["own_cost_ns_per_batch"] < 100_000
-    assert 0 < found["null_loader_utilisation"] <= 1
+    assert found["machine"]["hardware"]["logical_cores"] >= 1
+    own_cost, utilisation = found["self_tests"]["loading"].values()
+    assert 0 < float(own_cost.partition(" ns")[0]) < 100_000
+    assert 0 < float(utilisation.partition("%")[0]) <= 100
 
 
 @pytest.mark.parametrize("warned", [True, False])

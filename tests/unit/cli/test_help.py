@@ -1,13 +1,17 @@
 """What a new user reads: every command explains itself, and says so plainly."""
 
+from inspect import cleandoc
+
 import pytest
-from cyclopts import CycloptsError
+from cyclopts import App, CycloptsError
 
-from skymark.cli.main import COMMANDS as COMMANDS_OF_SKYMARK
-from skymark.cli.main import app, main
+from skymark.cli.main import COMMANDS as GROUPS
+from skymark.cli.main import app, help_of, main
+from skymark.references import load_object
 
+FUNCTIONS = {name: where for group in GROUPS.values() for name, where in group.items()}
 COMMANDS = [
-    *([name] for _, name, _ in COMMANDS_OF_SKYMARK),
+    *([name] for name in FUNCTIONS),
     *(["env", name] for name in ("list", "build", "clean")),
 ]
 
@@ -35,6 +39,14 @@ def test_every_option_says_what_it_does(words):
         shown = [one for one in arguments if one.show and not one.children]
         silent = [one.name for one in shown if not one.parameter.help]
         assert silent == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_is_the_text_beside_the_function(name):
+    """It is read from the source, so that help loads no command."""
+    found = load_object(f"skymark.cli.{FUNCTIONS[name]}")
+    text = found.help if isinstance(found, App) else cleandoc(found.__doc__)
+    assert help_of(*FUNCTIONS[name].split(":")) == text
 
 
 def test_what_is_measured_is_named_by_options_only():

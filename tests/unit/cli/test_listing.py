@@ -1,49 +1,64 @@
-"""Whether an adapter can run, as `skymark list adapters` says it."""
+"""Whether an adapter can run, as `skymark list adapters` says it, and rows of several suites."""
 
 from __future__ import annotations
 
-from skymark.cli.listing import adapter_rows, scenario_rows, venv_state
+import pytest
+
+from skymark.cli.listing import adapter_rows, scenario_rows, suite_rows, venv_state
 from skymark.execute.venvs import MARKER, Venvs
-from skymark.suites.loading.registry import adapter_class
-from skymark.suites.loading.suite import LoadingSuite
+from skymark.suite.registry import suite_named
+
+LOADING = suite_named("loading")
 
 
-def test_an_environment_is_built_or_made_on_first_use(tmp_path):
-    venvs = Venvs(tmp_path)
-    numpy = adapter_class("numpy")
-    assert venv_state("numpy", numpy, venvs) == "made on first use"
-    place = venvs.path_of(LoadingSuite().venv("numpy"))
+def build(venvs, spec):
+    """Make what looks like a finished venv."""
+    place = venvs.path_of(spec)
     (place / "bin").mkdir(parents=True)
     (place / "bin" / "python").touch()
     (place / MARKER).touch()
-    assert venv_state("numpy", numpy, venvs) == "built"
+
+
+def test_a_venv_is_built_or_made_on_first_use(tmp_path):
+    venvs = Venvs(tmp_path)
+    assert venv_state(LOADING, "numpy", None, venvs) == "made on first use"
+    build(venvs, LOADING.venvs(["numpy"])["numpy"])
+    assert venv_state(LOADING, "numpy", None, venvs) == "built"
 
 
 def test_a_library_without_a_package_says_what_to_run(tmp_path):
-    class ByHand(adapter_class("numpy")):
-        install_hint = "build it from source"
-
-    state = venv_state("numpy", ByHand, Venvs(tmp_path))
+    state = venv_state(LOADING, "numpy", "build it from source", Venvs(tmp_path))
     assert state == "not by itself; run: build it from source"
 
 
 def test_an_adapter_without_pins_is_listed_with_what_writes_them(tmp_path):
-    class Unpinned(adapter_class("numpy")):
-        pass
+    class Unpinned(type(LOADING)):
+        def venvs(self, adapters=()):
+            found = super().venvs(adapters).items()
+            return {name: one.model_copy(update={"locked": "none.txt"}) for name, one in found}
 
-    spec = LoadingSuite().venv("numpy")
-    assert spec.locked
-    venvs = Venvs(tmp_path)
-    venvs.is_built = lambda spec: venvs.path_of(
-        spec.model_copy(update={"locked": "adapters/none.txt"})
-    )
-    assert "`make pins` writes it" in venv_state("numpy", Unpinned, venvs)
+    rows = adapter_rows([Unpinned()], Venvs(tmp_path))
+    assert "`make pins` writes it" in next(row["venv"] for row in rows if row["slug"] == "numpy")
 
 
-def test_rows_say_what_each_scenario_and_adapter_can_do():
-    scenarios = {row["id"]: row for row in scenario_rows()}
+def test_rows_say_what_each_scenario_and_adapter_can_do(tmp_path):
+    scenarios = {row["id"]: row for row in scenario_rows([LOADING])}
     assert scenarios["PC-1"]["axes"] == {"depth": [1, 5, 10, 50]}
     assert scenarios["PC-1"]["variants"] == ["small", "medium", "large"]
-    adapters = {row["slug"]: row for row in adapter_rows()}
+    adapters = {row["slug"]: row for row in adapter_rows([LOADING], Venvs(tmp_path))}
     assert adapters["grain"]["name"] == "Google Grain"
     assert adapters["numpy"]["native"] == []
+    assert adapters["ffcv"]["venv"].startswith("not by itself; run: ")
+    assert "install" not in adapters["ffcv"]
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_rows_have_a_suite_where_there_are_several(tmp_path, sorting, several):
+    chosen = [LOADING, sorting] if several else [sorting]
+    scenarios, adapters = scenario_rows(chosen), adapter_rows(chosen, Venvs(tmp_path))
+    assert ("suite" in scenarios[0]) == several
+    assert {row.get("suite") for row in adapters} == ({"loading", "sorting"} if several else {None})
+    states = {row["slug"]: row["venv"] for row in adapters}
+    assert (states["quick"], states["heap"]) == ("not needed", "made on first use")
+    row = suite_rows(chosen)[-1]
+    assert (row["name"], row["adapters"], row["compares"]) == ("sorting", 2, ["elements_per_s"])

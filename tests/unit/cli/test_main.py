@@ -85,8 +85,8 @@ def test_a_plan_as_json_reads_back_as_the_plan(capsys):
     assert main(["plan", "--scenarios", "TAB-1", "--adapters", "numpy", "grain", "--json"]) == 0
     plan = Plan.model_validate_json(capsys.readouterr().out)
     assert [planned.cell.id for planned in plan.cells] == [
-        "TAB-1.small.numpy",
-        "TAB-1.small.grain",
+        "loading.TAB-1.small.numpy",
+        "loading.TAB-1.small.grain",
     ]
 
 
@@ -105,7 +105,7 @@ def test_a_plan_with_open_rounds_says_from_how_many_to_how_many(capsys):
     assert "5 to 15 rounds each (effort standard)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles"])
+@pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles", "suites"])
 def test_lists_as_json_have_a_row_for_each_that_the_table_names(capsys, what):
     assert main(["list", what, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -122,3 +122,41 @@ def test_retrying_without_resuming_is_refused(capsys):
     assert "--retry needs --resume" in capsys.readouterr().err
     assert main(["run", "--retry", "flaky", "--resume"]) == 2
     assert "unknown status 'flaky'" in capsys.readouterr().err
+
+
+CHOSEN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
+
+
+def test_a_plan_is_written_as_it_is_printed(capsys, tmp_path):
+    path = tmp_path / "plan.json"
+    assert main(["plan", *CHOSEN, "--output", str(path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert out == path.read_text()
+    assert err.endswith(f"run it: skymark run --plan {path}\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (CHOSEN, "--scenarios and --adapters and --rounds"),
+        (("--workers", "2"), "--workers"),
+        (("--profile", "ci_cpu"), "--profile"),
+    ],
+)
+def test_options_that_say_what_to_measure_are_refused_beside_a_plan(capsys, tmp_path, more, named):
+    path = tmp_path / "plan.json"
+    assert main(["plan", *CHOSEN, "--output", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["run", "--plan", str(path), *more, "--output", str(tmp_path / "out")]) == 2
+    assert f"skymark: {named} cannot be given beside --plan" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_of_what_is_no_plan_is_refused(capsys, tmp_path):
+    assert main(["run", "--plan", str(tmp_path / "none.json")]) == 2
+    assert "none.json: No such file" in capsys.readouterr().err
+
+
+def test_venvs_are_named_in_one_way_only(capsys):
+    assert main(["env", "build", "numpy", "--profile", "ci_cpu"]) == 2
+    assert "only one of them" in capsys.readouterr().err

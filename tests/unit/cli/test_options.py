@@ -7,6 +7,7 @@ import pytest
 from skymark.cli.main import app
 from skymark.cli.options import PlanOptions
 from skymark.model.errors import UsageError
+from skymark.model.setting_text import read_pair
 
 
 def parsed(*words):
@@ -58,9 +59,7 @@ def test_settings_come_from_their_own_options_and_from_set():
     [("true", True), ("False", False), ("3", 3), ("3.0", 3.0), ("1e3", 1000.0), ("3a", "3a")],
 )
 def test_a_setting_is_read_as_what_it_looks_like(text, value):
-    from skymark.cli.options import pair
-
-    name, found = pair(f"some-name={text}")
+    name, found = read_pair(f"some-name={text}")
     assert (name, found, type(found)) == ("some_name", value, type(value))
 
 

@@ -9,7 +9,7 @@ from skymark.execute.profiles import load_profile, profile_paths
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
 
-GOOD = 'description = "mine"\nplatform = "cpu"\nscenarios = ["TAB-1"]\n'
+GOOD = 'description = "mine"\nsuite = "loading"\nplatform = "cpu"\nscenarios = ["TAB-1"]\n'
 
 
 def written(tmp_path, text):
@@ -42,7 +42,8 @@ def test_an_unknown_profile_names_the_nearest():
     [
         (GOOD + "effrot = 'quick'\n", ["unknown key 'effrot'", "Did you mean 'effort'?"]),
         (GOOD + "[setings]\nworkers = 2\n", ["unknown key 'setings'", "'settings'"]),
-        ('platform = "cpu"\nscenarios = []\n', ["description", "required"]),
+        ('suite = "loading"\nplatform = "cpu"\nscenarios = []\n', ["description", "required"]),
+        (GOOD.replace('suite = "loading"\n', ""), ["suite", "required"]),
         (GOOD + "adapters = 'numpy'\n", ["adapters", "tuple"]),
         (GOOD + "[settings\n", ["mine.toml", "mend the file"]),
     ],

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from skymark.cloud.cost.duration import Duration, Span, duration_of
-from skymark.cloud.cost.history import PastRun
+from skymark.cloud.cost.billed_time import BilledTime, billed_time
 from skymark.cloud.cost.prices import Offer, PriceSource
 from skymark.cloud.order import IDLE_MINUTES
 from skymark.model.base import Frozen
 from skymark.model.plan import Plan
+from skymark.model.span import Span
+from skymark.run.history import PastRun
 
 
 class Cost(Frozen):
@@ -31,7 +32,7 @@ class Quote(Frozen):
     num_nodes: int = Field(ge=1)
     deadline_s: float | None
     offers: tuple[Offer, ...] = Field(min_length=1)
-    duration: Duration
+    duration: BilledTime
     catalogue_date: date | None
     problems: tuple[str, ...] = ()
 
@@ -43,7 +44,7 @@ class Quote(Frozen):
     @property
     def billed(self) -> Span:
         """How long the machines are paid for; the deadline limits it."""
-        return self.duration.billed(self.deadline_s)
+        return self.duration.whole(self.deadline_s)
 
     @property
     def cost(self) -> Cost:
@@ -98,7 +99,7 @@ def quote_for(
         num_nodes=task.num_nodes,
         deadline_s=deadline_s,
         offers=prices.offers,
-        duration=duration_of(plan, history, task.num_nodes, idle_minutes),
+        duration=billed_time(plan, history, task.num_nodes, idle_minutes),
         catalogue_date=prices.catalogue_date,
         problems=prices.problems,
     )

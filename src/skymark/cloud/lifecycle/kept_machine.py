@@ -31,6 +31,7 @@ from skymark.cloud.sky.jobs import (
 )
 from skymark.cloud.sky.ssh import send
 from skymark.cloud.sky.tasks import make_run_task, set_limits
+from skymark.execute.plan_file import write_plan
 from skymark.model.errors import SkymarkError, UsageError
 
 
@@ -192,7 +193,7 @@ def _send_files(quoted: Quoted) -> None:
     order = quoted.order
     with TemporaryDirectory() as place:
         plan, secrets = Path(place, "plan"), Path(place, "secrets")
-        plan.write_text(quoted.plan.model_dump_json())
+        write_plan(quoted.plan, plan)
         send(order.cluster, order.num_nodes, plan, plan_file(order.run_id))
         if quoted.secrets:
             write_secrets(secrets, quoted.secrets)

@@ -31,7 +31,7 @@ from skymark.cloud.sky.managed_jobs import (
 )
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import UsageError
-from skymark.store.store import open_store
+from skymark.store.kinds import open_store
 
 
 def check_managed(order: Order) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from skymark.cloud.cost.ceiling import check_ceiling
-from skymark.cloud.cost.history import read_history
 from skymark.cloud.cost.quote import Quote, quote_for
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.order import Order, limit_s
@@ -15,6 +14,7 @@ from skymark.cloud.sky.catalogue import SkyPilotCatalogue
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import make_task
 from skymark.model.plan import Plan
+from skymark.run.history import read_history
 
 
 def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str, str]) -> Quoted:

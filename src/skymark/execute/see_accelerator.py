@@ -1,7 +1,7 @@
-"""Print what keeps JAX or torch from an accelerator, as JSON; null where nothing does.
+"""Print the fault that keeps JAX or torch from an accelerator, as JSON; null for none.
 
-Runs in the environment that is asked, so it imports nothing of skymark. The library computes
-something: a driver that is too old is found by that, not by counting devices.
+Runs in the venv that is asked, so it imports nothing of skymark. The library computes something: a
+driver that is too old is found by that, not by counting devices.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
             TRIALS[library](platform)
         except Exception as error:  # the process boundary: whatever it is becomes the answer
             answer["fault"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    print(json.dumps(answer))
+    sys.stdout.write(f"{json.dumps(answer)}\n")
 
 
 if __name__ == "__main__":

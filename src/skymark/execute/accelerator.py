@@ -1,4 +1,4 @@
-"""Is the accelerator there that was asked for? Libraries would fall back to the CPU in silence."""
+"""The accelerator that a plan asks for: libraries would fall back to the CPU in silence."""
 
 from __future__ import annotations
 
@@ -7,56 +7,62 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs
-from skymark.machine.cgroup import container_of
-from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
-from skymark.model.errors import SkymarkError, UsageError
+from skymark.machine.accelerator import device_places, has_driver, is_rehearsed
+from skymark.model.errors import UsageError
 from skymark.model.venv import VenvSpec
-
-PLATFORMS = ("cpu", "gpu", "tpu")
-DEVICE_FILES = {
-    "gpu": ("dev/nvidiactl", "dev/dxg"),
-    "tpu": ("dev/accel[0-9]*", "dev/vfio/[0-9]*"),
-}
-"""What a driver makes: of NVIDIA on Linux and in WSL 2; of TPU up to v4, and from v5 on."""
 
 ADVICE = {
     "gpu": "start a container with --gpus all (podman: --device nvidia.com/gpu=all), install "
-    "NVIDIA's driver 580 or newer, or give --platform cpu",
-    "tpu": "use a TPU virtual machine, start a container with --privileged, or give --platform cpu",
+    "NVIDIA's driver 580 or newer, or choose a profile for a cpu",
+    "tpu": "use a TPU virtual machine, start a container with --privileged, or choose a profile "
+    "for a cpu",
 }
 LIBRARIES = {"gpu": ("jax", "torch"), "tpu": ("jax",)}
-WATCHER = Path(__file__).with_name("see_accelerator.py")
+PROGRAM = Path(__file__).with_name("see_accelerator.py")
 TIMEOUT_S = 300.0
 """The first import from a cold disk reads gigabytes of libraries."""
 
 
-def require_accelerator(platform: str, *, own: bool, root: Path = Path("/")) -> None:
+def require_accelerator(
+    platform: str,
+    announce: Callable[[str], None],
+    *,
+    own: bool,
+    root: Path = Path("/"),
+    variables: Mapping[str, str] = os.environ,
+) -> None:
     """Return if JAX and torch, whichever of them is there, compute on the accelerator.
 
     Args:
-        platform: ``gpu`` or ``tpu``.
+        platform: ``cpu``, which every machine has, ``gpu`` or ``tpu``.
+        announce: told that a rehearsal does without, and that a venv is being made.
         own: ask pinned builds of them in a venv of its own, made on first use; else those
             of the running interpreter.
         root: where device files are looked for.
+        variables: environment variables, which tell of a rehearsal.
 
     Raises:
         UsageError: one of them sees none, or there is no driver at all.
         VenvBuildError: the venv could not be made.
     """
-    name = platform.upper()
-    if os.environ.get(REHEARSAL_VARIABLE) == "1" and container_of(root) == REHEARSAL:
-        print(f"no {name} is looked for: this is a rehearsal, on a CPU", file=sys.stderr)
+    if platform == "cpu":
         return
-    if not any(path for pattern in DEVICE_FILES[platform] for path in root.glob(pattern)):
-        places = " or ".join(f"/{pattern}" for pattern in DEVICE_FILES[platform])
-        raise UsageError(f"no {name} here: there is no {places}; {ADVICE[platform]}")
-    python = _venv(platform) if own else Path(sys.executable)
-    seen = see(platform, python)
+    name = platform.upper()
+    if is_rehearsed(variables, root):
+        announce(f"no {name} is looked for: this is a rehearsal, on a CPU")
+        return
+    if not has_driver(platform, root):
+        raise UsageError(
+            f"no {name} here: there is no {device_places(platform)}; {ADVICE[platform]}"
+        )
+    python = _venv(platform, announce) if own else Path(sys.executable)
+    seen = faults_by_library(platform, python)
     if not seen:
         raise UsageError(
             f"neither JAX nor torch is installed for {python}, so nothing can say whether the "
@@ -67,8 +73,13 @@ def require_accelerator(platform: str, *, own: bool, root: Path = Path("/")) -> 
             raise UsageError(f"{library} sees no {name}: {fault}; {ADVICE[platform]}")
 
 
-def see(platform: str, python: Path) -> dict[str, str | None]:
-    """Return what keeps each installed library from the accelerator, None where nothing does."""
+def faults_by_library(platform: str, python: Path) -> dict[str, str | None]:
+    """Return the fault that keeps each installed library from the accelerator; None for no fault.
+
+    Args:
+        platform: ``gpu`` or ``tpu``.
+        python: the interpreter whose libraries are asked.
+    """
     answers = {library: _ask(library, platform, python) for library in LIBRARIES[platform]}
     return {name: answer["fault"] for name, answer in answers.items() if answer["installed"]}
 
@@ -81,7 +92,7 @@ def _ask(library: str, platform: str, python: Path) -> dict[str, Any]:
     """
     try:
         done = subprocess.run(
-            [python, WATCHER, library, platform],
+            [python, PROGRAM, library, platform],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -99,19 +110,11 @@ def _ask(library: str, platform: str, python: Path) -> dict[str, Any]:
     return answer
 
 
-def _venv(platform: str) -> Path:
+def _venv(platform: str, announce: Callable[[str], None]) -> Path:
     """Return the interpreter beside pinned builds of JAX and torch for the accelerator."""
-    venvs = Venvs(cache_directory(), lambda text: print(text, file=sys.stderr))
-    return venvs.ensure(venv_spec(platform)).python
+    return Venvs(cache_directory(), announce).ensure(accelerator_venv(platform)).python
 
 
-def venv_spec(platform: str) -> VenvSpec:
-    """Return the venv that is asked for an accelerator."""
+def accelerator_venv(platform: str) -> VenvSpec:
+    """Return the venv whose libraries are asked for an accelerator."""
     return VenvSpec(name=f"accelerator-{platform}", locked=f"container-{platform}.txt")
-
-
-if __name__ == "__main__":  # for a machine's set-up: fail there, before the run
-    try:
-        require_accelerator(sys.argv[1], own=True)
-    except SkymarkError as error:
-        sys.exit(f"accelerator: {error}")

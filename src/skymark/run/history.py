@@ -1,8 +1,8 @@
-"""What earlier runs took: wall time per cell and round, read from their records.
+"""Wall time of earlier runs per cell, round and start of a process, read from their records.
 
 Rounds of many cells interleave and run one at a time, so the time from a round's start to the start
-of the next, whichever cell's that is, is what the round took: warm-up, verification and writing
-included, which are no part of what a record says was timed. Where several machines shared a run,
+of the next, whichever cell's that is, is the round's: warm-up, verification and writing
+included, which are no part of the time that a record has. Where several machines shared a run,
 rounds overlap, and that cannot be told.
 """
 
@@ -15,14 +15,14 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
+from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
-from skymark.model.record import Record, RoundSummary, Status
+from skymark.model.record import Record, Round, Status
+from skymark.run.reader import open_run, read_manifest
 
 LONGEST_PAUSE_S = 60.0
 """A round that seems to have taken longer than its limit and this was followed by a pause, such as
@@ -30,8 +30,8 @@ an interruption of the run."""
 
 
 SHARED_FACTOR = 3.0
-"""What a round takes over its set-up and timed part, where rounds overlap: 26.9 s to 9.2 s in a run
-of effort quick (docs/cost.md), less in longer ones."""
+"""A round's time over its set-up and timed part, where rounds overlap: 26.9 s to 9.2 s in a run of
+effort quick (docs/cost.md), less in longer ones."""
 
 
 class PastCell(Frozen):
@@ -55,20 +55,21 @@ class PastRun(Frozen):
     cells: Mapping[str, PastCell]
     """By cell hash; only those that came to a good end."""
     start_s: Mapping[str, float]
-    """Time to end one process and start an adapter's, by adapter."""
+    """Time to end one process and start that of a group, by group."""
 
 
 @dataclass(frozen=True)
-class _Round:
+class _TimedRound:
     record: Record
-    summary: RoundSummary
+    summary: Round
+    group: str
     took_s: float
     """Until the next round began."""
     last_of_process: bool
 
 
 def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
-    """Return what a run took; None if nothing was measured.
+    """Return the times of a run; None if nothing was measured.
 
     The last round of a process is followed by the start of another. Of that time, what the round
     would have taken by the ratio of the others' is its own; the rest is the start's.
@@ -85,7 +86,7 @@ def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
         took = min(one.took_s, one.summary.own_s * ratio) if one.last_of_process else one.took_s
         took_s[one.record.cell_hash].append(took)
         if one.last_of_process:
-            starts_s[one.record.cell.adapter].append(one.took_s - took)
+            starts_s[one.group].append(one.took_s - took)
     ended_well = {one.record.cell_hash: one.record for one in rounds if _ok(one.record)}
     return PastRun(
         profile=manifest.profile,
@@ -100,12 +101,12 @@ def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
             )
             for digest, record in ended_well.items()
         },
-        start_s={adapter: _mean(values) for adapter, values in starts_s.items()},
+        start_s={group: _mean(values) for group, values in starts_s.items()},
     )
 
 
-def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_Round]:
-    """Yield the rounds in the order in which they ran, with what each took."""
+def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_TimedRound]:
+    """Yield the rounds in the order in which they ran, with the time of each."""
     in_order = sorted(
         ((summary.started_at, record, summary) for record in records for summary in record.rounds),
         key=lambda entry: entry[0],
@@ -116,13 +117,15 @@ def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_Round]:
         begin + timedelta(seconds=summary.own_s) > follower[0]
         for (begin, _, summary), follower in pairwise(in_order)
     )
+    groups = {planned.cell.id: planned.group for planned in manifest.plan.cells}
     served: set[str] = set()
     for (begin, record, summary), follower in zip_longest(in_order, in_order[1:]):
         then = follower[0] if follower is not None else end
         served.add(record.cell_hash)
+        group = groups[record.cell.id]
         last = (
             follower is None
-            or follower[1].cell.adapter != record.cell.adapter
+            or groups[follower[1].cell.id] != group
             or follower[1].cell_hash in served
         )
         if last:
@@ -132,7 +135,7 @@ def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_Round]:
             took_s = least_s * SHARED_FACTOR
         else:
             took_s = (then - begin).total_seconds()
-        yield _Round(record, summary, max(least_s, min(took_s, longest_s)), last)
+        yield _TimedRound(record, summary, group, max(least_s, min(took_s, longest_s)), last)
 
 
 def _ok(record: Record) -> bool:
@@ -143,36 +146,30 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def read_history(directory: Path, plan: Plan) -> tuple[PastRun, ...]:
+def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tuple[PastRun, ...]:
     """Return the runs in a directory that have a cell of a plan; none if there is no directory.
 
     What cannot be read is passed over: it is only a better guess. So is what was rehearsed: a
     simulated machine is no faster than the one that simulates it.
+
+    Args:
+        directory: of runs.
+        plan: whose cells are looked for.
+        latest: look into so many runs at most, those whose names come last; None for all.
     """
-    wanted = {cell.hash for cell in plan.runnable}
+    wanted = {planned.cell.hash for planned in plan.runnable}
     found: list[PastRun] = []
-    for path in sorted(directory.glob("*/manifest.json")):
-        manifest = _read_manifest(path)
-        if manifest is None or manifest.machine.limits.container == REHEARSAL:
+    paths = sorted(directory.glob("*/manifest.json"), reverse=True)
+    for path in paths[:latest]:
+        try:
+            manifest = read_manifest(path.parent)
+            if manifest.machine.limits.container == REHEARSAL:
+                continue
+            if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
+                continue
+            past = past_run(manifest, open_run(path.parent).records)
+        except RunDirectoryError:
             continue
-        if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
-            continue
-        past = past_run(manifest, _records(path.parent))
         if past is not None and not wanted.isdisjoint(past.cells):
             found.append(past)
     return tuple(found)
-
-
-def _read_manifest(path: Path) -> Manifest | None:
-    try:
-        return Manifest.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return None
-
-
-def _records(run: Path) -> Iterator[Record]:
-    for path in sorted((run / "records").glob("*.json")):
-        try:
-            yield Record.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError):
-            continue

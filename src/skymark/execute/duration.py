@@ -1,0 +1,161 @@
+"""The time that a plan takes to measure: from earlier runs of the same cells, else its bounds.
+
+Pure functions: one estimate for ``skymark plan``, the progress bar and the price of a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skymark.execute.partition import Shard
+from skymark.model.base import Frozen
+from skymark.model.effort import Effort
+from skymark.model.plan import Plan, PlannedCell
+from skymark.model.span import NOTHING, Span
+from skymark.run.history import PastRun
+
+SAME_PROFILE_FACTOR = 1.5
+"""How much faster or slower a machine may be than another of the same profile. Assumed."""
+
+OTHER_PROFILE_FACTOR = 3.0
+"""The same for a machine of another profile. Assumed."""
+
+EXPECTED_START_S = 4.0
+"""To end one worker process and start the next, its library imported. Assumed: NumPy takes 1 s,
+Grain 1.5 s and frameworks several (`skymark run`, two cores)."""
+
+HIGH_START_S = 30.0
+"""The same on a slow or loaded machine. Assumed."""
+
+EXPECTED_SHARE_OF_LIMIT = 0.5
+"""Part of its time limit that a round is expected to take whose suite guesses nothing. Assumed."""
+
+DATA_PER_SCENARIO = Span(low_s=1, expected_s=15, high_s=75)
+"""To generate the data of one scenario and size. At size medium they took 0.1 to 75 s each, 180 s
+for thirteen (`skymark run --profile cpu --adapters numpy`, two cores)."""
+
+DATA_PER_ADAPTER = Span(low_s=0.1, expected_s=2, high_s=15)
+"""To convert that data for one adapter: 0.1 to 4 s in the same run; the high figure is assumed."""
+
+
+class RunTime(Frozen):
+    """The time of a run on a machine whose venvs are made."""
+
+    preparing: Span
+    """To make data that is not there."""
+    measuring: Span
+    """Of all rounds, with the starts of their processes."""
+    cells: int
+    """Cells to measure."""
+    known_cells: int
+    """Those whose time comes from earlier runs."""
+
+    @property
+    def whole(self) -> Span:
+        """Preparing and measuring."""
+        return self.preparing.plus(self.measuring)
+
+
+def run_time(plan: Plan, history: Sequence[PastRun] = (), shard: Shard | None = None) -> RunTime:
+    """Return the time that a plan takes.
+
+    Args:
+        plan: the cells and the effort.
+        history: earlier runs, on any machine; those of the plan's profile and effort count first.
+        shard: the part of the plan that is meant; None for the whole.
+    """
+    ranked = sorted(history, key=lambda past: _likeness(past, plan), reverse=True)
+    cells = plan.runnable if shard is None else shard.take(plan.runnable)
+    return RunTime(
+        preparing=_preparing(cells),
+        measuring=_measuring(cells, plan, ranked),
+        cells=len(cells),
+        known_cells=sum(_known(one, ranked) is not None for one in cells),
+    )
+
+
+def _likeness(past: PastRun, plan: Plan) -> tuple[bool, bool, float]:
+    """Return how well an earlier run tells the time of a plan; more is better."""
+    same_effort = past.effort.limits == plan.effort.limits
+    return past.profile == plan.profile, same_effort, past.created_at.timestamp()
+
+
+def _known(planned: PlannedCell, ranked: Sequence[PastRun]) -> PastRun | None:
+    return next((past for past in ranked if planned.cell.hash in past.cells), None)
+
+
+def _preparing(cells: Sequence[PlannedCell]) -> Span:
+    sizes = {(one.cell.scenario, one.cell.variant) for one in cells}
+    conversions = {(one.cell.scenario, one.cell.variant, one.cell.adapter) for one in cells}
+    return DATA_PER_SCENARIO.times(len(sizes)).plus(DATA_PER_ADAPTER.times(len(conversions)))
+
+
+def _measuring(cells: Sequence[PlannedCell], plan: Plan, ranked: Sequence[PastRun]) -> Span:
+    total = NOTHING
+    for planned in cells:
+        past = _known(planned, ranked)
+        if past is None:
+            total = total.plus(_guessed(planned, plan.effort))
+        else:
+            total = total.plus(_remembered(planned, past, plan))
+    for group in dict.fromkeys(one.group for one in cells):
+        total = total.plus(_starts(group, plan, ranked))
+    return total
+
+
+def _remembered(planned: PlannedCell, past: PastRun, plan: Plan) -> Span:
+    """Return a cell's time from an earlier run of it.
+
+    A round that is to be longer than it was is counted longer; one that may be shorter is not
+    counted shorter, because a round has a least amount of work.
+    """
+    effort, seen = plan.effort, past.cells[planned.cell.hash]
+    least_s = 0.0 if planned.guess is None else planned.guess.low_s
+    round_s = seen.round_s + max(0.0, least_s - seen.timed_s)
+    rounds = min(max(seen.rounds, effort.min_rounds), effort.max_rounds)
+    factor = _factor(past, plan)
+    return Span(
+        low_s=effort.min_rounds * round_s / factor,
+        expected_s=rounds * round_s,
+        high_s=effort.max_rounds * min(round_s * factor, effort.cell_timeout_s),
+    )
+
+
+def _guessed(planned: PlannedCell, effort: Effort) -> Span:
+    """Return a cell's time from the suite's guess, or from nothing but its time limit."""
+    limit_s = effort.cell_timeout_s
+    guess = planned.guess or Span(
+        low_s=0, expected_s=limit_s * EXPECTED_SHARE_OF_LIMIT, high_s=limit_s
+    )
+    return Span(
+        low_s=effort.min_rounds * guess.low_s,
+        expected_s=_expected_rounds(effort) * guess.expected_s,
+        high_s=effort.max_rounds * guess.high_s,
+    )
+
+
+def _starts(group: str, plan: Plan, ranked: Sequence[PastRun]) -> Span:
+    """Return the time to start the process of a group, once a round."""
+    effort = plan.effort
+    rounds = _expected_rounds(effort)
+    for past in ranked:
+        if (seen_s := past.start_s.get(group)) is not None:
+            factor = _factor(past, plan)
+            return Span(
+                low_s=effort.min_rounds * seen_s / factor,
+                expected_s=min(max(past.rounds, effort.min_rounds), rounds) * seen_s,
+                high_s=effort.max_rounds * seen_s * factor,
+            )
+    return Span(
+        low_s=0,
+        expected_s=rounds * EXPECTED_START_S,
+        high_s=effort.max_rounds * HIGH_START_S,
+    )
+
+
+def _expected_rounds(effort: Effort) -> float:
+    return (effort.min_rounds + effort.max_rounds) / 2
+
+
+def _factor(past: PastRun, plan: Plan) -> float:
+    return SAME_PROFILE_FACTOR if past.profile == plan.profile else OTHER_PROFILE_FACTOR

@@ -1,0 +1,76 @@
+"""Plans as files, and files that are none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from skymark.execute.plan_file import plan_text, read_plan, write_plan
+from skymark.execute.planner import make_plan
+from skymark.execute.profiles import load_profile
+from skymark.model.errors import UsageError
+from skymark.model.plan import Selection
+
+
+@pytest.fixture(scope="module")
+def plan():
+    chosen = Selection(scenarios=("TAB-1",), adapters=("numpy", "grain"), settings={"workers": 0})
+    return make_plan(load_profile("ci_cpu"), chosen)
+
+
+def test_a_plan_that_was_written_reads_back_as_the_same_plan(tmp_path, plan):
+    path = tmp_path / "plans" / "plan.json"
+    write_plan(plan, path)
+    assert path.read_text() == plan_text(plan)
+    found = read_plan(path)
+    assert (found, found.hash) == (plan, plan.hash)
+
+
+def changed(plan, **update):
+    """The content of a plan's file with some of it changed."""
+    return json.dumps(json.loads(plan_text(plan)) | update)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (lambda plan: "{not json", "is no plan: it is not JSON"),
+        (lambda plan: "\xff\x00", "is no plan: it is not JSON"),
+        (lambda plan: "[" * 100_000, "is no plan: it is not JSON"),
+        (lambda plan: "[1, 2]", "is no plan; `skymark plan --output FILE` writes one"),
+        (lambda plan: '{"run_id": "x"}', "is no plan; "),
+        (lambda plan: changed(plan, schema_version=99), "of a newer skymark .schema 99, here"),
+        (lambda plan: changed(plan, schema_version=2), "of an earlier skymark .*make it anew"),
+        (lambda plan: changed(plan, colour="red"), "no whole plan: colour: Extra"),
+        (lambda plan: changed(plan, effort=None), "no whole plan: effort: "),
+        (lambda plan: changed(plan, cells=[]), "it has no cell, or one twice"),
+        (
+            lambda plan: changed(plan, cells=json.loads(plan_text(plan))["cells"][:1] * 2),
+            "it has no cell, or one twice",
+        ),
+        (lambda plan: changed(plan, suite="lading"), "unknown suite 'lading'.*'loading'.*install"),
+    ],
+)
+def test_a_file_that_is_no_plan_to_run_says_why_and_what_to_do(tmp_path, plan, content, words):
+    path = tmp_path / "plan.json"
+    path.write_text(content(plan), "latin-1")
+    with pytest.raises(UsageError, match=words) as caught:
+        read_plan(path)
+    assert "plan.json" in str(caught.value)
+
+
+def test_a_plan_with_cells_of_another_suite_is_refused(tmp_path, plan):
+    content = json.loads(plan_text(plan))
+    content["cells"][0]["cell"]["suite"] = "sorting"
+    (tmp_path / "plan.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="of the suite 'loading', and has cells of sorting"):
+        read_plan(tmp_path / "plan.json")
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path, plan):
+    with pytest.raises(UsageError, match=r"cannot read .*none\.json: No such file"):
+        read_plan(tmp_path / "none.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        write_plan(plan, tmp_path / "file" / "plan.json")

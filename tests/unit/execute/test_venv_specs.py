@@ -1,0 +1,64 @@
+"""Venvs of adapters and of plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.execute.planner import make_plan
+from skymark.execute.profiles import load_profile
+from skymark.execute.venv_specs import venvs_named, venvs_of_plan
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.plan import Selection
+from skymark.model.venv import VenvSpec
+from skymark.suite.registry import suite_named
+
+LOADING = suite_named("loading")
+
+
+class Sorts(type(LOADING)):
+    """Another suite, which has one venv; its other adapter needs none."""
+
+    name = "sorts"
+
+    def adapters(self):
+        return [{"slug": "heap"}, {"slug": "quick"}]
+
+    def venvs(self, adapters=()):
+        for name in adapters:
+            if name not in {"heap", "quick"}:
+                raise UnknownNameError("adapter", name, ["heap", "quick"])
+        return {name: VenvSpec(name=name) for name in adapters or ["heap"] if name == "heap"}
+
+
+def test_a_plan_needs_the_venvs_of_the_cells_that_will_run():
+    chosen = Selection(scenarios=("TAB-1", "DIST-1"), adapters=("numpy", "spdl", "grain@0.2.17"))
+    found = venvs_of_plan(make_plan(load_profile("ci_cpu"), chosen))
+    assert list(found) == ["numpy", "spdl", "grain@0.2.17"]
+    assert found["grain@0.2.17"].packages == ("grain==0.2.17",)
+
+
+def test_a_library_that_no_package_installs_has_no_venv_to_build():
+    chosen = Selection(scenarios=("TAB-1", "CV-1"), adapters=("ffcv", "numpy"))
+    plan = make_plan(load_profile("ci_cpu"), chosen)
+    assert "ffcv" in {planned.cell.adapter for planned in plan.runnable}
+    assert list(venvs_of_plan(plan)) == ["numpy"]
+
+
+def test_adapters_are_named_whatever_suite_has_them():
+    suites = [LOADING, Sorts()]
+    assert list(venvs_named(["Google Grain", "heap"], suites)) == ["grain", "heap"]
+    everything = venvs_named([], suites)
+    assert {"numpy", "grain", "heap"} <= set(everything)
+    assert "ffcv" not in everything
+
+
+def test_a_name_that_no_suite_has_is_an_error_with_the_nearest_of_all():
+    with pytest.raises(UnknownNameError, match="Did you mean 'numpy'"):
+        venvs_named(["numyp"], [LOADING])
+    with pytest.raises(UnknownNameError, match="Did you mean 'heap'"):
+        venvs_named(["haep"], [LOADING, Sorts()])
+
+
+def test_an_adapter_that_needs_no_venv_is_an_error_that_says_so():
+    with pytest.raises(UsageError, match="'quick' has no venv of its own"):
+        venvs_named(["quick"], [Sorts()])
