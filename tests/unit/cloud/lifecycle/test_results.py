@@ -71,7 +71,12 @@ def test_the_parts_of_two_machines_are_one_whole_run(part, tmp_path):
 
 
 def test_machines_of_other_hardware_are_named_in_the_manifest(part, tmp_path):
-    merge([part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)], "one", tmp_path / "home", PLAN.hash)
+    merge(
+        [part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)],
+        "one",
+        tmp_path / "home",
+        PLAN.hash,
+    )
     manifest = RunDirectory(tmp_path / "home").manifest()
     machines = (manifest.machine, *manifest.continued_on)
     assert [one.hardware.logical_cores for one in machines] == [8, 16]
@@ -110,7 +115,12 @@ def test_nothing_comes_of_a_machine_that_never_began(tmp_path):
 def test_machines_with_different_plans_are_no_run(part, tmp_path):
     other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
     with pytest.raises(CloudError, match="another plan"):
-        merge([part("a", CELLS[0]), part("b", CELLS[0], plan=other)], "one", tmp_path / "home", PLAN.hash)
+        merge(
+            [part("a", CELLS[0]), part("b", CELLS[0], plan=other)],
+            "one",
+            tmp_path / "home",
+            PLAN.hash,
+        )
 
 
 def test_the_cost_goes_into_the_manifest_and_its_digest(part, tmp_path):
@@ -118,7 +128,9 @@ def test_the_cost_goes_into_the_manifest_and_its_digest(part, tmp_path):
     add_price(tmp_path / "home", 0.8, 0.0218)
     manifest = RunDirectory(tmp_path / "home").manifest()
     assert (manifest.hourly_price_usd, manifest.price_usd) == (0.8, 0.0218)
-    assert merge([_as_part(tmp_path / "home")], "one", tmp_path / "again", PLAN.hash).differing == ()
+    assert (
+        merge([_as_part(tmp_path / "home")], "one", tmp_path / "again", PLAN.hash).differing == ()
+    )
 
 
 def test_the_shares_of_the_cells_that_were_measured_add_up_to_the_cost(part, tmp_path):
