@@ -1,6 +1,6 @@
 """The options of `run`, `plan` and the commands for rented machines, and the plan they ask for."""
 
-from __future__ import annotations
+# Annotations are objects here, and no texts: a subclass elsewhere reads them among its own names.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, make_dataclass
