@@ -27,7 +27,7 @@ def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):
         origin = Path(find_spec(name).origin)
         module = origin.parent if origin.stem == "__init__" else origin
         (lent / module.name).symlink_to(module)
-    built = Venvs(cache_directory()).ensure(LoadingSuite().venv(slug))
+    built = Venvs(cache_directory()).ensure(LoadingSuite().venvs([slug])[slug])
     done = subprocess.run(
         [
             *(built.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"),

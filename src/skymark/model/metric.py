@@ -97,6 +97,8 @@ class Spread(Frozen):
     heading: str
     metrics: tuple[str, str, str]
     """Names in ascending order: the middle, the upper and the extreme one."""
+    labels: tuple[str, str, str]
+    """Of the three, in the heading."""
 
 
 class Declaration(Frozen):
@@ -125,7 +127,7 @@ class Declaration(Frozen):
     """A sentence that tells what verification proves."""
     scenario_titles: dict[str, str] = Field(default_factory=dict)
     adapter_names: dict[str, str] = Field(default_factory=dict)
-    """The libraries' own names by slug."""
+    """The adapters' own names, by what cells call them."""
 
     @model_validator(mode="after")
     def _names_what_it_has(self) -> Self:
@@ -164,10 +166,8 @@ class Declaration(Frozen):
         return self.scenario_titles.get(scenario)
 
     def adapter_name(self, adapter: str) -> str:
-        """Return a library's own name with the version asked for, or the slug as it is."""
-        slug, at, version = adapter.partition("@")
-        known = self.adapter_names.get(slug)
-        return adapter if known is None else f"{known}{at}{version}"
+        """Return an adapter's own name; what a cell calls it where none is declared."""
+        return self.adapter_names.get(adapter, adapter)
 
 
 def names_of(metrics: Iterable[Metric]) -> tuple[str, ...]:

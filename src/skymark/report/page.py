@@ -204,8 +204,7 @@ def _axis(rows: Sequence[Row], declaration: Declaration) -> Axis:
 def _spread_charts(rows: Sequence[Row], declaration: Declaration) -> Iterable[SpreadChart]:
     """Yield the charts of the spreads that some row has."""
     for spread in declaration.spreads:
-        metrics = [declaration.metric(name) for name in spread.metrics]
-        writers = [writer(one) for one in metrics]
+        writers = [writer(declaration.metric(name)) for name in spread.metrics]
         found = [
             [figure.value for name in spread.metrics if (figure := row.record.metrics.get(name))]
             for row in rows
@@ -213,16 +212,17 @@ def _spread_charts(rows: Sequence[Row], declaration: Declaration) -> Iterable[Sp
         axis = log_axis((value for values in found for value in values), writers[0])
         marks: list[SpreadMarks | None] = []
         for values in found:
-            if len(values) < len(metrics):
+            if len(values) < len(writers):
                 marks.append(None)
                 continue
             words = (
-                f"{one.heading} {write(value)}"
-                for one, write, value in zip(metrics, writers, values, strict=True)
+                f"{label} {write(value)}"
+                for label, write, value in zip(spread.labels, writers, values, strict=True)
             )
-            marks.append(SpreadMarks(", ".join(words), *map(axis.at, values)))
+            description = f"{spread.heading}: {', '.join(words)}"
+            marks.append(SpreadMarks(description, *map(axis.at, values)))
         if any(marks):
-            heading = "{}: ● {}  | {}  ○ {}".format(spread.heading, *(m.heading for m in metrics))
+            heading = "{}: ● {}  | {}  ○ {}".format(spread.heading, *spread.labels)
             yield SpreadChart(heading, axis, tuple(marks))
 
 

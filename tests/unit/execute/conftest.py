@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from skymark.execute.engine import Engine
+from skymark.execute.partition import Shard
 from skymark.execute.venvs import Venvs
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
+from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell, Selection
 from skymark.model.record import Cause, Record, Status
 from skymark.model.venv import VenvSpec
 from skymark.run.directory import RunDirectory
+from skymark.suite.contract import Row, Suite
 
 WORKER_SIDE = Path(__file__).with_name("worker_side")
 WRONG_PACKAGE = "nowhere @ file:///nowhere/nowhere-1.0-py3-none-any.whl"
@@ -27,36 +31,71 @@ EFFORT = Effort(
     min_rounds=2,
     max_rounds=2,
     target_relative_interval=0.1,
-    min_seconds=0.1,
-    max_seconds=1.0,
     cell_timeout_s=30.0,
-    verified_elements=8,
+    limits={"steps": 4},
 )
 
 
-class ScriptedSuite:
-    """Cells that say themselves what their worker does. Implements `Suite`."""
+class ScriptedSuite(Suite):
+    """Cells that say themselves what their worker does."""
 
-    name = "scripted"
-    runner = "scripted:ScriptedRunner"
+    name: ClassVar = "scripted"
+    title: ClassVar = "cells that do as they are told"
+    runner: ClassVar = "scripted:ScriptedRunner"
+    declaration: ClassVar = Declaration(
+        suite="scripted",
+        metrics=(
+            Metric(name="steps_per_s", heading="steps/s", unit="1/s", better="higher"),
+            Metric(name="step_ns", heading="step ns", unit="ns", better="lower"),
+        ),
+        primary="steps_per_s",
+        sample_columns={"step_ns": "int64"},
+        conditions=("mood",),
+    )
+    efforts: ClassVar[Mapping[str, Effort]] = {"test": EFFORT}
 
-    def plan(self, selection: Selection) -> list[PlannedCell]:
-        raise NotImplementedError
+    def scenarios(self) -> list[Row]:
+        return [{"id": "S-1"}, {"id": "S-2"}]
 
-    def environment(self, adapter: str) -> VenvSpec:
-        wrong = adapter == "cannot-be-installed"
-        return VenvSpec(name=adapter, packages=(WRONG_PACKAGE,) if wrong else ())
+    def adapters(self) -> list[Row]:
+        return [{"slug": slug} for slug in "abc"]
+
+    def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
+        return [
+            planned_cell(cell_of(adapter, scenario))
+            for scenario in selection.scenarios
+            for adapter in selection.adapters
+        ]
+
+    def venv(self, cell: Cell) -> VenvSpec | None:
+        if cell.adapter == "without-a-venv":
+            return None
+        wrong = cell.adapter == "cannot-be-installed"
+        return VenvSpec(name=cell.adapter, packages=(WRONG_PACKAGE,) if wrong else ())
+
+    def absence(self, cell: Cell) -> Cause | None:
+        if "lacks" not in cell.settings:
+            return None
+        message = f"there is no {cell.settings['lacks']} on this machine"
+        return Cause(kind="library-absent", message=message, action="build it from source")
 
     def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
         for cell in cells:
             if "fetch" in cell.settings:
                 announce(f"fetching {cell.settings['fetch']}")
 
-    def group(self, cell: Cell) -> str:
-        return cell.reference
-
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         return [cell for cell in cells if "prepare" in cell.settings]
+
+
+class CountingSuite(ScriptedSuite):
+    """The same cells, of which a figure that does not vary is wanted."""
+
+    declaration: ClassVar = ScriptedSuite.declaration.model_copy(
+        update={
+            "metrics": (Metric(name="steps_per_s", heading="steps/s", scale="exact"),),
+        }
+    )
 
 
 class Witness:
@@ -93,33 +132,51 @@ def cell_of(adapter: str, scenario: str = "S-1", **settings: Setting) -> Cell:
     )
 
 
-def plan_of(*cells: Cell, effort: Effort = EFFORT, refused: Iterable[Cell] = ()) -> Plan:
+def planned_cell(cell: Cell, **more: Any) -> PlannedCell:
+    """A planned cell that shares a process with its adapter's, and a machine with its scenario's."""
+    usual = {"group": cell.adapter, "shard_key": cell.label}
+    return PlannedCell(cell=cell, **(usual | more))
+
+
+def plan_of(
+    *cells: Cell | PlannedCell, effort: Effort = EFFORT, refused: Iterable[Cell] = ()
+) -> Plan:
     """A plan of cells to run, and of cells that are refused."""
     reason = (Status.UNSUPPORTED, Cause(kind="lacks-ability", message="it cannot"))
-    planned = [PlannedCell(cell=cell) for cell in cells]
-    planned += [PlannedCell(cell=cell, refusal=reason) for cell in refused]
-    return Plan(profile="test", effort=effort, cells=tuple(planned))
+    planned = [one if isinstance(one, PlannedCell) else planned_cell(one) for one in cells]
+    planned += [planned_cell(cell, refusal=reason) for cell in refused]
+    return Plan(suite="scripted", profile="test", effort=effort, cells=tuple(planned))
 
 
 class Bed:
     """Where an engine runs: a run directory, a cache with the workers' journal, a witness."""
 
     def __init__(self, root: Path) -> None:
-        self.run = RunDirectory(root / "run")
+        self.run = RunDirectory(
+            root / "run", sample_columns=ScriptedSuite.declaration.sample_columns
+        )
         self.cache = root / "cache"
         self.cache.mkdir()
         self.witness = Witness()
 
-    def engine(self, plan: Plan, *, own: bool = False) -> Engine:
-        """An engine for a plan, with the tests' own Python or environments of the cache."""
+    def engine(
+        self,
+        plan: Plan,
+        *,
+        own: bool = False,
+        suite: Suite | None = None,
+        shard: Shard | None = None,
+    ) -> Engine:
+        """An engine for a plan, with the tests' own Python or venvs of the cache."""
         return Engine(
             plan=plan,
-            suite=ScriptedSuite(),
+            suite=suite or ScriptedSuite(),
             run=self.run,
             cache=self.cache,
             observer=self.witness,
-            environments=Venvs(self.cache, self.witness.stage) if own else None,
+            venvs=Venvs(self.cache, self.witness.stage) if own else None,
             current_python=Path(sys.executable),
+            shard=shard,
         )
 
     def journal(self, do: str) -> list[dict]:

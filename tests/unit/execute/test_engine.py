@@ -8,11 +8,22 @@ from datetime import UTC, datetime
 import pyarrow.parquet as pq
 import pytest
 
+from skymark.execute.partition import Shard
 from skymark.model.errors import StorageFullError
 from skymark.model.record import RoundResult, Status, Verification
 from skymark.run.directory import RunDirectory
-from skymark.suites.loading.figures import enough
-from tests.unit.execute.conftest import EFFORT, Witness, cell_of, plan_of
+from skymark.statistics.stopping import is_precise_enough
+from tests.unit.execute.conftest import (
+    EFFORT,
+    CountingSuite,
+    ScriptedSuite,
+    Witness,
+    cell_of,
+    plan_of,
+    planned_cell,
+)
+
+PRIMARY = ScriptedSuite.declaration.primary_metric
 
 
 def effort(rounds, most=None, **fields):
@@ -58,6 +69,34 @@ def test_an_adapters_cells_share_a_fresh_process_per_round(bed):
     assert len(bed.journal("close")) == 4
 
 
+def test_cells_share_a_process_as_their_groups_say(bed):
+    planned = [
+        planned_cell(cell_of("a", "S-1"), group="both"),
+        planned_cell(cell_of("b", "S-1"), group="both"),
+        planned_cell(cell_of("a", "S-2"), group="alone"),
+    ]
+    bed.engine(plan_of(*planned, effort=effort(1))).run()
+    served = {}
+    for line in bed.journal("measure"):
+        served.setdefault(line["pid"], []).append(line["cell"])
+    assert sorted(served.values()) == [
+        ["scripted.S-1.small.a", "scripted.S-1.small.b"],
+        ["scripted.S-2.small.a"],
+    ]
+
+
+def test_a_shard_runs_its_own_cells_and_leaves_the_others(bed):
+    keys = {"a": "one", "b": "one", "c": "two"}
+    planned = [planned_cell(cell_of(one), shard_key=key) for one, key in keys.items()]
+    plan = plan_of(*planned, effort=effort(1))
+    first = bed.engine(plan, shard=Shard(index=0, count=2)).run()
+    assert [record.cell.adapter for record in first] == ["a", "b"]
+    assert bed.run.record(planned[2].cell) is None
+    second = bed.engine(plan, shard=Shard(index=1, count=2)).run()
+    assert [record.cell.adapter for record in second] == ["c"]
+    assert len(bed.journal("measure")) == 3
+
+
 def test_one_adapter_under_two_references_has_processes_of_its_own(bed):
     cells = [cell_of("a"), cell_of("a@1.0")]
     records = bed.engine(plan_of(*cells)).run()
@@ -73,14 +112,32 @@ def test_a_cell_is_ok_after_its_rounds_with_figures_samples_and_versions(bed):
     (record,) = bed.engine(plan_of(cell)).run()
     assert record.status is Status.OK
     assert record.cause is None
-    assert record.figures.samples_per_s.value == pytest.approx(32 / 0.1 / 2**0.5)
+    assert record.metrics["steps_per_s"].value == pytest.approx(4 / 0.1 / 2**0.5)
     assert [one.timed_ns for one in record.rounds] == [100_000_000, 200_000_000]
     assert record.versions == {"library": "1"}
-    assert record.verification.passed
+    assert record.conditions == {"mood": "calm"}
     assert bed.run.record(cell) == record
-    samples = pq.read_table(bed.run.samples_path(cell))
-    assert samples.num_rows == 16
+    samples = pq.read_table(bed.run.samples_path(cell)).to_pydict()
+    assert samples == {"round": [0] * 4 + [1] * 4, "step_ns": [25_000_000] * 4 + [50_000_000] * 4}
     assert list(bed.run.rounds(cell)) == []
+
+
+def test_what_was_checked_in_all_rounds_is_added_up_with_the_verdict_of_the_last(bed):
+    (record,) = bed.engine(plan_of(cell_of("a"), effort=effort(3))).run()
+    assert record.verification.passed
+    assert record.verification.verified_elements == 12
+    assert record.verification.compared_elements == 3
+    assert record.verification.counts == {"steps": 12}
+    assert record.verification.max_difference == 0.5
+
+
+def test_a_figure_that_does_not_vary_needs_one_round_whatever_the_effort(bed):
+    cells = [cell_of("a"), cell_of("b", ms="100,900")]
+    records = bed.engine(plan_of(*cells, effort=effort(3, 9)), suite=CountingSuite()).run()
+    assert [len(record.rounds) for record in records] == [1, 1]
+    assert [record.metrics["steps_per_s"].low for record in records] == [None, None]
+    assert [record.warnings for record in records] == [(), ()]
+    assert len(bed.journal("measure")) == 2
 
 
 def test_rounds_go_on_until_the_interval_is_narrow_or_the_effort_is_spent(bed):
@@ -92,8 +149,8 @@ def test_rounds_go_on_until_the_interval_is_narrow_or_the_effort_is_spent(bed):
     assert len(rounds["steady"]) == 2
     assert len(rounds["noisy"]) == 5
     assert 2 < len(rounds["settling"]) < 5
-    assert enough(rounds["settling"], chosen)
-    assert not enough(rounds["settling"][:-1], chosen)
+    assert is_precise_enough(rounds["settling"], PRIMARY, chosen)
+    assert not is_precise_enough(rounds["settling"][:-1], PRIMARY, chosen)
     warned = {one.cell.adapter: [w.kind for w in one.warnings] for one in records}
     assert "wide-interval" in warned["noisy"]
     assert "wide-interval" not in warned["steady"]
@@ -104,7 +161,7 @@ def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
     records = bed.engine(plan_of(honest, liar, effort=effort(4))).run()
     assert statuses(records) == [("honest", "ok"), ("liar", "invalid")]
     assert records[1].cause.kind == "dropped-tail"
-    assert records[1].figures is None
+    assert records[1].metrics == {}
     assert [one.round for one in records[1].rounds] == [0, 1]
     assert len(bed.journal("measure")) == 6
 
@@ -116,6 +173,8 @@ def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
         ("kill", Status.FAILED, "killed by signal 9"),
         ("exit", Status.FAILED, "exited with status 4"),
         ("hang", Status.TIMEOUT, "no result within 2 s"),
+        ("scribble", Status.FAILED, "sent what is no message: 'Segmentation"),
+        ("babble", Status.FAILED, "sent what is no message"),
         ("absent", Status.SKIPPED, "uv pip install library"),
     ],
 )
@@ -124,22 +183,67 @@ def test_a_fault_ends_its_cell_and_spares_the_adapters_next(bed, does, status, w
     records = bed.engine(plan_of(bad, good, effort=effort(1, cell_timeout_s=2.0))).run()
     assert [record.status for record in records] == [status, Status.OK]
     assert words in records[0].cause.message
-    assert records[0].figures is None
+    assert records[0].metrics == {}
     assert records[0].verification is None
+
+
+def test_a_bad_line_of_a_worker_fails_its_cell_and_the_others_get_all_their_rounds(bed):
+    before, bad, after = cell_of("a", "S-1"), cell_of("a", "S-2", round1="scribble"), cell_of("b")
+    records = bed.engine(plan_of(before, bad, after, effort=effort(3))).run()
+    assert [record.status.value for record in records] == ["ok", "failed", "ok"]
+    assert records[1].cause.kind == "worker-garbage"
+    assert [len(record.rounds) for record in records] == [3, 1, 3]
+
+
+def test_a_worker_that_sent_a_bad_line_is_replaced_before_the_next_cell(bed):
+    bad, good = cell_of("a", "S-1", does="scribble"), cell_of("a", "S-2")
+    records = bed.engine(plan_of(bad, good, effort=effort(1))).run()
+    assert [record.status for record in records] == [Status.FAILED, Status.OK]
+    assert len({line["pid"] for line in bed.journal("measure")}) == 2
 
 
 def test_a_fault_in_a_later_round_keeps_what_was_measured_before(bed):
     (record,) = bed.engine(plan_of(cell_of("a", round1="raise"))).run()
     assert record.status is Status.FAILED
     assert [one.round for one in record.rounds] == [0]
-    assert pq.read_table(bed.run.samples_path(record.cell)).num_rows == 8
+    assert pq.read_table(bed.run.samples_path(record.cell)).num_rows == 4
 
 
 def test_a_refused_cell_gets_its_record_without_a_worker(bed):
     records = bed.engine(plan_of(refused=[cell_of("a")])).run()
     assert statuses(records) == [("a", "unsupported")]
     assert bed.journal("measure") == []
-    assert bed.witness.told == ["ended S-1.small.a unsupported 2", "planned 0"]
+    assert bed.witness.told == ["ended scripted.S-1.small.a unsupported 2", "planned 0"]
+
+
+def test_a_library_that_this_machine_lacks_skips_its_cells_and_no_others(bed):
+    cells = [cell_of("a", lacks="DALI", prepare="well"), cell_of("b")]
+    records = bed.engine(plan_of(*cells)).run()
+    assert statuses(records) == [("a", "skipped"), ("b", "ok")]
+    assert records[0].cause.kind == "library-absent"
+    assert records[0].cause.message == "there is no DALI on this machine"
+    assert records[0].cause.action == "build it from source"
+    assert {line["adapter"] for line in bed.journal("measure")} == {"b"}
+    assert bed.journal("prepare") == []
+
+
+def test_what_the_plan_refuses_is_said_and_not_what_this_machine_lacks(bed):
+    (record,) = bed.engine(plan_of(refused=[cell_of("a", lacks="DALI")])).run()
+    assert record.status is Status.UNSUPPORTED
+    assert record.cause.kind == "lacks-ability"
+
+
+def test_a_library_that_was_absent_is_run_on_a_machine_that_has_it(bed):
+    """Absence is asked when cells are run, so the same plan is run where the library is."""
+    cell = cell_of("a", lacks="DALI")
+    assert bed.engine(plan_of(cell)).run()[0].status is Status.SKIPPED
+
+    class Equipped(ScriptedSuite):
+        def absence(self, cell):
+            return None
+
+    (record,) = bed.engine(plan_of(cell), suite=Equipped()).run(retry={Status.SKIPPED})
+    assert record.status is Status.OK
 
 
 def test_a_worker_that_cannot_start_fails_all_its_cells_and_no_others(bed):
@@ -159,14 +263,20 @@ def test_an_interpreter_that_vanished_fails_the_cells_and_not_the_run(bed, tmp_p
     ]
 
 
-def test_an_environment_that_cannot_be_made_skips_its_cells_with_the_tail_of_the_log(bed):
+def test_a_venv_that_cannot_be_made_skips_its_cells_with_the_tail_of_the_log(bed):
     bad = [cell_of("cannot-be-installed", scenario) for scenario in ("S-1", "S-2")]
     records = bed.engine(plan_of(*bad), own=True).run()
     assert [record.status for record in records] == [Status.SKIPPED] * 2
-    assert records[0].cause.kind == "environment"
+    assert records[0].cause.kind == "venv"
     assert "nowhere-1.0" in records[0].cause.message
     assert records[0].cause.action == "skymark env build cannot-be-installed"
     assert "nowhere-1.0" in bed.run.log_path(bad[0]).read_text()
+
+
+def test_an_adapter_without_a_venv_runs_in_skymarks_own_interpreter(bed):
+    (record,) = bed.engine(plan_of(cell_of("without-a-venv")), own=True).run()
+    assert record.status is Status.OK
+    assert not (bed.cache / "venvs").exists()
 
 
 def test_processes_that_an_adapter_leaves_behind_are_a_warning_of_its_cells(bed):
@@ -219,14 +329,14 @@ def test_an_observer_is_told_of_every_round_and_end(bed):
     bed.engine(plan_of(cell_of("a"), cell_of("b", does="raise"))).run()
     assert bed.witness.told == [
         "planned 4",
-        "measuring S-1.small.a 0",
-        "measured S-1.small.a 0",
-        "measuring S-1.small.b 0",
-        "measured S-1.small.b 0",
-        "ended S-1.small.b failed 1",
-        "measuring S-1.small.a 1",
-        "measured S-1.small.a 1",
-        "ended S-1.small.a ok 0",
+        "measuring scripted.S-1.small.a 0",
+        "measured scripted.S-1.small.a 0",
+        "measuring scripted.S-1.small.b 0",
+        "measured scripted.S-1.small.b 0",
+        "ended scripted.S-1.small.b failed 1",
+        "measuring scripted.S-1.small.a 1",
+        "measured scripted.S-1.small.a 1",
+        "ended scripted.S-1.small.a ok 0",
     ]
 
 
@@ -244,7 +354,7 @@ def test_the_steps_announced_are_the_steps_that_come(bed):
 
 def test_an_interrupted_run_goes_on_where_it_was(bed):
     plan = plan_of(cell_of("a"), cell_of("b"), effort=effort(3))
-    bed.witness = interrupted_at("measuring S-1.small.b 1")
+    bed.witness = interrupted_at("measuring scripted.S-1.small.b 1")
     with pytest.raises(KeyboardInterrupt):
         bed.engine(plan).run()
     bed.witness = Witness()
@@ -293,7 +403,7 @@ def test_rounds_of_other_versions_are_not_put_together(bed):
 def test_rounds_on_disk_of_other_versions_are_left_out_on_resuming(bed):
     cell = cell_of("a", versions="1,1,2,2,2,2")
     plan = plan_of(cell, effort=effort(3))
-    bed.witness = interrupted_at("measuring S-1.small.a 3")
+    bed.witness = interrupted_at("measuring scripted.S-1.small.a 3")
     with pytest.raises(KeyboardInterrupt):
         bed.engine(plan).run()
     bed.witness = Witness()
@@ -305,7 +415,7 @@ def test_rounds_on_disk_of_other_versions_are_left_out_on_resuming(bed):
 def test_a_damaged_round_is_measured_anew_under_a_number_of_its_own(bed):
     cell = cell_of("a")
     plan = plan_of(cell, effort=effort(4))
-    bed.witness = interrupted_at("measuring S-1.small.a 3")
+    bed.witness = interrupted_at("measuring scripted.S-1.small.a 3")
     with pytest.raises(KeyboardInterrupt):
         bed.engine(plan).run()
     damaged = bed.run.path / "rounds" / cell.id / "1.json"
@@ -325,18 +435,14 @@ def test_a_run_that_has_its_rounds_already_only_writes_the_record(bed):
 
 
 def round_of(number):
+    timed_ns = 10**8 + number
     return RoundResult(
         round=number,
         started_at=datetime.now(UTC),
-        import_s=0.0,
         setup_s=0.0,
-        first_batch_ns=1,
-        timed_ns=10**8 + number,
-        elements=8,
-        bytes=8,
-        wait_ns=(1, 10**8),
-        batch_elements=(8, 8),
-        epoch=(0, 1),
+        timed_ns=timed_ns,
+        metrics={"steps_per_s": 4e9 / timed_ns, "step_ns": timed_ns / 4},
+        samples={"step_ns": (timed_ns // 4,) * 4},
         verification=Verification(passed=True),
     )
 

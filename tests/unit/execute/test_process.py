@@ -16,7 +16,7 @@ import pytest
 from skymark.execute import process
 from skymark.execute.process import WorkerError, WorkerProcess
 from skymark.execute.venvs import import_root
-from skymark.model.record import RoundResult
+from skymark.model.record import Resources
 from tests.unit.execute.conftest import EFFORT, cell_of
 
 QUICK = EFFORT.model_copy(update={"cell_timeout_s": 2.0})
@@ -33,7 +33,8 @@ def start(tmp_path, log):
     workers = []
 
     def starting(adapter="a", python=Path(sys.executable), root=None):
-        worker = WorkerProcess(python, "scripted:ScriptedRunner", adapter, tmp_path, root, log)
+        runner = "scripted:ScriptedRunner"
+        worker = WorkerProcess(python, runner, cell_of(adapter), tmp_path, root, log)
         workers.append(worker)
         return worker
 
@@ -54,23 +55,26 @@ def processes_of(worker):
 
 
 def test_a_worker_measures_and_answers_with_result_and_versions(start, log):
-    with start() as worker:
-        worker.await_ready()
-        message = worker.measure(cell_of("a", ms="100"), 0, EFFORT, log)
-    result = RoundResult.model_validate(message["result"])
-    assert result.timed_ns == 100_000_000
-    assert message["versions"] == {"library": "1"}
+    worker = start()
+    worker.await_ready()
+    measured = worker.measure(cell_of("a", ms="100"), 0, EFFORT, log)
+    worker.end()
+    assert measured.result.timed_ns == 100_000_000
+    assert measured.result.metrics == {"steps_per_s": 40.0, "step_ns": 25_000_000}
+    assert measured.result.samples == {"step_ns": (25_000_000,) * 4}
+    assert measured.result.conditions == {"mood": "calm"}
+    assert measured.versions == {"library": "1"}
     assert worker.leaked == ()
 
 
 def test_processor_time_and_memory_of_the_timed_region_are_those_that_were_used(start, log):
     worker = start()
     worker.await_ready()
-    idle = worker.measure(cell_of("a"), 0, EFFORT, log)["result"]["resources"]
-    busy = worker.measure(cell_of("a", does="allocate"), 0, EFFORT, log)["result"]["resources"]
-    assert 0.28 < busy["cpu_s"] - idle["cpu_s"] < 0.8
-    assert 60 << 20 < busy["peak_pss_bytes"] - idle["peak_pss_bytes"] < 80 << 20
-    assert busy["processes"] == 1
+    idle = worker.measure(cell_of("a"), 0, EFFORT, log).result.resources
+    busy = worker.measure(cell_of("a", does="allocate"), 0, EFFORT, log).result.resources
+    assert 0.28 < busy.cpu_s - idle.cpu_s < 0.8
+    assert 60 << 20 < busy.peak_pss_bytes - idle.peak_pss_bytes < 80 << 20
+    assert busy.processes == 1
 
 
 def test_a_worker_sees_skymark_through_the_import_root_and_nothing_beside_it(tmp_path, start, log):
@@ -84,13 +88,13 @@ def test_a_worker_sees_skymark_through_the_import_root_and_nothing_beside_it(tmp
     assert "No module named 'pytest'" in done.stderr
     worker = start(root=root)
     worker.await_ready()
-    assert worker.measure(cell_of("a"), 0, EFFORT, log)["event"] == "measured"
+    assert worker.measure(cell_of("a"), 0, EFFORT, log).result.round == 0
 
 
 def test_what_a_library_prints_goes_to_the_log_and_not_into_the_protocol(start, log):
     worker = start()
     worker.await_ready()
-    assert worker.measure(cell_of("a", does="print"), 0, EFFORT, log)["versions"]
+    assert worker.measure(cell_of("a", does="print"), 0, EFFORT, log).versions
     worker.end()
     assert "a library that talks" in log.read_text()
 
@@ -104,7 +108,7 @@ def test_an_exception_is_the_cells_failure_and_the_worker_goes_on(start, log):
     assert caught.value.cause.kind == "RuntimeError"
     assert caught.value.cause.message == "RuntimeError: the library is broken"
     assert "Traceback" in log.read_text()
-    assert worker.measure(cell_of("a"), 1, EFFORT, log)["event"] == "measured"
+    assert worker.measure(cell_of("a"), 1, EFFORT, log).result.round == 1
 
 
 def test_skymarks_own_errors_are_told_without_their_class(start, log):
@@ -171,6 +175,48 @@ def test_a_worker_that_closes_its_pipes_but_lives_on_is_told_so(start, log, monk
     assert caught.value.cause.kind == "worker-silent"
     worker.kill()
     assert processes_of(worker) == []
+
+
+def test_a_line_that_is_no_message_is_told_with_how_it_begins_and_ends_the_worker(start, log):
+    worker = start()
+    worker.await_ready()
+    with pytest.raises(WorkerError) as caught:
+        worker.measure(cell_of("a", does="scribble"), 0, EFFORT, log)
+    assert not caught.value.alive
+    assert not caught.value.timed_out
+    assert caught.value.cause.kind == "worker-garbage"
+    assert "'Segmentation \ufffd\ufffd fault'" in caught.value.cause.message
+    assert "the cell's log" in caught.value.cause.action
+    worker.kill()
+    assert processes_of(worker) == []
+
+
+def test_a_message_of_no_known_kind_is_as_bad_as_no_message(start, log):
+    worker = start()
+    worker.await_ready()
+    with pytest.raises(WorkerError) as caught:
+        worker.measure(cell_of("a", does="babble"), 0, EFFORT, log)
+    assert caught.value.cause.kind == "worker-garbage"
+    assert "brewed" in caught.value.cause.message
+
+
+def test_a_long_line_that_is_no_message_is_shown_in_part(start, log):
+    worker = start()
+    worker.await_ready()
+    with pytest.raises(WorkerError) as caught:
+        worker.measure(cell_of("a", does="gush"), 0, EFFORT, log)
+    assert caught.value.cause.kind == "worker-garbage"
+    assert len(caught.value.cause.message) < 200
+
+
+def test_processes_that_serve_the_benchmark_are_left_out_of_what_is_sampled(start, log):
+    worker = start()
+    worker.await_ready()
+    with_child = worker.measure(cell_of("a", does="help"), 0, EFFORT, log).result.resources
+    worker.end()
+    assert worker.leaked == ()
+    assert with_child.processes == 1
+    assert isinstance(with_child, Resources)
 
 
 def test_preparing_fails_and_times_out_like_measuring(start, log):
@@ -240,15 +286,18 @@ import os, sys
 from pathlib import Path
 from skymark.execute.process import WorkerProcess
 from skymark.model.cell import Cell
-from skymark.model.effort import EFFORTS
+from skymark.model.effort import Effort
 here = Path(sys.argv[1])
+cell = Cell(suite="s", scenario="S", variant="v", adapter="a", settings={"does": "hang"})
+effort = Effort(
+    name="e", min_rounds=1, max_rounds=1, target_relative_interval=1, cell_timeout_s=900
+)
 worker = WorkerProcess(
-    Path(sys.executable), "scripted:ScriptedRunner", "a", here, None, here / "cell.log"
+    Path(sys.executable), "scripted:ScriptedRunner", cell, here, None, here / "cell.log"
 )
 worker.await_ready()
 print(worker.id, flush=True)
-cell = Cell(suite="s", scenario="S", variant="v", adapter="a", settings={"does": "hang"})
-worker.measure(cell, 0, EFFORTS["rigorous"], here / "cell.log")
+worker.measure(cell, 0, effort, here / "cell.log")
 """
 
 

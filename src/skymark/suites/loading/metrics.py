@@ -146,7 +146,13 @@ DECLARATION = Declaration(
     metrics=METRICS,
     primary="samples_per_s",
     baseline="numpy",
-    spreads=(Spread(heading="wait, ms", metrics=("wait_p50_ns", "wait_p95_ns", "wait_p99_ns")),),
+    spreads=(
+        Spread(
+            heading="wait, ms",
+            metrics=("wait_p50_ns", "wait_p95_ns", "wait_p99_ns"),
+            labels=("p50", "p95", "p99"),
+        ),
+    ),
     sample_columns={"epoch": "int32", "wait_ns": "int64", "elements": "int32", "warm_up": "bool"},
     conditions=("operators", "page_cache", "format"),
     legend="waits per batch",

@@ -30,7 +30,7 @@ from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.figures import all_figures
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.options import OPTIONS, LoadingOptions
-from skymark.suites.loading.reference import SlugReference
+from skymark.suites.loading.reference import AdapterReference, SlugReference
 from skymark.suites.loading.registry import adapter_class, adapter_reference, adapters, scenarios
 from skymark.suites.loading.settings import check_settings
 from skymark.suites.loading.specification import reference_of
@@ -79,13 +79,11 @@ class LoadingSuite(Suite):
         """Return the metrics with the titles of scenarios and the names of libraries."""
         cells = list(cells)
         titles = {one.scenario: scenarios().get(one.scenario) for one in cells}
-        slugs = {one.adapter.partition("@")[0] for one in cells}
+        names = {one.adapter: display_name(one.adapter) for one in cells}
         return self.declaration.model_copy(
             update={
                 "scenario_titles": {id: cls.title for id, cls in titles.items() if cls},
-                "adapter_names": {
-                    slug: cls.name for slug, cls in adapters().items() if slug in slugs
-                },
+                "adapter_names": {slug: name for slug, name in names.items() if name},
             }
         )
 
@@ -174,6 +172,15 @@ class LoadingSuite(Suite):
             "own cost per batch": f"{own_cost_ns():.0f} ns (limit 250)",
             "null loader": f"{null_utilisation(1.0):.2%} utilisation at 1 ms (at least 99 %)",
         }
+
+
+def display_name(adapter: str) -> str | None:
+    """Return a library's own name, with the version asked for; None for one that is not known."""
+    reference = AdapterReference.parse(adapter)
+    known = adapters().get(reference.slug) if isinstance(reference, SlugReference) else None
+    if known is None or not isinstance(reference, SlugReference):
+        return None
+    return known.name if reference.version is None else f"{known.name}@{reference.version}"
 
 
 def venv_of(name: str) -> VenvSpec:

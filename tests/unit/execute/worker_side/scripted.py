@@ -12,16 +12,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UsageError
-from skymark.model.record import Cause, Resources, RoundResult, Verification
+from skymark.model.record import Cause, RoundResult, Verification
+from skymark.suite.contract import TimedRegion
 
-BATCHES = 4
+STEPS = 4
 
 
 class ScriptedRunner:
@@ -31,7 +31,8 @@ class ScriptedRunner:
     one value per round, with commas between. ``journal.jsonl`` in the cache notes what was asked.
     """
 
-    def __init__(self, adapter: str, cache: Path) -> None:
+    def __init__(self, cell: Cell, cache: Path) -> None:
+        adapter = cell.adapter
         self.adapter, self.cache = adapter, cache
         self.version = "1"
         if adapter == "fails-to-start":
@@ -54,38 +55,38 @@ class ScriptedRunner:
         if cell.settings.get("prepare") == "hang":
             time.sleep(3600)
 
-    def measure(
-        self,
-        cell: Cell,
-        round: int,
-        effort: Effort,
-        timed_region_begins: Callable[[tuple[int, ...]], None],
-        timed_region_ends: Callable[[], Resources],
-    ) -> RoundResult:
+    def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         self.note("measure", cell, round)
         settings = cell.settings
         self.version = of_round(str(settings.get("versions", "1")), round)
         does = str(settings.get(f"round{round}", settings.get("does", "measure")))
-        timed_region_begins(())
+        helper = subprocess.Popen(["sleep", "3600"]) if does == "help" else None
+        region.begins(() if helper is None else (helper.pid,))
         misbehave(does)
-        resources = timed_region_ends()
+        resources = region.ends()
+        if helper is not None:
+            helper.kill()
+            helper.wait()
         timed_ns = int(of_round(str(settings.get("ms", 100)), round)) * 1_000_000
-        wait_ns = timed_ns // BATCHES
+        step_ns = timed_ns // STEPS
         lie = Cause(kind="dropped-tail", message="the tail is missing")
         return RoundResult(
             round=round,
             started_at=datetime.now(UTC),
-            import_s=0.1,
             setup_s=0.01,
-            first_batch_ns=wait_ns,
             timed_ns=timed_ns,
-            elements=8 * BATCHES,
-            bytes=64 * BATCHES,
-            wait_ns=(wait_ns,) * 2 * BATCHES,
-            batch_elements=(8,) * 2 * BATCHES,
-            epoch=(0,) * BATCHES + (1,) * BATCHES,
+            metrics={"steps_per_s": STEPS / timed_ns * 1e9, "step_ns": step_ns},
             resources=resources,
-            verification=Verification(passed=does != "lie", cause=lie if does == "lie" else None),
+            samples={"step_ns": (step_ns,) * STEPS},
+            verification=Verification(
+                passed=does != "lie",
+                cause=lie if does == "lie" else None,
+                verified_elements=STEPS,
+                compared_elements=1,
+                counts={"steps": STEPS},
+                max_difference=0.25 * round,
+            ),
+            conditions={"mood": str(settings.get("mood", "calm"))},
         )
 
     def close(self) -> None:
@@ -107,8 +108,18 @@ def of_round(values: str, round: int) -> str:
     return parts[min(round, len(parts) - 1)]
 
 
+STRAY = {
+    "scribble": b"Segmentation \xff\xfe fault",
+    "babble": b'{"event": "brewed", "cups": 2}',
+    "gush": b"x" * (1 << 20),
+}
+"""Lines that a library writes to a descriptor which it did not open: the engine's."""
+
+
 def misbehave(how: str) -> None:
-    """Do one thing that a worker should not do; nothing for ``measure`` and ``lie``."""
+    """Do one thing that a worker should not do; nothing for ``measure``, ``lie`` and ``help``."""
+    if how in STRAY:
+        os.write(int(sys.argv[sys.argv.index("--send") + 1]), STRAY[how] + b"\n")
     match how:
         case "raise":
             raise RuntimeError("the library is broken")
