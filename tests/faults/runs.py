@@ -20,7 +20,6 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Round, RoundResult, Status
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import open_run
-from skymark.suites.loading.figures import summary_of
 from tests.faults.table import Row
 
 WITNESS = Path(__file__).with_name("witness.py")
@@ -60,7 +59,7 @@ def rounds_in(directory: Path) -> dict[str, list[Round]]:
         paths = run.path.glob(f"rounds/{cell.id}/*.json")
         contents = [json.loads(path.read_bytes()) for path in sorted(paths)]
         found[cell.id] = [
-            summary_of(RoundResult.model_validate(content["result"]))
+            RoundResult.model_validate(content["result"]).summary
             for content in contents
             if content["cell_hash"] == cell.hash
         ]
