@@ -140,7 +140,7 @@ def with_options_of(chosen: Sequence[Suite]) -> type[SharedOptions]:
         [field_of(one.option) for one in declared.values()],
         bases=(SharedOptions,),
         namespace={
-            "__doc__": "What to measure, and how thoroughly.",
+            "__doc__": "The options of `run` and `plan`.",
             "__module__": __name__,
             "declared": classmethod(lambda _: declared),
         },
