@@ -105,7 +105,7 @@ def run(
     from skymark.execute.partition import Shard
     from skymark.execute.session import run_id_of, run_plan
 
-    wanted = _wanted(options, plan)
+    wanted = wanted_plan(options, plan)
     statuses = _statuses(retry)
     part = None if shard is None else Shard.parse(shard)
     if statuses and not resume:
@@ -139,7 +139,7 @@ def run(
     return 0 if ended.all_well and page_written else 1
 
 
-def _wanted(options: PlanOptions, plan_file: Path | None) -> Plan:
+def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:
     """Return the plan that is asked for, by a file or by options.
 
     Raises:

@@ -100,3 +100,13 @@ def test_the_bar_grows_with_rounds_that_were_not_planned():
             observer.measured(CELL, number)
     (task,) = observer._progress.tasks
     assert (task.completed, task.total) == (3, 3)
+
+
+def test_before_the_first_round_the_estimate_tells_the_time_that_is_left():
+    assert time_left_s(120.0, 5.0, 0, 10) == 120.0
+
+
+@pytest.mark.parametrize(("completed", "left_s"), [(2, 0.8 * 180), (5, 0.5 * 150), (10, 0.0)])
+def test_the_more_is_done_the_less_the_estimate_counts(completed, left_s):
+    """The estimate is 200 s; at the speed so far the whole takes 100 s."""
+    assert time_left_s(200.0, 100.0 * completed / 10, completed, 10) == pytest.approx(left_s)
