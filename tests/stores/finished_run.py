@@ -22,7 +22,7 @@ def make_run(path: Path) -> Path:
     for record in records:
         run.write_record(record, rounds.get(record.cell.adapter, ()))
         run.write_log(record.cell, f"what {record.cell.id} printed\n")
-    (path / "rounds" / "TAB-1.small.ray").mkdir(parents=True)
-    (path / "rounds" / "TAB-1.small.ray" / "0.json").write_text("{}")
+    (path / "rounds" / "loading.TAB-1.small.ray").mkdir(parents=True)
+    (path / "rounds" / "loading.TAB-1.small.ray" / "0.json").write_text("{}")
     run.write_sums()
     return path

@@ -41,10 +41,10 @@ def test_every_row_has_every_column(run):
 
 
 def test_a_damaged_record_goes_as_a_file_and_not_as_a_row(run):
-    (run / "records" / "TAB-1.small.grain.json").write_text("{")
+    (run / "records" / "loading.TAB-1.small.grain.json").write_text("{")
     content = RunContent(run)
     assert [record.cell.adapter for record in content.records] == ["numpy", "ray"]
-    assert "records/TAB-1.small.grain.json" in content.files
+    assert "records/loading.TAB-1.small.grain.json" in content.files
 
 
 def test_rounds_of_unfinished_cells_and_wandb_s_own_files_stay_behind(run):
