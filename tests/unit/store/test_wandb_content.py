@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.run.directory import RunDirectory
-from skymark.store.wandb.content import COLUMNS, RunContent
+from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.names import wandb_id
 from tests.data.make_run import MACHINE
 from tests.stores.finished_run import make_run
@@ -37,7 +37,8 @@ def test_an_installed_skymark_is_named_by_its_version(run):
 
 
 def test_every_row_has_every_column(run):
-    assert [len(row) for row in RunContent(run).rows()] == [len(COLUMNS)] * 3
+    content = RunContent(run)
+    assert [len(row) for row in content.rows()] == [len(content.columns)] * 3
 
 
 def test_a_damaged_record_goes_as_a_file_and_not_as_a_row(run):
