@@ -10,6 +10,7 @@ from skymark.model.record import Cause, Status
 from skymark.run.directory import RunDirectory
 from skymark.store.wandb.limits import Limits
 from skymark.store.wandb.store import open_run_files
+from skymark.suites.loading.suite import LoadingSuite
 from tests.data.make_run import cell, ended, measured, rounds_of, write_run
 from tests.stores.wandb_server import wandb_server
 
@@ -25,12 +26,13 @@ def make_run(path):
     died = Cause(kind="worker-died", message="the worker was killed by signal 9")
     records.append(ended(cell("TAB-1", "ray"), Status.FAILED, died))
     write_run(path, records)
-    run = RunDirectory(path)
+    columns = LoadingSuite.declaration.sample_columns
+    run = RunDirectory(path, sample_columns=columns)
     for record in records:
         run.write_record(record, rounds.get(record.cell.adapter, ()))
         run.write_log(record.cell, f"what {record.cell.id} printed\n")
-    (path / "rounds" / "TAB-1.small.ray").mkdir(parents=True)
-    (path / "rounds" / "TAB-1.small.ray" / "0.json").write_text("{}")
+    (path / "rounds" / "loading.TAB-1.small.ray").mkdir(parents=True)
+    (path / "rounds" / "loading.TAB-1.small.ray" / "0.json").write_text("{}")
     run.write_sums()
     return path
 

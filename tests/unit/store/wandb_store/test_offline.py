@@ -47,7 +47,7 @@ def test_a_run_is_written_anew_only_where_its_directory_changed(opened, run, mon
     written = log.stat().st_mtime_ns
     store.complete(run)
     assert log.stat().st_mtime_ns == written
-    (run / "logs" / "TAB-1.small.ray.log").write_text("more\n")
+    (run / "logs" / "loading.TAB-1.small.ray.log").write_text("more\n")
     store.complete(run)
     (log,) = offline_path(run).glob("*.wandb")
     assert log.stat().st_mtime_ns > written
