@@ -6,6 +6,7 @@ from pathlib import Path
 
 from skymark.model.record import Cause, Status
 from skymark.run.directory import RunDirectory
+from skymark.suites.loading.suite import LoadingSuite
 from tests.data.make_run import cell, ended, measured, rounds_of, write_run
 
 FAST = {"numpy": 60_000, "grain": 96_000}
@@ -18,7 +19,7 @@ def make_run(path: Path) -> Path:
     died = Cause(kind="worker-died", message="the worker was killed by signal 9")
     records.append(ended(cell("TAB-1", "ray"), Status.FAILED, died))
     write_run(path, records)
-    run = RunDirectory(path)
+    run = RunDirectory(path, sample_columns=LoadingSuite.declaration.sample_columns)
     for record in records:
         run.write_record(record, rounds.get(record.cell.adapter, ()))
         run.write_log(record.cell, f"what {record.cell.id} printed\n")

@@ -77,9 +77,9 @@ def _legend(declaration: Declaration) -> str:
         f"{UNSURE} not shown to differ",
         "! has a warning",
         *([] if metric.scale == "exact" else ["interval: 95 % over rounds"]),
-        *([plain(declaration.legend)] if declaration.legend else []),
+        *([declaration.legend] if declaration.legend else []),
     ]
-    return " · ".join(parts)
+    return plain(" · ".join(parts))
 
 
 def _heading(label: str, title: str | None) -> Text:

@@ -122,10 +122,10 @@ def test_the_summary_has_each_cell_s_figures_and_no_null(completed, shared_serve
     directory, _, _ = completed
     summary = json.loads(the_run(shared_server)["summaryMetrics"])
     record = json.loads((directory / "records" / "loading.TAB-1.small.grain.json").read_bytes())
-    figures = record["figures"]
+    figures = record["metrics"]
     cell = "loading.TAB-1.small.grain"
     assert summary[f"{cell}/samples_per_s"] == figures["samples_per_s"]["value"]
-    assert summary[f"{cell}/wait_p99_ns"] == figures["wait_p99_ns"]
+    assert summary[f"{cell}/wait_p99_ns"] == figures["wait_p99_ns"]["value"]
     assert summary[f"{cell}/first_batch_ns"] == figures["first_batch_ns"]["value"]
     assert f"{cell}/utilisation" not in summary
     assert not [name for name in summary if name.startswith("loading.TAB-1.small.ray")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from skymark.run.directory import RunDirectory
@@ -39,6 +41,32 @@ def test_an_installed_skymark_is_named_by_its_version(run):
 def test_every_row_has_every_column(run):
     content = RunContent(run)
     assert [len(row) for row in content.rows()] == [len(content.columns)] * 3
+
+
+def test_columns_are_the_declared_metrics_with_the_interval_of_those_that_are_compared(run):
+    columns = RunContent(run).columns
+    of_metrics = columns[columns.index("versions") + 1 : columns.index("price_usd")]
+    assert of_metrics == (
+        "samples_per_s", "samples_per_s_low", "samples_per_s_high", "bytes_per_s", "utilisation",
+        "first_batch_ns", "wait_p50_ns", "wait_p95_ns", "wait_p99_ns", "cpu_s_per_1000_samples",
+        "peak_pss_bytes", "import_s", "elements",
+    )  # fmt: skip
+
+
+def test_a_bar_is_the_primary_metric_of_a_cell(run):
+    content = RunContent(run)
+    figures = {one.cell.adapter: one.metrics.get("samples_per_s") for one in content.records}
+    assert content.bars() == {
+        "TAB-1": [[f"small.{name}", figures[name].value] for name in ("numpy", "grain")]
+    }
+
+
+def test_figures_that_only_some_scenarios_have_are_in_the_summary_too(run):
+    path = run / "records" / "loading.TAB-1.small.grain.json"
+    content = json.loads(path.read_bytes())
+    content["metrics"]["state_bytes"] = {"value": 12.0}
+    path.write_text(json.dumps(content))
+    assert RunContent(run).summary()["loading.TAB-1.small.grain/state_bytes"] == 12
 
 
 def test_a_damaged_record_goes_as_a_file_and_not_as_a_row(run):

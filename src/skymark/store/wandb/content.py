@@ -12,7 +12,7 @@ from typing import Any
 
 from skymark.model.record import Record
 from skymark.run.directory import RunDirectory
-from skymark.run.reader import open_run
+from skymark.run.reader import Run, open_run, read_manifest
 from skymark.run.row import names_of_metric, rows_of
 
 ARTIFACT_TYPE = "benchmark-results"
@@ -30,14 +30,18 @@ class RunContent:
     """A run's directory, as W&B is to show it."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the directory.
+        """Name the directory; its manifest is read at once.
 
         Raises:
             RunDirectoryError: it is no run, or damaged.
         """
         self.directory = directory
-        self.run = open_run(directory)
-        self.manifest = self.run.manifest
+        self.manifest = read_manifest(directory)
+
+    @cached_property
+    def run(self) -> Run:
+        """The run with its records."""
+        return open_run(self.directory)
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -108,12 +112,13 @@ class RunContent:
 
     def summary(self) -> dict[str, Any]:
         """Return every figure of every cell as ``CELL/FIGURE``; what is missing is left out."""
-        return {
-            f"{row['cell_id']}/{name}": row[name]
-            for row in rows_of(self.records, self.run.declaration)
-            for name in self.figures
-            if row[name] is not None
-        }
+        rows = rows_of(self.records, self.run.declaration)
+        found: dict[str, Any] = {}
+        for record, row in zip(self.records, rows, strict=True):
+            own = {name: one.value for name, one in record.metrics.items() if name not in row}
+            figures = {name: row[name] for name in self.figures} | own
+            found |= {f"{record.cell.id}/{name}": value for name, value in figures.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
     def rows(self) -> list[list[Any]]:
         """Return the table: a row per record, in the order of `columns`."""
