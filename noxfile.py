@@ -62,7 +62,7 @@ def tests(session: nox.Session) -> None:
     session.run("coverage", "erase")
     measured = ("coverage", "run", "-m", "pytest", "--benchmark-disable", "--durations=20")
     session.run(*measured, TIMED)
-    cloud = (cloud_environment(session), "-m", "pytest", "tests/cloud", "-m", "not cloud_faults")
+    cloud = (cloud_venv(session), "-m", "pytest", "tests/cloud", "-m", "not cloud_faults")
     with beside(session, *cloud, "--durations=20"):
         session.run(*measured, *SIDE_BY_SIDE, f"--ignore={TIMED}", "--ignore=tests/cloud")
     session.run("coverage", "combine", "--quiet")
