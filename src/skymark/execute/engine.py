@@ -226,7 +226,7 @@ class Engine:
             self._suite.runner,
             cell,
             self._cache,
-            None if own is None else import_root(self._cache),
+            None if own is None else import_root(self._cache, self._suite.runner),
             self._run.open_log(cell),
         )
 

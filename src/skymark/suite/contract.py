@@ -69,7 +69,11 @@ class Suite(ABC):
 
     @abstractmethod
     def venv(self, cell: Cell) -> VenvSpec | None:
-        """Return the venv of a cell's adapter; None for the interpreter that skymark runs in."""
+        """Return the venv of a cell's adapter; None for the interpreter that skymark runs in.
+
+        The worker finds skymark and the suite's own package there by itself; what they import, such
+        as pydantic and psutil, must be among the venv's packages.
+        """
 
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
         """Return the venvs of adapters by name; of all that install by themselves if none is named.
