@@ -19,7 +19,7 @@ from cyclopts import CycloptsError
 
 from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say
 from skymark.cli.main import app, main
-from skymark.cli.options import PlanOptions
+from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
@@ -85,15 +85,15 @@ def read(arguments: Sequence[str] | None = None) -> Request:
 
 
 def plan_of(passed_on: Sequence[str]) -> Plan:
-    """Return the plan that options of ``skymark run`` ask for.
+    """Return the plan that options of ``skymark run`` ask for, or its plan file.
 
     Raises:
         CycloptsError: an option is wrong; it has been printed.
         UsageError: a name, setting or file is wrong.
     """
     _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False)
-    options: PlanOptions = bound.arguments.get("options", PlanOptions())
-    return options.plan()
+    given = bound.arguments
+    return wanted_plan(given.get("options", DEFAULT_OPTIONS), given.get("plan"))
 
 
 def directory_of(request: Request, plan: Plan) -> Path:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import pytest
 
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
-from skymark.cloud.rehearsal.fitness import check_fitness
+from skymark.cloud.rehearsal.requirements import check_requirements
 from skymark.cloud.rehearsal.world import World, rehearsal_world
 from tests.cloud.footprint import NOTHING, footprint, users_files
 from tests.cloud.launches import LastLook
@@ -35,7 +35,7 @@ LOG_TAIL_CHARACTERS = 5000
 def fit() -> None:
     """Skip where no rehearsal can be held, and say why."""
     try:
-        check_fitness()
+        check_requirements()
     except RehearsalUnfitError as reason:
         pytest.skip(str(reason))
 

@@ -117,7 +117,7 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
 
     (run,) = tmp_path.iterdir()
     ((cell, rounds),) = rounds_in(run).items()
-    assert cell == "TAB-1.small.numpy"
+    assert cell == "loading.TAB-1.small.numpy"
     assert len(rounds) == LONG
     assert stored <= {one.started_at.isoformat() for one in rounds}
 
@@ -144,8 +144,8 @@ def test_a_managed_job_can_be_left_and_ended_later(
     store = ("--managed", "--store", "s3://results/left")
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
     plan = ("--scenarios", "TAB-1", "--adapters", "numpy", "--output", str(tmp_path / "results"))
-    secret = {"WANDB_API_KEY": CANARY, "WANDB_MODE": "disabled"}
-    running = Running(watched, *command, *plan, *store, stdin=theirs, **bucket.variables, **secret)
+    secret = {"AWS_SESSION_TOKEN": CANARY}
+    running = Running(watched, *command, *plan, *store, stdin=theirs, **bucket.variables | secret)
     running.said_at_s("measuring", timeout_s=900)
     plain = watched.world.home / ".sky" / "managed_jobs"
     assert not [path for path in plain.iterdir() if CANARY in path.read_text()]

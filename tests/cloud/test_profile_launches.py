@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.machine_kinds import KINDS
+from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.rehearsal.rehearse import for_rehearsal
-from skymark.resources import resource_directory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import LastLook, bill_of, count, launching
 from tests.cloud.table import PROFILES, Launched, Tables
@@ -22,7 +21,7 @@ def test_a_profile_s_machine_is_gone_soon_after_its_results_are_home(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path, profile: str
 ) -> None:
     machine, results = tmp_path / f"{profile}.yaml", tmp_path / "results"
-    described = (resource_directory("sky") / f"{KINDS[profile]}.yaml").read_text()
+    described = machine_file(profile).read_text()
     machine.write_text(for_rehearsal(described))
     began_s = time.time()
     running = launching(client, machine, results, profile=profile)

@@ -38,12 +38,12 @@ def skymark(
 
 @pytest.fixture(scope="module")
 def gpu_machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small machine whose set-up and runner ask for a GPU, as the GPU profiles' do."""
+    """A small machine whose set-up asks for a GPU, as the GPU profiles' do."""
     text = SMALL.read_text()
-    asked = "  ~/skymark-venv/bin/python -m benchmarks.runners.accelerator gpu\n"
+    asked = "  ~/skymark-venv/bin/skymark doctor --platform gpu\n"
     text = text.replace("--editable .\n", f"--editable .\n{asked}")
     path = tmp_path_factory.mktemp("machine") / "gpu.yaml"
-    path.write_text(text.replace("--platform cpu", "--platform gpu"))
+    path.write_text(text)
     assert asked in path.read_text()
     return path
 
@@ -101,7 +101,7 @@ def test_a_rehearsed_run_cannot_be_taken_for_a_real_one(
 ) -> None:
     done, run = rehearsed
     manifest = json.loads((run / "manifest.json").read_text())
-    assert manifest["environment"]["limits"]["container"] == REHEARSAL
+    assert manifest["machine"]["limits"]["container"] == REHEARSAL
     assert "the machine was simulated" in (run / "report.html").read_text()
     assert "a simulated machine has no GPU" in done.stderr
     assert "no GPU is looked for: this is a rehearsal" in done.stderr

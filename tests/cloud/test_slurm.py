@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from skymark.cloud.rehearsal.changes import Changes
-from skymark.cloud.rehearsal.fitness import PROGRAMS, SLURM_PROGRAMS, missing_packages
 from skymark.cloud.rehearsal.image import Image, host_certificates
 from skymark.cloud.rehearsal.network import make_network
+from skymark.cloud.rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, missing_packages
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
 from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
-from tests.cloud.launches import PLAN, ROUNDS, SMALL, skymark
+from tests.cloud.launches import PLAN, ROUNDS, SMALL, bucket_of, skymark
 
 pytestmark = pytest.mark.cloud
 
@@ -61,13 +61,17 @@ def test_a_launch_on_it_brings_results_home_and_gives_the_job_back(
     task = yaml.safe_load(SMALL.read_text())
     seen = (
         'echo "gpu $CUDA_VISIBLE_DEVICES of rank $SKYPILOT_NODE_RANK"\n'
-        'echo "a secret of ${#WANDB_API_KEY} characters"'
+        'echo "a secret of ${#AWS_SESSION_TOKEN} characters"'
     )
     given = {"resources": {"accelerators": "H100:1"}, "run": f"{seen}\n{task['run']}"}
     machine.write_text(yaml.safe_dump({**task, **given}))
     there = ("--infra", "slurm/slurm", "--machine", str(machine), "--output", str(results))
-    secrets = {"WANDB_API_KEY": "k" * 40, "WANDB_MODE": "disabled"}
-    launched = skymark(client, "launch", "cpu", *there, "--yes", *PLAN, *ROUNDS, **secrets)
+    with bucket_of(client) as bucket:
+        secrets = bucket.variables | {"AWS_SESSION_TOKEN": "k" * 40}
+        stored = ("--store", "s3://results")
+        launched = skymark(
+            client, "launch", "cpu", *there, "--yes", *PLAN, *ROUNDS, *stored, **secrets
+        )
     assert launched.status == 0, launched.output
     assert "gpu 0 of rank 0" in launched.output
     assert "a secret of 40 characters" in launched.output

@@ -17,10 +17,9 @@ from pathlib import Path
 import psutil
 
 from skymark.model.manifest import Manifest
-from skymark.model.record import Record, RoundResult, RoundSummary, Status
+from skymark.model.record import Record, Round, RoundResult, Status
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import open_run
-from skymark.suites.loading.figures import summary_of
 from tests.faults.table import Row
 
 WITNESS = Path(__file__).with_name("witness.py")
@@ -47,12 +46,12 @@ def started_below(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return []
 
 
-def rounds_in(directory: Path) -> dict[str, list[RoundSummary]]:
+def rounds_in(directory: Path) -> dict[str, list[Round]]:
     """Rounds of a run that can be read, by cell id: of finished and of unfinished cells."""
     run = RunDirectory(directory)
     if not (run.path / "manifest.json").exists():
         return {}
-    found: dict[str, list[RoundSummary]] = {}
+    found: dict[str, list[Round]] = {}
     for cell in run.manifest().cells.values():
         if (record := run.record(cell)) is not None:
             found[cell.id] = list(record.rounds)
@@ -60,7 +59,7 @@ def rounds_in(directory: Path) -> dict[str, list[RoundSummary]]:
         paths = run.path.glob(f"rounds/{cell.id}/*.json")
         contents = [json.loads(path.read_bytes()) for path in sorted(paths)]
         found[cell.id] = [
-            summary_of(RoundResult.model_validate(content["result"]))
+            RoundResult.model_validate(content["result"]).summary
             for content in contents
             if content["cell_hash"] == cell.hash
         ]
@@ -88,7 +87,7 @@ class Case:
     lock: str = "machine.lock"
     variables: dict[str, str] = field(default_factory=dict)
     prefix: Sequence[str] = ()
-    kept: dict[str, list[RoundSummary]] = field(default_factory=dict)
+    kept: dict[str, list[Round]] = field(default_factory=dict)
     """Rounds that lay on disk after a fault, by cell id."""
     begins: list[int] = field(default_factory=list)
     """How many rounds had begun when each start ended."""
@@ -158,7 +157,7 @@ class Case:
             first = end
         return counted
 
-    def on_disk(self, output: Path | None = None) -> dict[str, list[RoundSummary]]:
+    def on_disk(self, output: Path | None = None) -> dict[str, list[Round]]:
         """Rounds that can be read, by cell id: of finished and of unfinished cells."""
         return rounds_in(output or self.output)
 

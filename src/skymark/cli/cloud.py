@@ -139,7 +139,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
     """
     from skymark.cloud.lifecycle.carrying_out import carry_out
-    from skymark.cloud.lifecycle.managed_job import ManagedPlace, check_managed
+    from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.order import Order, cluster_name, idle_minutes_for, new_run_id, seconds_of

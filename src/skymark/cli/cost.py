@@ -26,7 +26,7 @@ SHOWN = 10
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CostOptions(PlanOptions):
-    """What to measure; the profile is named by position."""
+    """Options of the plan; the profile is named by position."""
 
     profile: Annotated[str, Parameter(parse=False)] = "cpu"
 
@@ -34,7 +34,7 @@ class CostOptions(PlanOptions):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class MachineOptions:
-    """Where it would run, and within what limits."""
+    """Options of the machine and its limits."""
 
     infra: Annotated[
         str | None,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json as json_module
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
+from skymark.cli.caller import say
 from skymark.cli.tables import print_rows, stdout_console
+from skymark.execute.accelerator import require_accelerator
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings
 from skymark.suite.registry import suites
@@ -29,6 +31,13 @@ def doctor(
             help="Ask about rented machines instead: providers, credentials, what is left over."
         ),
     ] = False,
+    platform: Annotated[
+        Literal["gpu", "tpu"] | None,
+        Parameter(
+            help="Ask only whether JAX and torch compute on this accelerator here, as a run of a "
+            "profile for it does first; exit status 2 if not."
+        ),
+    ] = None,
     json: Annotated[bool, Parameter(help="Print JSON of what was found instead.")] = False,
 ) -> int:
     """Tell what would disturb a measurement on this machine, and what to do about it.
@@ -37,6 +46,9 @@ def doctor(
     that they must allow, and which rented machines are left over, with their price. Exit status
     1 if one is, or if nothing can be hired.
     """
+    if platform is not None:
+        require_accelerator(platform, say, own=True)
+        return 0
     return _doctor_of_clouds(json=json) if cloud else _doctor_of_this_machine(json=json)
 
 

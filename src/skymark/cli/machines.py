@@ -1,4 +1,4 @@
-"""`skymark status`, `queue`, `logs`, `rsync` and `down`: what to do with live machines."""
+"""`skymark status`, `queue`, `logs`, `rsync` and `down`: commands for live machines."""
 
 from __future__ import annotations
 

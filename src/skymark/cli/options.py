@@ -1,6 +1,6 @@
 """The options of `run`, `plan` and the commands for rented machines, and the plan they ask for."""
 
-from __future__ import annotations
+# Annotations are objects here, and no texts: a subclass elsewhere reads them among its own names.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, make_dataclass
@@ -140,7 +140,7 @@ def with_options_of(chosen: Sequence[Suite]) -> type[SharedOptions]:
         [field_of(one.option) for one in declared.values()],
         bases=(SharedOptions,),
         namespace={
-            "__doc__": "What to measure, and how thoroughly.",
+            "__doc__": "The options of `run` and `plan`.",
             "__module__": __name__,
             "declared": classmethod(lambda _: declared),
         },

@@ -61,15 +61,15 @@ def rehearse(
 
     Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
     """
-    from skymark.cloud.rehearsal.fitness import check_fitness
     from skymark.cloud.rehearsal.rehearse import rehearse as carry_out
+    from skymark.cloud.rehearsal.requirements import check_requirements
 
     yaml = _check(profile, options, machine)
     say(
         "a rehearsal needs Linux and root, and costs nothing: SkyPilot is real, the provider "
         "(Lambda) and its machines are simulated here"
     )
-    check_fitness()
+    check_requirements()
     if (platform := load_profile(profile).platform) != "cpu":
         say(
             f"a simulated machine has no {platform.upper()}: the check for it is left out, and the "

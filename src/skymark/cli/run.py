@@ -76,7 +76,7 @@ def run(
         Parameter(
             group=WHERE,
             help="INDEX/COUNT, such as 0/2: run only this part of the plan, because other machines "
-            "run the rest. The same scenario stays on one machine.",
+            "run the rest. Cells that belong together stay on one machine.",
         ),
     ] = None,
     env: Annotated[
@@ -91,7 +91,7 @@ def run(
 ) -> int:
     """Measure scenarios × adapters on this machine.
 
-    Each library runs in a venv and a process of its own, and an oracle checks that all
+    Each adapter runs in a venv and a process of its own, and an oracle checks that all
     did the same work. Results are written cell by cell: Ctrl-C keeps them, and the same command
     with --output DIRECTORY --resume goes on. What is not given comes from the profile.
 
@@ -105,7 +105,7 @@ def run(
     from skymark.execute.partition import Shard
     from skymark.execute.session import run_id_of, run_plan
 
-    wanted = _wanted(options, plan)
+    wanted = wanted_plan(options, plan)
     statuses = _statuses(retry)
     part = None if shard is None else Shard.parse(shard)
     if statuses and not resume:
@@ -139,7 +139,7 @@ def run(
     return 0 if ended.all_well and page_written else 1
 
 
-def _wanted(options: PlanOptions, plan_file: Path | None) -> Plan:
+def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:
     """Return the plan that is asked for, by a file or by options.
 
     Raises:
@@ -170,7 +170,8 @@ def plan(
     """Show what `run` would measure, and about how long it would take.
 
     Says why an adapter cannot do a scenario. Takes the options of `run` that say what to
-    measure, and how.
+    measure, and how. With --output it writes the plan as a file, which is run as it is, here or
+    elsewhere: skymark run --plan FILE.
     """
     from skymark.cli.tables import print_plan
 

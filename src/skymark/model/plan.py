@@ -36,6 +36,9 @@ class Profile(Frozen):
     suite: str
     platform: Platform
     """What the machine must have."""
+    machine: str | None = None
+    """The file of its rented machine in ``benchmarks/sky``, without suffix; None where there is
+    none."""
     scenarios: tuple[str, ...]
     adapters: tuple[str, ...] = ()
     effort: str = "quick"

@@ -118,7 +118,7 @@ def test_what_could_not_be_asked_is_said_and_is_no_good_state(monkeypatch, tmp_p
         raise CloudError("no network")
 
     monkeypatch.setattr(checkup, "sdk", lambda: None)
-    monkeypatch.setattr(checkup, "_enabled", unreachable)
+    monkeypatch.setattr(checkup, "check_all_clouds", unreachable)
     monkeypatch.setattr(checkup, "live_machines", unreachable)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["doctor", "--cloud", "--json"]) == 1

@@ -1,4 +1,4 @@
-"""What a run shows while it goes, in a terminal and elsewhere."""
+"""The progress of a run, in a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from skymark.cli.progress import ProgressObserver
+from skymark.cli.progress import ProgressObserver, time_left_s
 from skymark.model.cell import Cell
 from skymark.model.record import Cause, Record, Status
 
@@ -26,7 +26,7 @@ def record_of(status, message="why\nand its traceback"):
 def observer_on(*, terminal):
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=100, color_system=None)
-    return ProgressObserver(console), file
+    return ProgressObserver(console, expected_s=90.0), file
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -82,6 +82,14 @@ def test_a_terminal_shows_cell_round_and_how_far_it_is():
     drawn = file.getvalue()
     assert "round 2  TAB-1:small  grain" in drawn
     assert "1/2" in drawn
+    assert "left 0:01:30" in drawn
+
+
+def test_the_time_left_is_the_estimate_at_first_and_the_pace_at_last():
+    assert time_left_s(90.0, elapsed_s=5.0, completed=0, total=4) == 90.0
+    # Half of it took 100 s: half by the pace of 200 s, half by the estimate of 90 s.
+    assert time_left_s(90.0, elapsed_s=100.0, completed=2, total=4) == (200.0 + 90.0) / 2 / 2
+    assert time_left_s(90.0, elapsed_s=300.0, completed=4, total=4) == 0.0
 
 
 def test_the_bar_grows_with_rounds_that_were_not_planned():
@@ -92,3 +100,13 @@ def test_the_bar_grows_with_rounds_that_were_not_planned():
             observer.measured(CELL, number)
     (task,) = observer._progress.tasks
     assert (task.completed, task.total) == (3, 3)
+
+
+def test_before_the_first_round_the_estimate_tells_the_time_that_is_left():
+    assert time_left_s(120.0, 5.0, 0, 10) == 120.0
+
+
+@pytest.mark.parametrize(("completed", "left_s"), [(2, 0.8 * 180), (5, 0.5 * 150), (10, 0.0)])
+def test_the_more_is_done_the_less_the_estimate_counts(completed, left_s):
+    """The estimate is 200 s; at the speed so far the whole takes 100 s."""
+    assert time_left_s(200.0, 100.0 * completed / 10, completed, 10) == pytest.approx(left_s)

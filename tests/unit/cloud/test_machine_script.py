@@ -1,15 +1,25 @@
-"""What the machine runs, run here by a real bash: phases, time limit, outcome."""
+"""The job of a machine, run here by a real bash: phases, time limit, plan, secrets, outcome."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 
 import psutil
 import pytest
 
-from skymark.cloud.machine_script import RESULTS, ROOM_BYTES, script, secrets_file
+from skymark.cloud.machine_script import (
+    RESULTS,
+    ROOM_BYTES,
+    machine_variables,
+    plan_file,
+    script,
+    secrets_file,
+)
 from skymark.cloud.secret_variables import write_secrets
+from skymark.resources import resource_directory
+from tests.unit.cloud.test_order import order_of
 
 
 @pytest.fixture
@@ -66,7 +76,8 @@ def test_a_cancelled_job_writes_down_how_it_ended(tmp_path):
     ) as job:
         assert job.stdout.readline() == "begun\n"
         for process in [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]:
-            process.terminate()
+            with suppress(psutil.NoSuchProcess):  # it may have ended with its parent
+                process.terminate()
     assert job.returncode == 1
     assert (tmp_path / RESULTS / "one.outcome").read_text() == "run 130\n"
 
@@ -88,3 +99,85 @@ def test_room_is_kept_on_the_disk_until_the_run_has_ended(run, tmp_path):
     shows = f"du --bytes ~/{RESULTS}/one.room | cut -f 1"
     assert run(None, shows) == (0, f"{ROOM_BYTES}\n", "run 0")
     assert [path.name for path in (tmp_path / RESULTS).iterdir()] == ["one.outcome"]
+
+
+def test_set_up_and_run_find_the_plan_that_was_sent(run, tmp_path):
+    shows = 'echo "${SKYMARK_PLAN-none}"'
+    assert run(shows, shows)[1] == "none\nnone\n"
+    there = tmp_path / plan_file("one")
+    there.write_text("{}")
+    assert run(shows, shows)[1] == f"{there}\n{there}\n"
+
+
+def sections(path):
+    """The set-up and the run of a machine's YAML, which has no other text in blocks."""
+    found, name = {}, ""
+    for line in path.read_text().splitlines():
+        if line.endswith(": |"):
+            name = line.removesuffix(": |")
+        elif line and not line.startswith(" "):
+            name = ""
+        elif name:
+            found.setdefault(name, []).append(line[2:])
+    return {name: "\n".join(lines) for name, lines in found.items()}
+
+
+def arguments_of(section, tmp_path, variables):
+    """What a section of a machine's YAML gives to the program that it runs last."""
+    line = next(i for i, one in enumerate(section.split("\n")) if one.startswith("set --"))
+    lines = section.split("\n")[line:]
+    program = "\n".join(lines).replace("exec ", "").partition("~/skymark-venv/bin/skymark ")
+    image = "\n".join(lines).partition("exec /opt/skymark/bin/python -m ")
+    before, _, after = program if program[1] else image
+    before = before.removesuffix("exec ")
+    done = subprocess.run(
+        ["bash", "-c", f"{before}printf '%s\\n' {after}"],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+YAMLS = sorted(resource_directory("sky").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+def test_a_machine_runs_the_plan_that_is_sent_and_else_its_profile(path, tmp_path):
+    order = order_of(stores=("s3://bucket/one two", "wandb"))
+    assert set(machine_variables(order)) >= {"SKYMARK_PROFILE", "SKYMARK_RUN_ID", "SKYMARK_STORES"}
+    sent = {**machine_variables(order), "SKYMARK_PLAN": "/there/plan"}
+    run = sections(path)["run"]
+    words = arguments_of(run, tmp_path, sent)
+    assert words[words.index("--plan") + 1] == "/there/plan"
+    assert "--profile" not in words
+    stores = [words[i + 1] for i, word in enumerate(words) if word == "--store"]
+    assert stores == ["s3://bucket/one two", "wandb"]
+    assert words[words.index("--shard") + 1] == "0/1"
+    alone = {"SKYMARK_PROFILE": "cpu", "SKYMARK_RUN_ID": "x", "SKYMARK_PLAN": ""}
+    words = arguments_of(run, tmp_path, {**alone, "SKYMARK_STORES": ""})
+    assert words[words.index("--profile") + 1] == "cpu"
+    assert not {"--plan", "--store"} & set(words)
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+def test_a_set_up_makes_the_venvs_of_the_plan(path, tmp_path):
+    if path.stem.endswith("-image"):
+        assert "setup" not in sections(path), "an image has its venvs"
+        return
+    setup = sections(path)["setup"].replace(' || echo "going on without it"', "")
+    sent = {"SKYMARK_PROFILE": "cpu", "SKYMARK_PLAN": "/there/plan"}
+    assert arguments_of(setup, tmp_path, sent) == ["env", "build", "--plan", "/there/plan"]
+    alone = {"SKYMARK_PROFILE": "cpu", "SKYMARK_PLAN": ""}
+    assert arguments_of(setup, tmp_path, alone) == ["env", "build", "--profile", "cpu"]
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+def test_a_machine_s_yaml_knows_no_suite(path):
+    text = path.read_text()
+    assert not {"SKYMARK_OPTIONS", "SKYMARK_ADAPTERS", "--scenarios", "eval "} & {
+        word
+        for word in ("SKYMARK_OPTIONS", "SKYMARK_ADAPTERS", "--scenarios", "eval ")
+        if word in text
+    }

@@ -33,7 +33,7 @@ CANCELLED_S = 30.0
 
 
 class Results(Frozen):
-    """The part of a run that came home, and what lacks of it."""
+    """Results that came home, with what lacks of the plan."""
 
     directory: Path
     records: dict[Status, int]

@@ -84,7 +84,7 @@ class Ended:
 
     @property
     def order(self) -> Order:
-        """What was ordered."""
+        """The order."""
         return self.retrieved.finished.order
 
     @property

@@ -1,4 +1,4 @@
-"""What a rehearsal changes on this machine, and the proof that each change was undone."""
+"""Changes that a rehearsal makes on this machine, with the proof that each was undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can keep a rehearsal from happening."""
+"""Errors of rehearsals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulated machine has installed, found on this machine when the rehearsal starts.
+"""Software of simulated machines, found on this machine when the rehearsal starts.
 
 A machine sees this machine's system directories. What a rented one has besides, or what lies
 here in places that it does not see, is put into it: a Python 3.10 and a `uv` for SkyPilot, the
@@ -73,7 +73,7 @@ class Image:
     runtime: Runtime | None
 
     def spec(self, name: str, address: str, user: str, public_keys: list[str]) -> dict[str, Any]:
-        """Return what `machine_start` needs to know of one machine's contents."""
+        """Return one machine's contents, as `machine_start` takes them."""
         home = f"/home/{user}"
         variables = {**_passed_on(), **dict.fromkeys(TRUST_VARIABLES, CERTIFICATES)}
         quoted = " ".join(shlex.quote(f"{key}={value}") for key, value in variables.items())

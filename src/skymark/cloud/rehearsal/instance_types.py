@@ -1,4 +1,4 @@
-"""What the simulated Lambda Cloud has for hire: the machines in SkyPilot's price catalogue."""
+"""Instance types of the simulated Lambda Cloud, from SkyPilot's price catalogue."""
 
 from __future__ import annotations
 

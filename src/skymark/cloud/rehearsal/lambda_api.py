@@ -90,7 +90,7 @@ class LambdaApi(ThreadingHTTPServer):
             return limited
 
     def note(self, call: Call) -> None:
-        """Keep a request for whoever looks at `calls`."""
+        """Keep a request for `calls`."""
         with self._lock:
             self._calls.append(call)
 

@@ -1,4 +1,4 @@
-"""The simulated Lambda Cloud: what is for hire, what is hired, what it costs, what goes wrong."""
+"""The simulated Lambda Cloud: instance types, hired machines, bill and faults."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from skymark.cloud.rehearsal.instance_types import InstanceType
 
 
 class HiredMachine(Protocol):
-    """What the cloud needs of a machine that it started."""
+    """A started machine, as the cloud sees it."""
 
     @property
     def address(self) -> str:
-        """Where it answers."""
+        """Its network address."""
         ...
 
     def kill(self) -> None:
@@ -60,7 +60,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class BillLine:
-    """What one instance costs. `ended_s` is None while it is still hired."""
+    """The cost of one instance. `ended_s` is None while it is still hired."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""What a rehearsal that was killed could not undo itself, taken away by the next one.
+"""Leftovers of rehearsals that were killed, taken away by the next one.
 
 Machines and SkyPilot end with the process that started them, whatever ends that. A bridge, rules
 of iptables and directories do not; a note in ``/run`` tells whose they are.

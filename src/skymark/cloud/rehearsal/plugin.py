@@ -1,4 +1,6 @@
-"""The plugin of SkyPilot's API server that tells it where the simulated network is.
+"""Plugin of SkyPilot's API server: the address of the simulated network.
+
+The only module outside `skymark.cloud.sky` that imports SkyPilot, because it runs inside of it.
 
 Before SkyPilot believes that a machine is gone it asks two public addresses whether the network
 is up. Without an internet it would wait for ever, so the question goes to the simulated cloud.

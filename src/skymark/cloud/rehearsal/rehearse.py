@@ -1,4 +1,4 @@
-"""A whole `skymark launch` in a simulated cloud, what it would have cost, and what it undid."""
+"""Rehearse a whole `skymark launch` in a simulated cloud, with its bill and its changes undone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INFRA = "lambda"
 
 @dataclass
 class Rehearsal:
-    """How a rehearsal went."""
+    """Outcome of a rehearsal."""
 
     exit_code: int = 1
     """Of `skymark launch`."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skymark.cloud.rehearsal.errors import RehearsalError
-from skymark.cloud.rehearsal.fitness import PROGRAMS, SLURM_PROGRAMS, check_fitness
 from skymark.cloud.rehearsal.image import Image
 from skymark.cloud.rehearsal.machine import LOGIN_USER, Machine, start_machine
 from skymark.cloud.rehearsal.network import Network
+from skymark.cloud.rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, check_requirements
 
 READY_TIMEOUT_S = 30.0
 
@@ -123,7 +123,7 @@ def start_slurm(
         RehearsalUnfitError: Slurm's packages are not installed.
         RehearsalError: a daemon did not start; the message has its words.
     """
-    check_fitness({**PROGRAMS, **SLURM_PROGRAMS})
+    check_requirements({**PROGRAMS, **SLURM_PROGRAMS})
     key = _make_key(home, name)
     public_key = key.with_suffix(".pub").read_text()
     machine = start_machine(name, [public_key], image, network, directory, disk_gib=32.0)

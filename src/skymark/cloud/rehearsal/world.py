@@ -30,7 +30,6 @@ from skymark.cloud.rehearsal.api_server import ApiServer, free_port
 from skymark.cloud.rehearsal.certificate import make_certificate
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
-from skymark.cloud.rehearsal.fitness import check_fitness
 from skymark.cloud.rehearsal.image import (
     UV_INSTALLER,
     UV_INSTALLER_HOST,
@@ -51,6 +50,7 @@ from skymark.cloud.rehearsal.leftovers import (
 from skymark.cloud.rehearsal.machine import Machine, start_machine
 from skymark.cloud.rehearsal.machine_start import USER_ID
 from skymark.cloud.rehearsal.network import Network, make_network
+from skymark.cloud.rehearsal.requirements import check_requirements
 from skymark.cloud.rehearsal.runtime import Runtime
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
 
@@ -183,7 +183,7 @@ def rehearsal_world(
         RehearsalUnfitError: this machine cannot hold a rehearsal.
         RehearsalError: something did not come up, or could not be taken away again.
     """
-    check_fitness()
+    check_requirements()
     remove_leftovers()
     changes = Changes()
     try:

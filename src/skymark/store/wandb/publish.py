@@ -46,9 +46,7 @@ def publish(directory: Path, project: str) -> None:
         )
         for scenario, bars in content.bars().items()
     }
-    cells = wandb.Table(
-        columns=list(content.columns), data=content.rows(), allow_mixed_types=True
-    )
+    cells = wandb.Table(columns=list(content.columns), data=content.rows(), allow_mixed_types=True)
     run.log({"cells": cells, **bars})
     run.summary.update(content.summary())
     artifact = wandb.Artifact(

@@ -1,13 +1,13 @@
-"""What the records of a run tell of its time."""
+"""The times of earlier runs, as their records tell them."""
 
 from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.cost.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
 from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.record import Status
-from tests.unit.cloud.cost.conftest import EFFORT, cell, manifest, plan, record
+from skymark.run.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
+from tests.unit.run.past_runs import EFFORT, cell, manifest, plan, record
 
 FIRST, SECOND, GRAIN = cell("CV-1"), cell("CV-2"), cell("CV-1", "grain")
 
@@ -95,3 +95,9 @@ def test_what_was_rehearsed_tells_nothing_of_a_real_machine(tmp_path):
 
 def test_no_directory_is_no_history(tmp_path):
     assert read_history(tmp_path / "none", plan([FIRST])) == ()
+
+
+def test_only_the_latest_runs_are_looked_into_where_time_is_short(tmp_path):
+    for name in ("a", "b", "c"):
+        write(tmp_path / name, manifest(plan([FIRST])), [record(FIRST, [0, 4], end_s=8)])
+    assert len(read_history(tmp_path, plan([FIRST]), latest=2)) == 2

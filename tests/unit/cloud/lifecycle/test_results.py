@@ -9,25 +9,22 @@ import pytest
 from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.results import add_price, bring_from_store, merge
 from skymark.machine.facts import capture
-from skymark.model.cell import Cell
-from skymark.model.effort import EFFORTS
 from skymark.model.manifest import Manifest
-from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Record, Status
+from skymark.model.record import Record, Round, Status
 from skymark.run.directory import RunDirectory
-from tests.data.make_run import measured, rounds_of
 from tests.unit.cloud.test_order import order_of
+from tests.unit.run.past_runs import cell, plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CELLS = tuple(
-    Cell(suite="loading", scenario=name, variant="small", adapter="numpy", specification={})
-    for name in ("TAB-1", "NLP-1")
-)
-PLAN = Plan(
-    profile="test",
-    effort=EFFORTS["quick"],
-    cells=tuple(PlannedCell(cell=cell) for cell in CELLS),
-)
+CELLS = (cell("TAB-1"), cell("NLP-1"))
+PLAN = plan(CELLS, profile="test")
+
+
+def rounds_of(timed_s, count):
+    return tuple(
+        Round(round=number, started_at=NOW, setup_s=0.1, timed_ns=int(timed_s * 1e9))
+        for number in range(count)
+    )
 
 
 @pytest.fixture
@@ -45,10 +42,10 @@ def part(tmp_path):
             plan_hash=plan.hash,
             machine=machine.model_copy(update={"hardware": hardware}),
         )
-        run = RunDirectory.create(tmp_path / name / "one", manifest, plan, resume=False)
-        for cell in cells:
+        run = RunDirectory.create(tmp_path / name / "one", manifest, resume=False)
+        for one in cells:
             record = Record(
-                cell=cell, cell_hash=cell.hash, status=Status.OK, started_at=NOW, ended_at=NOW
+                cell=one, cell_hash=one.hash, status=Status.OK, started_at=NOW, ended_at=NOW
             )
             run.write_record(record)
         run.write_sums()
@@ -67,11 +64,16 @@ def test_the_parts_of_two_machines_are_one_whole_run(part, tmp_path):
     run = RunDirectory(tmp_path / "home")
     assert run.manifest().finished
     assert run.manifest().counts == {Status.OK: 2}
-    assert all(run.record(cell) for cell in CELLS)
+    assert all(run.record(one) for one in CELLS)
 
 
 def test_machines_of_other_hardware_are_named_in_the_manifest(part, tmp_path):
-    merge([part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)], "one", tmp_path / "home", PLAN.hash)
+    merge(
+        [part("a", CELLS[0], cores=8), part("b", CELLS[1], cores=16)],
+        "one",
+        tmp_path / "home",
+        PLAN.hash,
+    )
     manifest = RunDirectory(tmp_path / "home").manifest()
     machines = (manifest.machine, *manifest.continued_on)
     assert [one.hardware.logical_cores for one in machines] == [8, 16]
@@ -110,7 +112,12 @@ def test_nothing_comes_of_a_machine_that_never_began(tmp_path):
 def test_machines_with_different_plans_are_no_run(part, tmp_path):
     other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
     with pytest.raises(CloudError, match="another plan"):
-        merge([part("a", CELLS[0]), part("b", CELLS[0], plan=other)], "one", tmp_path / "home", PLAN.hash)
+        merge(
+            [part("a", CELLS[0]), part("b", CELLS[0], plan=other)],
+            "one",
+            tmp_path / "home",
+            PLAN.hash,
+        )
 
 
 def test_the_cost_goes_into_the_manifest_and_its_digest(part, tmp_path):
@@ -118,16 +125,19 @@ def test_the_cost_goes_into_the_manifest_and_its_digest(part, tmp_path):
     add_price(tmp_path / "home", 0.8, 0.0218)
     manifest = RunDirectory(tmp_path / "home").manifest()
     assert (manifest.hourly_price_usd, manifest.price_usd) == (0.8, 0.0218)
-    assert merge([_as_part(tmp_path / "home")], "one", tmp_path / "again", PLAN.hash).differing == ()
+    assert (
+        merge([_as_part(tmp_path / "home")], "one", tmp_path / "again", PLAN.hash).differing == ()
+    )
 
 
 def test_the_shares_of_the_cells_that_were_measured_add_up_to_the_cost(part, tmp_path):
     home = RunDirectory(part("a", *CELLS) / "one")
-    fast, slow = rounds_of(20_000, count=1), rounds_of(20_000, count=3)
-    for cell, rounds in zip(CELLS, (fast, slow), strict=True):
-        home.write_record(measured(cell, rounds), rounds)
+    fast, slow = rounds_of(0.2, count=1), rounds_of(0.2, count=3)
+    for one, rounds in zip(CELLS, (fast, slow), strict=True):
+        record = home.record(one).model_copy(update={"rounds": rounds})
+        home.rewrite_record(record)
     add_price(home.path, 0.8, 0.0218)
-    shares = [home.record(cell).price_usd for cell in CELLS]
+    shares = [home.record(one).price_usd for one in CELLS]
     assert sum(shares) == pytest.approx(0.0218)
     assert shares[1] == pytest.approx(3 * shares[0], rel=0.05)
 
@@ -135,7 +145,7 @@ def test_the_shares_of_the_cells_that_were_measured_add_up_to_the_cost(part, tmp
 def test_a_cell_that_was_not_measured_has_no_share(part, tmp_path):
     home = RunDirectory(part("a", *CELLS) / "one")
     add_price(home.path, 0.8, 0.0218)
-    assert [home.record(cell).price_usd for cell in CELLS] == [None, None]
+    assert [home.record(one).price_usd for one in CELLS] == [None, None]
 
 
 def _as_part(home):

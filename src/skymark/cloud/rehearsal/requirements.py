@@ -1,4 +1,4 @@
-"""Whether this machine can hold a rehearsal, and what is missing if not."""
+"""Requirements of a rehearsal: Linux, root, and the programs that it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAMS = {
     "sudo": "sudo",
     "nc": "netcat-openbsd",
 }
-"""What a rehearsal runs, and the Debian package of each."""
+"""Programs that a rehearsal runs, with the Debian package of each."""
 
 SLURM_PROGRAMS = {
     "munged": "munge",
@@ -31,7 +31,7 @@ SLURM_PROGRAMS = {
 }
 
 
-def check_fitness(programs: dict[str, str] | None = None) -> None:
+def check_requirements(programs: dict[str, str] | None = None) -> None:
     """Check that this is Linux, that this user is root, and that every program is there.
 
     Args:

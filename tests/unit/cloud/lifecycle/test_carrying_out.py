@@ -1,0 +1,165 @@
+"""The lifecycle of a run in a place that does what a test tells it: stages, order, guarantees."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import FrozenInstanceError, dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from skymark.cloud.cost.bill import Bill
+from skymark.cloud.errors import CloudError, StillBillingError
+from skymark.cloud.lifecycle.carrying_out import carry_out
+from skymark.cloud.lifecycle.results import Results
+from skymark.cloud.lifecycle.screen import Choice, Screen
+from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Left, Quoted, Retrieved
+from skymark.cloud.sky.jobs import JobEnd
+from skymark.model.errors import UsageError
+from tests.unit.cloud.lifecycle.test_following import ScriptedJob
+from tests.unit.cloud.test_order import order_of
+from tests.unit.run.past_runs import cell, plan
+
+
+@dataclass
+class ScriptedPlace:
+    """A place that notes what is asked of it. Implements `Place`."""
+
+    can_be_left: bool = True
+    outlived_by_results: bool = False
+    job: ScriptedJob = field(default_factory=lambda: ScriptedJob(shows=[0]))
+    faults: dict[str, BaseException] = field(default_factory=dict)
+    """What a call raises, by its name."""
+    asked: list[str] = field(default_factory=list)
+
+    def _ask(self, name):
+        self.asked.append(name)
+        if name in self.faults:
+            raise self.faults[name]
+
+    def hire(self, quoted, screen):
+        self._ask("hire")
+        return Hired(quoted.order, self.job, None)
+
+    def stop(self, quoted, hired, screen):
+        self._ask("stop")
+        return Finished(quoted.order, begun=hired is not None, interrupted=True)
+
+    def take_back(self):
+        self._ask("take back")
+
+    def retrieve(self, finished, directory):
+        self._ask("retrieve")
+        results = Results(directory=directory, records={}, missing=(), differing=(), phases=())
+        return Retrieved(finished, results, problems=("something lacks",))
+
+    def end(self, finished, screen):
+        self._ask("end")
+        return 2.0
+
+    def bill(self, order):
+        self._ask("bill")
+        return Bill(hourly_price_usd=1.0, seconds=36.0, price_usd=0.01)
+
+
+QUOTED = Quoted(order_of(), plan([cell()]), MappingProxyType({}))
+
+
+def carried_out(place, choice=Choice.STOP):
+    screen = Screen(say=lambda _: None, log=io.StringIO(), interrupted=lambda: choice)
+    return carry_out(QUOTED, place, screen, Path("nowhere"))
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_results_are_home_before_the_machine_is_ended_and_billed():
+    place = ScriptedPlace()
+    ended = carried_out(place)
+    assert place.asked == ["hire", "take back", "retrieve", "end", "bill"]
+    assert isinstance(ended, Ended)
+    assert (ended.retrieved.finished.end, ended.gone_after_s) == (JobEnd.SUCCEEDED, 2.0)
+    assert ended.problems == ("something lacks",)
+    assert not ended.all_well
+
+
+def test_from_a_store_results_come_after_the_machine_is_gone():
+    place = ScriptedPlace(outlived_by_results=True)
+    carried_out(place)
+    assert place.asked == ["hire", "take back", "end", "retrieve", "bill"]
+
+
+def test_from_a_store_they_come_also_where_the_machine_does_not_end():
+    place = ScriptedPlace(outlived_by_results=True, faults={"end": StillBillingError("there")})
+    with pytest.raises(StillBillingError):
+        carried_out(place)
+    assert place.asked[-2:] == ["end", "retrieve"]
+
+
+def test_a_machine_that_does_not_come_up_is_ended_and_the_reason_is_a_problem():
+    place = ScriptedPlace(faults={"hire": CloudError("no capacity")})
+    ended = carried_out(place)
+    assert "end" in place.asked
+    assert ended.problems[0] == "no capacity"
+    assert not ended.retrieved.finished.begun
+
+
+def test_a_wrong_order_is_no_problem_of_a_run_but_an_error_and_leaves_no_machine():
+    place = ScriptedPlace(faults={"hire": UsageError("no such machine")})
+    with pytest.raises(UsageError):
+        carried_out(place)
+    assert place.asked == ["hire", "end"]
+
+
+def test_a_failed_run_says_so_and_its_results_come_home():
+    place = ScriptedPlace(job=ScriptedJob(shows=[100]))
+    ended = carried_out(place)
+    assert ended.problems[0] == "the run on skymark-cpu-1 failed"
+    assert place.asked == ["hire", "take back", "retrieve", "end", "bill"]
+
+
+def test_ctrl_c_stops_the_run_brings_home_what_there_is_and_ends_the_machine():
+    place = ScriptedPlace(faults={"hire": KeyboardInterrupt()})
+    ended = carried_out(place)
+    assert place.asked == ["hire", "stop", "take back", "retrieve", "end", "bill"]
+    assert ended.interrupted
+
+
+def test_a_run_that_is_left_going_is_not_touched():
+    place = ScriptedPlace(faults={"hire": KeyboardInterrupt()})
+    assert carried_out(place, Choice.LEAVE) == Left(QUOTED.order)
+    assert place.asked == ["hire"]
+
+
+def test_a_run_that_cannot_be_left_is_stopped_without_a_question():
+    place = ScriptedPlace(can_be_left=False, faults={"hire": KeyboardInterrupt()})
+    assert carried_out(place, Choice.LEAVE).interrupted
+    assert "stop" in place.asked
+
+
+@pytest.mark.parametrize("step", ["stop", "take back", "retrieve"])
+def test_a_second_ctrl_c_at_any_step_still_ends_the_machine(step):
+    faults = {step: KeyboardInterrupt()}
+    if step == "stop":
+        faults["hire"] = KeyboardInterrupt()
+    place = ScriptedPlace(faults=faults)
+    with pytest.raises(KeyboardInterrupt):
+        carried_out(place)
+    assert place.asked[-1] == "end"
+
+
+def test_a_request_that_cannot_be_taken_back_still_ends_the_machine():
+    place = ScriptedPlace(faults={"take back": CloudError("the server is away")})
+    with pytest.raises(CloudError):
+        carried_out(place)
+    assert place.asked == ["hire", "take back", "end"]
+
+
+def test_a_stage_is_never_changed():
+    finished = Finished(QUOTED.order)
+    with pytest.raises(FrozenInstanceError):
+        finished.interrupted = True
+    assert finished.with_problem("one").problems == ("one",)
+    assert finished.problems == ()

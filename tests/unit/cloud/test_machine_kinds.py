@@ -1,0 +1,49 @@
+"""Each profile names its machine, and each machine is there with and without an image."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.cloud.machine_kinds import machine_file, machine_kinds
+from skymark.execute.profiles import load_profile, profile_paths
+from skymark.model.errors import UnknownNameError, UsageError
+
+
+@pytest.mark.parametrize("profile", profile_paths())
+def test_a_profile_has_a_machine_with_and_without_an_image(profile):
+    machine = machine_file(profile)
+    assert machine.is_file()
+    assert f"SKYMARK_PROFILE: {profile}" in machine.read_text() or profile == "ci_cpu"
+    assert machine_file(profile, image="skymark:cpu").is_file()
+
+
+def test_every_machine_is_some_profile_s():
+    assert {load_profile(name).machine for name in profile_paths()} == set(machine_kinds())
+
+
+def write(tmp_path, *lines):
+    path = tmp_path / "mine.toml"
+    common = (
+        'description = "mine"',
+        'suite = "loading"',
+        'platform = "cpu"',
+        'scenarios = ["all"]',
+    )
+    path.write_text("\n".join((*common, *lines)))
+    return str(path)
+
+
+def test_a_profile_of_ones_own_may_name_a_machine_that_there_is(tmp_path):
+    assert machine_file(write(tmp_path, 'machine = "cpu-benchmark"')).stem == "cpu-benchmark"
+    with pytest.raises(UnknownNameError, match="Did you mean 'cpu-benchmark'"):
+        machine_file(write(tmp_path, 'machine = "cpu-benchmrk"'))
+    with pytest.raises(UsageError, match="names no machine; give --machine"):
+        machine_file(write(tmp_path))
+
+
+def test_a_yaml_may_take_the_place_of_the_profile_s(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    with pytest.raises(UsageError, match="is no file"):
+        machine_file("cpu", mine)
+    mine.touch()
+    assert machine_file("cpu", mine) == mine

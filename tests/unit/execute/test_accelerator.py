@@ -1,0 +1,146 @@
+"""The accelerator that a plan asks for: refused where no library computes on it.
+
+No accelerator is at hand here, so libraries that see one, or break, are stood in for by modules of
+a few lines; the processes that ask them are real.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from skymark.execute import accelerator
+from skymark.execute.accelerator import require_accelerator
+from skymark.execute.session import run_plan
+from skymark.machine.accelerator import has_driver
+from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
+from skymark.model.errors import UsageError
+from skymark.resources import resource_directory
+from tests.unit.run.past_runs import cell, plan
+
+WORKING_TORCH = """
+class version: cuda = "13.2"
+__version__ = "2"
+class _Number:
+    def sum(self): return self
+    def item(self): return 2.0
+def ones(count, device):
+    assert device == "cuda"
+    return _Number()
+"""
+WORKING_JAX = """
+class _Array:
+    def __add__(self, other): return self
+    def block_until_ready(self): return self
+def devices(platform): return [platform]
+def device_put(value, device): return _Array()
+"""
+BLIND_JAX = "def devices(platform): raise RuntimeError('Unknown backend ' + platform)"
+BREAKING_JAX = "def devices(platform): import os; os.abort()"
+CPU_TORCH = "class version: cuda = None\n__version__ = '2+cpu'"
+
+
+@pytest.fixture
+def root_with_driver(tmp_path):
+    """A place for device files that says a driver is loaded."""
+    (tmp_path / "root" / "dev").mkdir(parents=True)
+    (tmp_path / "root" / "dev" / "nvidiactl").touch()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def libraries(tmp_path, monkeypatch):
+    """Stand-ins for libraries, first on the path of the processes that ask them."""
+
+    def install(**sources: str) -> Path:
+        folder = tmp_path / "libraries"
+        folder.mkdir()
+        for name, source in sources.items():
+            (folder / f"{name}.py").write_text(source)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        return Path(sys.executable)
+
+    return install
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_only_a_simulated_machine_is_not_asked_for_its_gpu_in_a_rehearsal(
+    tmp_path, monkeypatch, simulated
+):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv(REHEARSAL_VARIABLE, "1")
+    mark = tmp_path / "run" / "systemd" / "container"
+    mark.parent.mkdir(parents=True)
+    mark.write_text(f"{REHEARSAL}\n" if simulated else "lxc\n")
+    said = []
+    if simulated:
+        require_accelerator("gpu", said.append, own=False, root=tmp_path)
+        assert said == ["no GPU is looked for: this is a rehearsal, on a CPU"]
+    else:
+        with pytest.raises(UsageError, match="no GPU here"):
+            require_accelerator("gpu", said.append, own=False, root=tmp_path)
+
+
+def test_both_libraries_that_compute_on_the_accelerator_satisfy(root_with_driver, libraries):
+    libraries(jax=WORKING_JAX, torch=WORKING_TORCH)
+    require_accelerator("gpu", print, own=False, root=root_with_driver)
+
+
+@pytest.mark.parametrize(
+    ("jax", "torch", "said"),
+    [
+        (BLIND_JAX, WORKING_TORCH, "jax sees no GPU: RuntimeError: Unknown backend gpu"),
+        (BREAKING_JAX, WORKING_TORCH, "jax sees no GPU: SIGABRT ended it"),
+        (WORKING_JAX, CPU_TORCH, "torch sees no GPU: RuntimeError: torch 2+cpu is a build for"),
+        ("import sys; sys.exit(3)", WORKING_TORCH, "jax sees no GPU: it ended with status 3"),
+    ],
+)
+def test_one_library_that_sees_nothing_is_enough_to_refuse(
+    root_with_driver, libraries, jax, torch, said
+):
+    libraries(jax=jax, torch=torch)
+    with pytest.raises(UsageError, match=said.replace("+", r"\+")):
+        require_accelerator("gpu", print, own=False, root=root_with_driver)
+
+
+def test_a_library_that_never_answers_is_a_fault(libraries, monkeypatch):
+    monkeypatch.setattr(accelerator, "TIMEOUT_S", 0.5)
+    python = libraries(jax="import time; time.sleep(60)")
+    assert accelerator.faults_by_library("tpu", python) == {"jax": "no answer in 0.5 s"}
+
+
+def test_a_machine_with_a_driver_but_no_library_is_refused(root_with_driver):
+    environment = Path(sys.prefix)
+    if any(environment.glob("lib/python*/site-packages/jax")):
+        pytest.skip("this interpreter has JAX")
+    with pytest.raises(UsageError, match="neither JAX nor torch is installed"):
+        require_accelerator("gpu", print, own=False, root=root_with_driver)
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_what_is_asked_for_an_accelerator_is_pinned(platform):
+    spec = accelerator.accelerator_venv(platform)
+    text = (resource_directory("requirements") / str(spec.locked)).read_text()
+    assert "jax==" in text
+    assert "--hash=sha256:" in text
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+def test_a_run_of_a_profile_for_an_accelerator_measures_nothing_without_it(tmp_path, platform):
+    if has_driver(platform):
+        pytest.skip(f"this machine has a {platform.upper()}")
+    wants = plan([cell()]).model_copy(update={"platform": platform})
+
+    class Silent:
+        def stage(self, text):
+            pytest.fail(text)
+
+    with pytest.raises(UsageError, match=f"no {platform.upper()} here"):
+        run_plan(wants, tmp_path / "out", Silent())
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_machine_has_what_a_plan_for_a_cpu_asks_for(tmp_path):
+    require_accelerator("cpu", pytest.fail, own=False, root=tmp_path)
