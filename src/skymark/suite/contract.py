@@ -75,6 +75,10 @@ class Suite(ABC):
         as pydantic and psutil, must be among the venv's packages.
         """
 
+    def adapter_reference(self, cell: Cell) -> str:
+        """Return a cell's adapter as the command line takes it: override where it can be a file."""
+        return cell.adapter
+
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
         """Return the venvs of adapters by name; of all that install by themselves if none is named.
 
