@@ -134,6 +134,7 @@ def test_its_plan_is_shown_and_is_a_file_that_is_run(bench):
     text, _ = bench("plan", "--json", "--output", "plan.json", *ONE_CELL, "--rounds", "1")
     plan = Plan.model_validate_json(text)
     assert (plan.suite, len(plan.cells)) == ("sorting", 1)
+    bench("env", "build", "--plan", "plan.json")
     bench("run", "--plan", "plan.json", "--output", "out")
     assert bench.run("out").manifest.plan_hash == plan.hash
 
@@ -148,6 +149,11 @@ def test_its_own_options_and_settings_reach_its_cells(bench):
     assert planned.cell.settings == {"element": "float"}
     refused, _ = bench("plan", "--scenarios", "random", "--length", "100000")
     assert "insertion sort takes quadratic time" in refused
+
+
+def test_doctor_tells_what_its_instrument_costs(bench):
+    told = json.loads(bench("doctor", "--json")[0])["self_tests"]
+    assert told["sorting"]["reading the clock"].endswith(" ns")
 
 
 @pytest.mark.parametrize(
