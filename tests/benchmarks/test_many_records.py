@@ -55,7 +55,9 @@ def many(tmp_path_factory):
     plan = PlanOptions(**OPTIONS).plan()
     cells = [planned.cell for planned in plan.cells]
     rounds = rounds_of(20_000, name="many")
-    table = pa.table({"wait_ns": pa.array([w for r in rounds for w in r.wait_ns], pa.int64())})
+    table = pa.table(
+        {"wait_ns": pa.array([w for r in rounds for w in r.samples["wait_ns"]], pa.int64())}
+    )
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
     samples = buffer.getvalue().to_pybytes()
