@@ -10,12 +10,12 @@ import subprocess
 import sys
 from hashlib import sha256
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from skymark.cli.options import PlanOptions
 from skymark.run.reader import open_run
+from skymark.run.samples import samples_file
+from skymark.suites.loading.metrics import DECLARATION
 from tests.data.make_run import measured, rounds_of, write_run
 from tests.stores.s3_server import s3_server
 
@@ -31,7 +31,7 @@ ADAPTERS = (
     "tfdata",
     "energon",
 )
-CELLS = 10_000 if "--benchmark-disable" not in sys.argv else 200
+CELLS = 10_000 if "--benchmark-only" in sys.argv else 200
 """Few where the tests only see to it that this works."""
 LIMIT_S = 10.0
 """What each of the three may take from disk."""
@@ -55,12 +55,7 @@ def many(tmp_path_factory):
     plan = PlanOptions(**OPTIONS).plan()
     cells = [planned.cell for planned in plan.cells]
     rounds = rounds_of(20_000, name="many")
-    table = pa.table(
-        {"wait_ns": pa.array([w for r in rounds for w in r.samples["wait_ns"]], pa.int64())}
-    )
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd")
-    samples = buffer.getvalue().to_pybytes()
+    samples = samples_file(rounds, DECLARATION.sample_columns)
     first = measured(cells[0], rounds, samples_sha256=sha256(samples).hexdigest())
     records = [first.model_copy(update={"cell": cell, "cell_hash": cell.hash}) for cell in cells]
     directory = write_run(tmp_path_factory.mktemp("many") / "run", records)

@@ -12,12 +12,13 @@ import pytest
 
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Status
+from skymark.run.reader import read_manifest, read_record
 from tests.containers.conftest import CANARY, REVISION, Containers
 
 # One worker: the images and the store that they lie in are made once.
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
-CELL = "TAB-1.small.numpy"
+CELL = "loading.TAB-1.small.numpy"
 SELECTION = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
 ROUNDS = 15
 """About ten seconds, of which some are left when the first has been seen."""
@@ -43,11 +44,11 @@ def run_in(results: Path) -> Path:
 
 def record_in(results: Path) -> Record:
     path = run_in(results) / "records" / f"{CELL}.json"
-    return Record.model_validate_json(path.read_bytes())
+    return read_record(path)
 
 
 def manifest_in(results: Path) -> Manifest:
-    return Manifest.model_validate_json((run_in(results) / "manifest.json").read_bytes())
+    return read_manifest(run_in(results))
 
 
 @pytest.fixture(scope="module")

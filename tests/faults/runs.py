@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from skymark.model.manifest import Manifest
+from skymark.model.cell import Cell
 from skymark.model.record import Record, Round, RoundResult, Status
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import open_run
@@ -144,7 +144,7 @@ class Case:
             return []
         lines = [json.loads(line) for line in self.witness.read_text().splitlines()]
         return [
-            ".".join([scenario, "small", *(f"{k}-{v}" for k, v in sorted(axes.items())), adapter])
+            Cell(suite="loading", scenario=scenario, variant="small", adapter=adapter, axes=axes).id
             for scenario, axes, adapter in lines
         ]
 
@@ -188,10 +188,7 @@ class Case:
         assert not opened.problems
         assert not opened.missing
         assert [record.status for record in opened.records] == [Status.OK] * len(opened.records)
-        run, manifest = (
-            RunDirectory(self.output),
-            Manifest.model_validate_json((self.output / "manifest.json").read_bytes()),
-        )
+        run, manifest = RunDirectory(self.output), opened.manifest
         assert manifest.finished
         rounds = manifest.plan.effort.min_rounds
         whole = {cell.id: run.record(cell) for cell in manifest.cells.values()}

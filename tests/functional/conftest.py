@@ -13,6 +13,7 @@ import pytest
 
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record
+from skymark.run.reader import read_manifest, read_record
 
 CHEATS = Path(__file__).with_name("cheats.py")
 
@@ -29,15 +30,12 @@ class Ran:
     @property
     def records(self) -> dict[str, Record]:
         """The records on disk by cell id."""
-        found = [
-            Record.model_validate_json(path.read_bytes())
-            for path in (self.output / "records").glob("*.json")
-        ]
+        found = [read_record(path) for path in (self.output / "records").glob("*.json")]
         return {record.cell.id: record for record in found}
 
     @property
     def manifest(self) -> Manifest:
-        return Manifest.model_validate_json((self.output / "manifest.json").read_bytes())
+        return read_manifest(self.output)
 
 
 Skymark = Callable[..., Ran]

@@ -51,7 +51,7 @@ def test_a_cheat_is_invalid_and_its_cause_names_what_was_wrong(records, name):
     scenario, slug, kind, words = CAUSES[name]
     record = records[scenario, slug]
     assert record.status is Status.INVALID
-    assert record.figures is None
+    assert record.metrics == {}
     assert record.cause is not None
     assert (record.cause.kind, words in record.cause.message) == (kind, True), record.cause
 

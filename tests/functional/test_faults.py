@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skymark.model.record import Record, RoundResult, Status
-from skymark.suites.loading.figures import summary_of
+from skymark.model.record import RoundResult, Status
+from skymark.run.reader import read_record
 from tests.functional.conftest import CHEATS, Ran, command, environment, run_in
 
 BROKEN = [f"{CHEATS}:{name}" for name in ("Hangs", "Leaks", "Dies", "Prints", "Raises")]
@@ -34,32 +34,35 @@ def test_a_run_with_bad_cells_exits_with_status_1(ran):
 
 
 def test_an_adapter_that_hangs_is_ended_at_its_time_limit(ran):
-    record = ran.records["TAB-1.small.hangs"]
+    record = ran.records["loading.TAB-1.small.hangs"]
     assert record.status is Status.TIMEOUT
     assert "5 s" in record.cause.message
 
 
 def test_a_killed_worker_fails_its_cell_and_names_the_signal(ran):
-    record = ran.records["TAB-1.small.dies"]
+    record = ran.records["loading.TAB-1.small.dies"]
     assert record.status is Status.FAILED
     assert "signal 9" in record.cause.message
 
 
 def test_an_adapter_that_raises_fails_and_its_log_has_the_traceback(ran):
-    record = ran.records["TAB-1.small.raises"]
+    record = ran.records["loading.TAB-1.small.raises"]
     assert record.status is Status.FAILED
     assert record.cause.message == "RuntimeError: the library is broken"
-    assert "Traceback" in (ran.output / "logs" / "TAB-1.small.raises.log").read_text()
+    assert "Traceback" in (ran.output / "logs" / "loading.TAB-1.small.raises.log").read_text()
 
 
 def test_an_adapter_that_writes_to_standard_output_disturbs_nothing(ran):
-    assert ran.records["TAB-1.small.prints"].status is Status.OK
-    assert "a library that talks" in (ran.output / "logs" / "TAB-1.small.prints.log").read_text()
+    assert ran.records["loading.TAB-1.small.prints"].status is Status.OK
+    assert (
+        "a library that talks"
+        in (ran.output / "logs" / "loading.TAB-1.small.prints.log").read_text()
+    )
     assert "a library that talks" not in ran.stdout + ran.stderr
 
 
 def test_leaked_processes_are_ended_and_reported(ran):
-    record = ran.records["TAB-1.small.leaks"]
+    record = ran.records["loading.TAB-1.small.leaks"]
     assert record.status is Status.OK
     (warning,) = [one for one in record.warnings if one.kind == "leaked-processes"]
     pids = [int(pid) for pid in re.findall(r"sleep 3600 \(pid (\d+)\)", warning.message)]
@@ -68,7 +71,7 @@ def test_leaked_processes_are_ended_and_reported(ran):
 
 
 def test_the_good_adapter_beside_them_is_measured(ran):
-    assert ran.records["TAB-1.small.numpy"].status is Status.OK
+    assert ran.records["loading.TAB-1.small.numpy"].status is Status.OK
 
 
 # Interrupted runs
@@ -151,7 +154,7 @@ def test_an_interrupted_run_is_valid_and_resume_completes_it(
     for path, content in kept.items():
         first = RoundResult.model_validate(json.loads(content)["result"])
         record = resumed.records[path.parent.name]
-        assert record.rounds[first.round] == summary_of(first)
+        assert record.rounds[first.round] == first.summary
 
 
 def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
@@ -174,8 +177,8 @@ def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
     assert kept.records == first.records
     again = skymark(*arguments, "--resume", "--retry", "failed,timeout", MENDED="1")
     assert again.status == 0, again.stderr
-    assert again.records["TAB-1.small.own"].status is Status.OK
-    assert again.records["TAB-1.small.numpy"] == first.records["TAB-1.small.numpy"]
+    assert again.records["loading.TAB-1.small.own"].status is Status.OK
+    assert again.records["loading.TAB-1.small.numpy"] == first.records["loading.TAB-1.small.numpy"]
 
 
 # Two at once
@@ -193,8 +196,8 @@ def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path):
     assert sum("waiting: another skymark run" in stderr for stderr, _ in ends) == 1
     spans = []
     for name in "ab":
-        path = tmp_path / name / "records" / "TAB-1.small.numpy.json"
-        record = Record.model_validate_json(path.read_bytes())
+        path = tmp_path / name / "records" / "loading.TAB-1.small.numpy.json"
+        record = read_record(path)
         spans.append((record.started_at, record.ended_at))
     (_, first_end), (second_begin, _) = sorted(spans)
     assert first_end <= second_begin

@@ -20,7 +20,7 @@ SCENARIOS = ("CV-1", "NLP-1", "TAB-1")
 ADAPTERS = ("numpy", "pytorch", "grain")
 NINE = ("--profile", "ci_cpu", "--effort", "quick", "--scenarios", *SCENARIOS)
 NINE = (*NINE, "--adapters", *ADAPTERS)
-IDS = [f"{scenario}.small.{adapter}" for scenario, adapter in product(SCENARIOS, ADAPTERS)]
+IDS = [f"loading.{scenario}.small.{adapter}" for scenario, adapter in product(SCENARIOS, ADAPTERS)]
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,15 @@ def test_each_record_is_ok_and_verified_in_three_rounds(nine, id):
     verification = record.verification
     assert verification.passed
     size = record.cell.specification["size"]
-    assert verification.indexed_elements >= verification.epochs * size["elements"] > 0
-    assert verification.content_elements >= 3 * min(256, size["elements"])
+    assert verification.verified_elements >= verification.counts["epochs"] * size["elements"] > 0
+    assert verification.compared_elements >= 3 * min(256, size["elements"])
     assert verification.fields
-    figures = record.figures
-    rate = figures.samples_per_s
+    rate = record.metrics["samples_per_s"]
     assert 0 < rate.low <= rate.value <= rate.high
-    assert figures.wait_p50_ns <= figures.wait_p95_ns <= figures.wait_p99_ns
-    assert figures.first_batch_ns.value > 0
-    assert figures.peak_pss_bytes > 1 << 20
+    values = {name: figure.value for name, figure in record.metrics.items()}
+    assert values["wait_p50_ns"] <= values["wait_p95_ns"] <= values["wait_p99_ns"]
+    assert values["first_batch_ns"] > 0
+    assert values["peak_pss_bytes"] > 1 << 20
     assert all(one.resources.cpu_s > 0 for one in record.rounds)
 
 
@@ -76,10 +76,10 @@ def test_each_record_has_raw_samples_that_give_its_figures_again(nine, id):
     for number in range(3):
         first = (columns["round"] == number) & (columns["epoch"] == 0)
         assert columns["elements"][first].sum() == size["elements"]
-    assert np.median(columns["wait_ns"][timed]) == record.figures.wait_p50_ns
+    assert np.median(columns["wait_ns"][timed]) == record.metrics["wait_p50_ns"].value
     for one in record.rounds:
         mine = timed & (columns["round"] == one.round)
-        assert columns["elements"][mine].sum() == one.elements
+        assert columns["elements"][mine].sum() == one.metrics["elements"]
         assert 0 < columns["wait_ns"][mine].sum() <= one.timed_ns
 
 
@@ -89,7 +89,7 @@ def test_each_library_ran_in_the_version_that_is_pinned_for_it(nine):
     for adapter, distribution in (("pytorch", "torch"), ("grain", "grain")):
         text = (pins / f"{adapter}.txt").read_text()
         pinned = re.search(rf"^{distribution}==(\S+)", text, re.MULTILINE)
-        version = nine.records[f"TAB-1.small.{adapter}"].versions[distribution]
+        version = nine.records[f"loading.TAB-1.small.{adapter}"].versions[distribution]
         assert version.partition("+")[0] == pinned[1]
 
 
@@ -130,10 +130,10 @@ def test_the_adapter_of_the_readme_runs_and_is_verified(tmp_path):
         *("--adapters", "./my_loader.py:MyLoader"),
     )
     assert ran.status == 0, ran.stderr
-    assert set(ran.records) == {f"{scenario}.small.mine" for scenario in SCENARIOS}
+    assert set(ran.records) == {f"loading.{scenario}.small.mine" for scenario in SCENARIOS}
     for record in ran.records.values():
         assert record.status is Status.OK
-        assert record.verification.content_elements >= 256
+        assert record.verification.compared_elements >= 256
 
 
 @pytest.mark.libraries
@@ -143,8 +143,8 @@ def test_a_library_is_compared_with_an_older_release_of_itself(tmp_path):
         *("--adapters", "Google Grain", "grain@0.2.17"),
     )
     assert ran.status == 0, ran.stderr
-    older = ran.records["TAB-1.small.grain@0_2_17"]
-    newest = ran.records["TAB-1.small.grain"]
+    older = ran.records["loading.TAB-1.small.grain@0_2_17"]
+    newest = ran.records["loading.TAB-1.small.grain"]
     assert older.status is newest.status is Status.OK
     assert older.versions["grain"] == "0.2.17"
     assert newest.versions["grain"] != "0.2.17"
@@ -157,15 +157,15 @@ def test_the_running_environment_serves_what_it_has_and_skips_the_rest_with_the_
         *("--adapters", "numpy", "grain"),
     )
     assert ran.status == 0, ran.stderr
-    assert ran.records["TAB-1.small.numpy"].status is Status.OK
-    assert ran.records["TAB-1.small.numpy"].versions["numpy"] == np.__version__
-    absent = ran.records["TAB-1.small.grain"]
+    assert ran.records["loading.TAB-1.small.numpy"].status is Status.OK
+    assert ran.records["loading.TAB-1.small.numpy"].versions["numpy"] == np.__version__
+    absent = ran.records["loading.TAB-1.small.grain"]
     assert absent.status is Status.SKIPPED
     assert absent.cause.kind == "LibraryAbsentError"
     assert "uv pip install grain" in absent.cause.message
 
 
-def test_an_environment_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path):
+def test_a_venv_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path):
     (tmp_path / "own.py").write_text(
         "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
         "class Own(NumpyReference):\n"
@@ -177,12 +177,14 @@ def test_an_environment_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(
         *("--adapters", "./own.py:Own", "numpy"),
     )
     assert ran.status == 0, ran.stderr
-    skipped = ran.records["TAB-1.small.own"]
+    skipped = ran.records["loading.TAB-1.small.own"]
     assert skipped.status is Status.SKIPPED
     assert "no-such-package-xyz" in skipped.cause.message
-    assert skipped.cause.action == f"skymark env build {tmp_path / 'own.py'}:Own"
-    assert "no-such-package-xyz" in (ran.output / "logs" / "TAB-1.small.own.log").read_text()
-    assert ran.records["TAB-1.small.numpy"].status is Status.OK
+    assert skipped.cause.action == "skymark env build own.py:Own"
+    assert (
+        "no-such-package-xyz" in (ran.output / "logs" / "loading.TAB-1.small.own.log").read_text()
+    )
+    assert ran.records["loading.TAB-1.small.numpy"].status is Status.OK
     assert "skipped  own: uv could not make the venv of own" in ran.stderr
 
 
@@ -193,7 +195,7 @@ def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):
     )
     assert ran.status == 0, ran.stderr
     (record,) = ran.records.values()
-    assert 0.5 < record.figures.utilisation.value < 1
+    assert 0.5 < record.metrics["utilisation"].value < 1
     assert record.cell.settings["think_time_ms"] == 20
 
 
@@ -202,7 +204,7 @@ def test_a_plan_says_what_the_run_of_the_same_options_will_hold(tmp_path, nine):
     assert planned.status == 0
     plan = Plan.model_validate_json(planned.stdout)
     assert plan.hash == nine.manifest.plan_hash
-    assert [cell.id for cell in plan.runnable] == IDS
+    assert [planned.cell.id for planned in plan.runnable] == IDS
 
 
 @pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles"])

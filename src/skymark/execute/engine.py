@@ -118,7 +118,7 @@ class Engine:
                 cause = Cause(
                     kind="venv",
                     message=f"{error}: {error.log_tail}",
-                    action=f"skymark env build {spec.name}",
+                    action=f"skymark env build {self._suite.adapter_reference(cells[0])}",
                 )
                 for cell in cells:
                     self._run.write_log(cell, error.log_tail)
@@ -226,7 +226,7 @@ class Engine:
             self._suite.runner,
             cell,
             self._cache,
-            None if own is None else import_root(self._cache),
+            None if own is None else import_root(self._cache, self._suite.runner),
             self._run.open_log(cell),
         )
 

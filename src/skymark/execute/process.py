@@ -82,7 +82,8 @@ class WorkerProcess:
             runner: ``module:Class`` of its suite's worker side.
             cell: one of the group that it is to run.
             cache: where data lies.
-            import_root: the directory to import skymark from; None where it is installed.
+            import_root: the directory to import skymark and the suite from; None where they are
+                installed.
             log: gets its output until it is given a cell's own.
 
         Raises:

@@ -8,6 +8,7 @@ on disk once.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -144,17 +145,33 @@ def _requirements(name: str) -> str:
         ) from error
 
 
-def import_root(cache: Path) -> Path:
-    """Return a directory that holds skymark and nothing else, to put on a worker's path.
+def import_root(cache: Path, runner: str = "skymark") -> Path:
+    """Return a directory that holds skymark, the package of a suite's runner, and nothing else.
 
-    A worker's venv does not have skymark installed; adding the directory that skymark lies
-    in would bring along everything that is installed beside it.
+    It goes on the path of a worker, whose venv has neither installed; adding the directories that
+    they lie in would bring along everything that is installed beside them.
+
+    Args:
+        cache: where the directory is made.
+        runner: ``module:Class`` of the worker's side.
     """
-    package = Path(__file__).resolve().parents[1]
-    root = cache / "import" / digest_of(os.fspath(package))[:12]
+    packages = {"skymark": Path(__file__).resolve().parents[1]}
+    name = runner.partition(":")[0].partition(".")[0]
+    if name not in packages and (found := _location_of(name)) is not None:
+        packages[name] = found
+    key = digest_of(sorted(map(os.fspath, packages.values())))
+    root = cache / "import" / key[:12]
     root.mkdir(parents=True, exist_ok=True)
-    link = root / "skymark"
-    if not link.is_symlink():
-        with contextlib.suppress(FileExistsError):  # another run made it meanwhile
-            link.symlink_to(package)
+    for package in packages.values():
+        with contextlib.suppress(FileExistsError):  # made before, or by another run meanwhile
+            (root / package.name).symlink_to(package)
     return root
+
+
+def _location_of(name: str) -> Path | None:
+    """Return the directory or file of a module at the top; None where only workers find it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return None
+    file = Path(spec.origin)
+    return file.parent if spec.submodule_search_locations else file

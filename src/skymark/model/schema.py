@@ -23,13 +23,6 @@ CURRENT = re.compile(rb'\A\s*\{\s*"schema_version":\s*%d\b' % SCHEMA_VERSION)
 """How a file of this version begins; it is validated as it is, which is twice as fast."""
 
 CORE_OF_A_ROUND = {"round", "started_at", "setup_s", "timed_ns", "resources", "extra"}
-METRICS_OF_A_ROUND = {
-    "samples_per_s", "bytes_per_s", "first_batch_ns", "import_s", "elements", "utilisation",
-}  # fmt: skip
-FIGURES = {
-    "samples_per_s", "bytes_per_s", "first_batch_ns", "wait_p50_ns", "wait_p95_ns", "wait_p99_ns",
-    "utilisation", "cpu_s_per_1000_samples", "peak_pss_bytes", "extra",
-}  # fmt: skip
 CORE_OF_AN_EFFORT = {
     "name", "min_rounds", "max_rounds", "target_relative_interval", "cell_timeout_s",
 }  # fmt: skip
@@ -89,7 +82,6 @@ def _third_record(content: Content) -> Content:
 
 
 def _third_round(content: Content) -> Content:
-    _refuse_others(content, CORE_OF_A_ROUND | METRICS_OF_A_ROUND)
     own = {name: value for name, value in content.items() if name not in CORE_OF_A_ROUND}
     core = {name: content[name] for name in CORE_OF_A_ROUND - {"extra"} if name in content}
     return {**core, "metrics": _known(own | content.get("extra", {}))}
@@ -110,7 +102,6 @@ CHANGED_OF_A_VERIFICATION = {"operators", "indexed_elements", "content_elements"
 
 
 def _metrics(figures: Content) -> Content:
-    _refuse_others(figures, FIGURES)
     own = {name: value for name, value in figures.items() if name != "extra"}
     return {
         name: value if isinstance(value, dict) else {"value": value}

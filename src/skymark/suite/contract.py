@@ -69,7 +69,15 @@ class Suite(ABC):
 
     @abstractmethod
     def venv(self, cell: Cell) -> VenvSpec | None:
-        """Return the venv of a cell's adapter; None for the interpreter that skymark runs in."""
+        """Return the venv of a cell's adapter; None for the interpreter that skymark runs in.
+
+        The worker finds skymark and the suite's own package there by itself; what they import, such
+        as pydantic and psutil, must be among the venv's packages.
+        """
+
+    def adapter_reference(self, cell: Cell) -> str:
+        """Return a cell's adapter as the command line takes it: override where it can be a file."""
+        return cell.adapter
 
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
         """Return the venvs of adapters by name; of all that install by themselves if none is named.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -126,9 +127,10 @@ def test_bytes_that_differ_are_noticed(server, online, run):
     store = online()
     store.complete(run)
     (found,) = [id for id, one in server.artifacts.items() if one["type"] == "benchmark-results"]
-    blob = server.stored(f"artifacts/{found}/records/loading.TAB-1.small.ray.json")
+    path = "records/loading.TAB-1.small.ray.json"
+    blob = server.stored(f"artifacts/{found}/{path}")
     blob.write_bytes(blob.read_bytes()[:-5] + b"other")
-    with pytest.raises(StoreUnavailableError, match=r"differs in, records/TAB-1\.small\.ray\.json"):
+    with pytest.raises(StoreUnavailableError, match=re.escape(f"differs in, {path}")):
         store.complete(run)
 
 

@@ -274,6 +274,16 @@ def test_a_venv_that_cannot_be_made_skips_its_cells_with_the_tail_of_the_log(bed
     assert "nowhere-1.0" in bed.run.log_path(bad[0]).read_text()
 
 
+def test_the_command_that_builds_a_venv_again_names_the_adapter_as_its_suite_does(bed):
+    class OfFiles(ScriptedSuite):
+        def adapter_reference(self, cell):
+            return f"own.py:{cell.adapter}"
+
+    engine = bed.engine(plan_of(cell_of("cannot-be-installed")), own=True, suite=OfFiles())
+    (record,) = engine.run()
+    assert record.cause.action == "skymark env build own.py:cannot-be-installed"
+
+
 def test_an_adapter_without_a_venv_runs_in_skymarks_own_interpreter(bed):
     (record,) = bed.engine(plan_of(cell_of("without-a-venv")), own=True).run()
     assert record.status is Status.OK

@@ -11,6 +11,7 @@ import pytest
 
 from skymark.model.cell import Cell
 from skymark.model.record import Record, Status
+from skymark.model.schema import parse_record
 from skymark.store.upload import Upload
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -142,7 +143,7 @@ def test_two_workers_that_finish_one_cell_leave_a_whole_one_and_both_end(store, 
             worker.changed(cell.id, paths)
         for worker in workers:
             assert worker.drain(20) == []
-    (stands,) = (Record.model_validate_json(store.get(paths[1])),)
+    stands = parse_record(store.get(paths[1]))
     assert store.get(paths[0]).decode() == f"samples of {stands.hardware_key}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,10 +13,12 @@ import pytest
 import skymark
 from skymark.execute.planner import make_plan
 from skymark.execute.session import run_plan
+from skymark.execute.venvs import Venvs
 from skymark.model.cell import Cell
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
 from skymark.model.record import Record, Status
+from skymark.model.venv import VenvSpec
 from skymark.run.reader import open_run
 
 PROFILE = Profile(
@@ -125,6 +128,20 @@ def test_what_does_not_sort_is_invalid_with_the_place_where_that_shows(tmp_path)
         assert record.cause.kind == "not-sorted"
         assert record.cause.message.startswith("element ")
         assert record.metrics == {}
+
+
+def test_an_algorithm_in_a_venv_of_its_own_finds_the_package_of_its_suite(tmp_path, monkeypatch):
+    from skymark_sorting.suite import SortingSuite
+
+    monkeypatch.setattr(SortingSuite, "venv", lambda *_: VenvSpec(name="empty"))
+    # What skymark needs of others; the package of the suite is not there.
+    monkeypatch.setenv("SKYMARK_WORKER_PATH", sysconfig.get_path("purelib"))
+    ran = run_plan(plan_of("merge", scenarios=("random",)), tmp_path / "out", Silent())
+    assert [(record.status, record.cause) for record in ran.records] == [(Status.OK, None)]
+    (venv,) = Venvs(tmp_path / "cache").built()
+    assert venv.name == "empty"
+    (root,) = (tmp_path / "cache" / "import").iterdir()
+    assert {path.name for path in root.iterdir()} == {"skymark", "skymark_sorting"}
 
 
 def test_the_oracle_finds_elements_that_are_lost_or_made_up(sorting):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from skymark.store.kind import ClientLibrary, StoreKind, Variables
 from skymark.store.store import RunSource, Store
-
-KEY_VARIABLE = "WANDB_API_KEY"
-DISABLED_MODE = "disabled"
-OFFLINE_MODES = {"offline", "dryrun"}
-"""Values of WANDB_MODE with which a run is written to disk only."""
+from skymark.store.wandb.variables import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 
 
 def _open(url: str, run_id: str) -> Store:

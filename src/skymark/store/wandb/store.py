@@ -12,12 +12,12 @@ from skymark.model.errors import StoreRefusedError, StoreUnavailableError, Usage
 from skymark.store.store import Store
 from skymark.store.wandb.client import Client
 from skymark.store.wandb.content import RunContent
-from skymark.store.wandb.kind import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 from skymark.store.wandb.limits import Limits
 from skymark.store.wandb.names import wandb_id
 from skymark.store.wandb.offline import kept_offline, log_offline, offline_run
 from skymark.store.wandb.source import RunFiles
 from skymark.store.wandb.upload import IncompleteError, read_back, sync
+from skymark.store.wandb.variables import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 
 DEFAULT_PROJECT = "skymark"
 PROBE = b"skymark"

@@ -71,17 +71,18 @@ def adapter_reference(name: str) -> SlugReference | FileReference:
     reference = AdapterReference.parse(name)
     if isinstance(reference, FileReference):
         return reference
-    by_name = {cls.name.casefold(): slug for slug, cls in adapters().items()}
-    by_name |= {slug.casefold(): slug for slug in adapters()}
+    by_name = _slugs_by_name()
     if reference.slug.casefold() not in by_name:
         names = [*adapters(), *(cls.name for cls in adapters().values())]
         raise UnknownNameError("adapter", reference.slug, names)
     return SlugReference(slug=by_name[reference.slug.casefold()], version=reference.version)
 
 
-def adapter_slug(name: str) -> str:
-    """Return an adapter's reference as text, given by slug, display name or file."""
-    return str(adapter_reference(name))
+@cache
+def _slugs_by_name() -> dict[str, str]:
+    """Return the slug of every adapter by its slug and its own name, in lower case."""
+    by_name = {cls.name.casefold(): slug for slug, cls in adapters().items()}
+    return by_name | {slug.casefold(): slug for slug in adapters()}
 
 
 def adapter_class(name: str) -> type[Adapter]:

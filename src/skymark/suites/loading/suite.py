@@ -116,6 +116,10 @@ class LoadingSuite(Suite):
         """Return the venv of a cell's adapter: its locked file, or the packages it names."""
         return venv_of(reference_of(cell))
 
+    def adapter_reference(self, cell: Cell) -> str:
+        """Return the slug, ``slug@version`` or ``FILE.py:CLASS`` of a cell's adapter."""
+        return reference_of(cell)
+
     def venvs(self, names: Sequence[str] = ()) -> dict[str, VenvSpec]:
         """Return the venvs of adapters, or of all that install by themselves."""
         chosen = [str(adapter_reference(name)) for name in names] or [

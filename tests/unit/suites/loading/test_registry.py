@@ -16,7 +16,7 @@ from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, adapter
 from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import (
     adapter_class,
-    adapter_slug,
+    adapter_reference,
     adapters,
     bind_scenario,
     scenario_class,
@@ -92,7 +92,7 @@ def test_a_scenario_is_found_in_upper_or_lower_case(name):
     ],
 )
 def test_an_adapter_is_found_by_slug_or_display_name_and_keeps_its_version(name, slug):
-    assert adapter_slug(name) == slug
+    assert str(adapter_reference(name)) == slug
     assert adapter_class(name).slug == slug.partition("@")[0]
 
 
@@ -100,9 +100,9 @@ def test_unknown_names_name_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean 'NLP-1'"):
         scenario_class("NPL-1")
     with pytest.raises(UnknownNameError, match="Did you mean 'Google Grain'"):
-        adapter_slug("Google Grian")
+        adapter_reference("Google Grian")
     with pytest.raises(UsageError, match="names no version"):
-        adapter_slug("grain@")
+        adapter_reference("grain@")
 
 
 def test_ids_and_slugs_are_given_once_only():
@@ -135,7 +135,7 @@ def test_an_ability_that_does_not_exist_is_refused():
 def test_an_adapter_in_a_file_is_found_by_path_and_class(own, monkeypatch):
     path = own()
     monkeypatch.chdir(path.parent)
-    reference = adapter_slug("./own.py:Mine")
+    reference = str(adapter_reference("./own.py:Mine"))
     assert reference == f"{path}:Mine"
     cls = adapter_class(reference)
     assert issubclass(cls, Adapter)

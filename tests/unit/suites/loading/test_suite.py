@@ -155,7 +155,7 @@ def test_a_users_adapter_is_hashed_with_its_source(tmp_path):
     name = f"{path}:Own"
     (first,) = plan("TAB-1", adapters=(name,))
     assert first.cell.id == "loading.TAB-1.small.own-of-suite-tests"
-    assert reference_of(first.cell) == name
+    assert reference_of(first.cell) == LoadingSuite().adapter_reference(first.cell) == name
     path.write_text(source + "# another version\n")
     (second,) = plan("TAB-1", adapters=(name,))
     assert second.cell.hash != first.cell.hash

@@ -4,3 +4,5 @@
 holds the scenarios, `algorithms` the adapters, and `specification` what a cell carries from one
 side to the other.
 """
+
+__version__ = "1.0"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import platform
 import time
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.record import RoundResult
 from skymark.suite.contract import TimedRegion
+from skymark_sorting import __version__
 from skymark_sorting.algorithms import ALGORITHMS, comparisons_of
 from skymark_sorting.oracle import verify
 from skymark_sorting.shapes import array_of
@@ -31,7 +31,7 @@ class SortingRunner:
 
     def versions(self) -> dict[str, str]:
         """Return the versions of this package and of Python, whose speed is measured."""
-        return {"skymark-sorting": version("skymark-sorting"), "python": platform.python_version()}
+        return {"skymark-sorting": __version__, "python": platform.python_version()}
 
     def prepare(self, cell: Cell) -> None:
         """Make nothing: an array is quicker made than read."""
