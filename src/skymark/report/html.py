@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from skymark.model.errors import SkymarkError
 from skymark.report import text
 from skymark.report.page import anchor_of, page_of
+from skymark.run.reader import old_id
 from skymark.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from skymark.model.cell import Cell
     from skymark.report.chart import Axis
     from skymark.report.columns import Filled
     from skymark.run.reader import Run
@@ -75,6 +77,11 @@ def render(run: Run) -> str:
             )
         )
 
+    def log(cell: Cell) -> str:
+        """Return the path of a cell's log within the run's directory."""
+        old = f"logs/{old_id(cell)}.log"
+        return old if (run.directory / old).exists() else f"logs/{cell.id}.log"
+
     declaration = run.declaration
     environment = Environment(
         loader=PackageLoader("skymark.report"),
@@ -93,6 +100,7 @@ def render(run: Run) -> str:
         "adapter_name": declaration.adapter_name,
         "anchor": anchor_of,
         "grid": grid,
+        "log": log,
         "number": number,
         "numbers": numbers,
         "written": text.writer(declaration.primary_metric),

@@ -108,7 +108,14 @@ def test_cells_that_are_not_ranked_show_why(page: str) -> None:
         assert text in page
 
 
-def test_the_environment_and_its_faults_are_shown(page: str) -> None:
+def test_a_log_of_an_old_run_is_found_by_its_old_name(saved: Run, tmp_path: Path) -> None:
+    run = open_run(Path(shutil.copytree(saved.directory, tmp_path / "run")))
+    (run.directory / "logs").mkdir()
+    (run.directory / "logs" / "TAB-1.small.ray.log").touch()
+    assert "<code>logs/TAB-1.small.ray.log</code>" in render(run)
+
+
+def test_the_machine_and_its_faults_are_shown(page: str) -> None:
     assert "Example CPU 3000" in page
     assert "Example GPU" in page
     assert "0123456789ab" in page
