@@ -6,7 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import nox
 
@@ -26,6 +29,9 @@ EXTRAS = {
     "cloud": ("cloud",),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
+SIDE_BY_SIDE = ("-n", "4", "--dist", "loadgroup", "--benchmark-disable")
+"""Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
+TIMED = "tests/benchmarks"
 BUILDERS = ("docker", "podman", "buildah")
 
 
@@ -45,15 +51,47 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run every test, with coverage of the package and of its worker processes, or those named."""
+    """Run every test, with coverage of the package and of its worker processes, or those named.
+
+    Those that read the clock run first and alone; then the others, in several processes, beside
+    those of SkyPilot, whose output comes at the end.
+    """
     if session.posargs:
-        session.run("python", "-m", "pytest", *session.posargs)
+        session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs)
         return
     session.run("coverage", "erase")
-    pytest_in_the_cloud(session, "tests/cloud", "-m", "not cloud_faults")
-    session.run("coverage", "run", "-m", "pytest", "--benchmark-disable")
+    measured = ("coverage", "run", "-m", "pytest", "--benchmark-disable", "--durations=20")
+    session.run(*measured, TIMED)
+    cloud = (cloud_venv(session), "-m", "pytest", "tests/cloud", "-m", "not cloud_faults")
+    with beside(session, *cloud, "--durations=20"):
+        session.run(*measured, *SIDE_BY_SIDE, f"--ignore={TIMED}", "--ignore=tests/cloud")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
+
+
+@contextmanager
+def beside(session: nox.Session, *command: str) -> Iterator[None]:
+    """Run a command beside the block, and print its output after it; the session fails if it does.
+
+    The block's own failure is not held up: the command still runs to its end and is printed.
+    """
+    with TemporaryFile() as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            try:
+                yield
+            finally:
+                process.wait()
+        finally:
+            if process.poll() is None:  # Ctrl-C, which the command was told too
+                process.terminate()
+                process.wait()
+            output.seek(0)
+            sys.stdout.flush()
+            shutil.copyfileobj(output, sys.stdout.buffer)
+            sys.stdout.flush()
+    if process.returncode:
+        session.error(f"{' '.join(command[1:])} ended with status {process.returncode}")
 
 
 @nox.session
@@ -116,7 +154,7 @@ def cloud_venv(session: nox.Session) -> str:
     pins = ("--require-hashes", "-r", str(REQUIREMENTS / "cloud.txt"))
     install = ("uv", "pip", "install", "--quiet", "--python", str(python))
     session.run("uv", "venv", "--quiet", "--allow-existing", str(python.parents[1]))
-    session.run(*install, *pins)
+    session.run(*install, "--compile-bytecode", *pins)
     session.run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     return str(python)
 

@@ -1,4 +1,4 @@
-"""What all tests share: coverage inside worker processes, and one cache for the session's data."""
+"""Coverage inside worker processes, one cache of data, and tests side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+# Thousands of processes start here, and each would compile anew what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 START_COVERAGE = """
 import sys
@@ -22,6 +25,16 @@ if sys.version_info[:2] == {version}:  # coverage's compiled part fits this Pyth
 def pytest_addoption(parser: pytest.Parser) -> None:
     help = "page to write the table of all faults into"
     parser.addoption("--fault-table", type=Path, help=help)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that share a module's fixture in one worker, so that it is made once."""
+    for item in items:
+        found = getattr(item, "_fixtureinfo", None)
+        scopes = {one[-1].scope for one in found.name2fixturedefs.values()} if found else set()
+        if "module" in scopes and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,8 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Status
 from tests.containers.conftest import CANARY, REVISION, Containers
 
-pytestmark = pytest.mark.containers
+# One worker: the images and the store that they lie in are made once.
+pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 CELL = "TAB-1.small.numpy"
 SELECTION = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")

@@ -1,9 +1,9 @@
 """Make a saved run without measuring: for the tests of the report, and the files of run-v*.
 
-    python tests/data/make_run.py tests/data/run-v2
+    python tests/data/make_run.py tests/data/run-v3
 
-wrote `run-v2`, once, with schema version 2, as it wrote `run-v1` before. They stay as they are when
-the schema changes: they prove that runs of that time still open.
+wrote `run-v3`, once, with schema version 3, as it wrote `run-v1` and `run-v2` before. They stay as
+they are when the schema changes: they prove that runs of that time still open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.cell import Cell, Setting
-from skymark.model.effort import EFFORTS
 from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
@@ -29,7 +28,11 @@ from skymark.model.record import (
     Status,
     Verification,
 )
-from skymark.suites.loading.figures import figures_of, summary_of, warnings_of
+from skymark.suites.loading.drives.outcome import Outcome
+from skymark.suites.loading.figures import round_metrics
+from skymark.suites.loading.suite import LoadingSuite
+
+SUITE = LoadingSuite()
 
 BEGIN = datetime(2026, 1, 15, 9, 30, tzinfo=UTC)
 
@@ -115,24 +118,31 @@ def rounds_of(
         wait_ns = [round(wait * scale) for wait in wait_ns]
         busy_ns = think_ns * 3 * batches
         measured_ns = sum(wait for wait, one in zip(wait_ns, epoch, strict=True) if one) + busy_ns
+        outcome = Outcome(
+            setup_s=0.02,
+            first_batch_ns=round(3e8 * chance.lognormvariate(0.0, 0.1)),
+            timed_ns=measured_ns,
+            think_ns=busy_ns,
+            elements=3 * batches * batch,
+            bytes=3 * batches * batch * 4096,
+            wait_ns=wait_ns,
+            batch_elements=[batch] * len(wait_ns),
+            epoch=epoch,
+            resources=Resources(
+                cpu_s=measured_ns / 1e9 * 1.7, peak_pss_bytes=pss_bytes, processes=3
+            ),
+        )
         results.append(
             RoundResult(
                 round=number,
                 started_at=BEGIN + timedelta(seconds=20 * number),
-                import_s=0.4,
-                setup_s=0.02,
-                first_batch_ns=round(3e8 * chance.lognormvariate(0.0, 0.1)),
-                timed_ns=measured_ns,
-                think_ns=busy_ns,
-                elements=3 * batches * batch,
-                bytes=3 * batches * batch * 4096,
-                wait_ns=tuple(wait_ns),
-                batch_elements=(batch,) * len(wait_ns),
-                epoch=tuple(epoch),
-                resources=Resources(
-                    cpu_s=measured_ns / 1e9 * 1.7, peak_pss_bytes=pss_bytes, processes=3
-                ),
+                setup_s=outcome.setup_s,
+                timed_ns=outcome.timed_ns,
+                metrics=round_metrics(outcome, import_s=0.4),
+                resources=outcome.resources,
+                samples=outcome.samples,
                 verification=verification or PASSED,
+                conditions=CONDITIONS,
             )
         )
     return results
@@ -140,28 +150,34 @@ def rounds_of(
 
 PASSED = Verification(
     passed=True,
-    epochs=4,
-    indexed_elements=8000,
-    content_elements=556,
+    verified_elements=8000,
+    compared_elements=556,
+    counts={"epochs": 4},
     fields=("features", "label"),
     tolerance=1e-5,
     max_difference=0.0,
 )
 
 
+CONDITIONS: dict[str, Setting] = {
+    "operators": "reference",
+    "page_cache": "warm",
+    "format": "canonical",
+}
+
+
 def measured(one: Cell, rounds: Sequence[RoundResult], **more: Any) -> Record:
     """Return the `ok` record of a cell with these rounds, as the engine would make it."""
-    effort = EFFORTS["quick"]
     content: dict[str, Any] = {
         "cell": one,
         "cell_hash": one.hash,
         "status": Status.OK,
-        "rounds": tuple(summary_of(result) for result in rounds),
-        "figures": figures_of(rounds),
+        "rounds": tuple(result.summary for result in rounds),
+        "metrics": SUITE.figures(rounds),
         "verification": rounds[-1].verification,
-        "warnings": warnings_of(rounds, effort),
+        "conditions": rounds[-1].conditions,
+        "warnings": SUITE.warnings(rounds, SUITE.efforts["quick"]),
         "versions": {one.adapter: "1.2.3", "numpy": "2.3.0"},
-        "page_cache": "warm",
         "hardware_key": MACHINE.hardware_key,
         "started_at": BEGIN,
         "ended_at": BEGIN + timedelta(minutes=1),
@@ -194,11 +210,12 @@ def write_run(
     """Write a run of these records; `planned` cells have no record yet."""
     cells = [*(record.cell for record in records), *planned]
     plan = Plan(
+        suite=SUITE.name,
         profile="ci_cpu",
-        effort=EFFORTS[effort],
+        effort=SUITE.efforts[effort],
         settings={"workers": 2},
         settings_from={"workers": "profile"},
-        cells=tuple(PlannedCell(cell=one) for one in cells),
+        cells=tuple(PlannedCell(cell=one, group=one.adapter, shard_key=one.label) for one in cells),
     )
     counts: dict[Status, int] = {}
     for record in records:
@@ -210,6 +227,7 @@ def write_run(
         finished=finished,
         plan=plan,
         plan_hash=plan.hash,
+        declaration=SUITE.declared(cells),
         machine=machine,
         counts=counts,
     )
@@ -249,8 +267,9 @@ def one_of_each() -> list[Record]:
             cell("TAB-1", "webdataset"),
             Status.INVALID,
             wrong,
-            rounds=tuple(summary_of(result) for result in bad_rounds),
+            rounds=tuple(result.summary for result in bad_rounds),
             verification=refused,
+            conditions={"operators": CONDITIONS["operators"]},
             versions={"webdataset": "1.0.2"},
         ),
         ended(

@@ -39,7 +39,9 @@ def test_a_wrong_option_is_refused_with_what_to_do(skymark, arguments, words):
 
 def test_an_unknown_key_in_a_profile_names_the_nearest(tmp_path, skymark):
     profile = tmp_path / "mine.toml"
-    profile.write_text('description = "x"\nsuite = "loading"\nplatform = "cpu"\nscenario = ["CV-1"]\n')
+    profile.write_text(
+        'description = "x"\nsuite = "loading"\nplatform = "cpu"\nscenario = ["CV-1"]\n'
+    )
     ran = skymark("plan", "--profile", str(profile))
     assert ran.status == 2
     assert "unknown key 'scenario'" in ran.stderr

@@ -86,18 +86,6 @@ def test_what_run_does_not_know_ends_with_status_2(tmp_path, option, said):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.libraries
-def test_the_same_command_goes_on_with_its_run(tmp_path):
-    command = ("--platform", "cpu", "--results", str(tmp_path / "results"), *ONE_CELL)
-    first = runner(tmp_path, *command)
-    assert first.returncode == 0, first.stderr
-    (record,) = (tmp_path / "results").glob("ci_cpu-*/records/*.json")
-    measured = record.read_bytes()
-    again = runner(tmp_path, *command)
-    assert again.returncode == 0, again.stderr
-    assert record.read_bytes() == measured
-
-
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 def test_without_an_accelerator_nothing_starts(tmp_path, platform):
     if has_driver(platform):

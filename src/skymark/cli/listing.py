@@ -25,7 +25,7 @@ def listing(
     *,
     json: Json = False,
 ) -> int:
-    """List scenarios, adapters or profiles."""
+    """List scenarios, adapters, profiles or suites."""
     kinds: dict[str, Callable[[], list[Row]]] = {
         "scenarios": lambda: scenario_rows(suites()),
         "adapters": lambda: adapter_rows(suites(), Venvs(cache_directory())),

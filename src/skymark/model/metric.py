@@ -45,9 +45,9 @@ class Metric(Frozen):
     """A declared figure of a suite."""
 
     name: str
-    """Such as ``samples_per_s``: the unit is part of it."""
+    """Such as ``rows_per_s``: the unit is part of it."""
     heading: str
-    """Such as ``samples/s``; at the head of a column."""
+    """Such as ``rows/s``; at the head of a column."""
     unit: str = ""
     """Such as ``1/s``, ``ns`` or ``B``; empty for a share or a plain number."""
     description: str = ""

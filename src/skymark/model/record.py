@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
@@ -80,7 +80,7 @@ class Round(Frozen):
     """Time to set up, before the timed region."""
     timed_ns: int
     """Wall time of the timed region."""
-    metrics: dict[str, float] = Field(default_factory=dict)
+    metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
     """By name; what a round lacks is absent."""
     resources: Resources = Resources()
 

@@ -23,6 +23,13 @@ CURRENT = re.compile(rb'\A\s*\{\s*"schema_version":\s*%d\b' % SCHEMA_VERSION)
 """How a file of this version begins; it is validated as it is, which is twice as fast."""
 
 CORE_OF_A_ROUND = {"round", "started_at", "setup_s", "timed_ns", "resources", "extra"}
+METRICS_OF_A_ROUND = {
+    "samples_per_s", "bytes_per_s", "first_batch_ns", "import_s", "elements", "utilisation",
+}  # fmt: skip
+FIGURES = {
+    "samples_per_s", "bytes_per_s", "first_batch_ns", "wait_p50_ns", "wait_p95_ns", "wait_p99_ns",
+    "utilisation", "cpu_s_per_1000_samples", "peak_pss_bytes", "extra",
+}  # fmt: skip
 CORE_OF_AN_EFFORT = {
     "name", "min_rounds", "max_rounds", "target_relative_interval", "cell_timeout_s",
 }  # fmt: skip
@@ -71,8 +78,8 @@ def _third_record(content: Content) -> Content:
     content = {**content, "schema_version": 3}
     content.pop("environment_settings", None)
     conditions = {"page_cache": content.pop("page_cache", None)}
-    figures = content.pop("figures", None) or {}
-    content["metrics"] = _metrics(figures)
+    figures = content.pop("figures", None)
+    content["metrics"] = {} if figures is None else _metrics(figures)
     content["rounds"] = [_third_round(one) for one in content.get("rounds", ())]
     if verification := content.get("verification"):
         conditions["operators"] = verification.get("operators")
@@ -82,14 +89,14 @@ def _third_record(content: Content) -> Content:
 
 
 def _third_round(content: Content) -> Content:
+    _refuse_others(content, CORE_OF_A_ROUND | METRICS_OF_A_ROUND)
     own = {name: value for name, value in content.items() if name not in CORE_OF_A_ROUND}
     core = {name: content[name] for name in CORE_OF_A_ROUND - {"extra"} if name in content}
     return {**core, "metrics": _known(own | content.get("extra", {}))}
 
 
 def _third_verification(content: Content) -> Content:
-    content = dict(content)
-    content.pop("operators", None)
+    _refuse_others(content, KEPT_OF_A_VERIFICATION | CHANGED_OF_A_VERIFICATION)
     return {
         **{name: content[name] for name in content.keys() & KEPT_OF_A_VERIFICATION},
         "verified_elements": content.get("indexed_elements", 0),
@@ -99,9 +106,11 @@ def _third_verification(content: Content) -> Content:
 
 
 KEPT_OF_A_VERIFICATION = {"passed", "cause", "fields", "tolerance", "max_difference"}
+CHANGED_OF_A_VERIFICATION = {"operators", "indexed_elements", "content_elements", "epochs"}
 
 
 def _metrics(figures: Content) -> Content:
+    _refuse_others(figures, FIGURES)
     own = {name: value for name, value in figures.items() if name != "extra"}
     return {
         name: value if isinstance(value, dict) else {"value": value}
@@ -128,6 +137,12 @@ def _third_manifest(content: Content) -> Content:
         for planned in plan["cells"]
     ]
     return {**content, "plan": plan}
+
+
+def _refuse_others(content: Content, names: set[str]) -> None:
+    """Refuse keys that no earlier version had; they would pass for metrics."""
+    if unknown := sorted(content.keys() - names):
+        raise ValueError(f"{', '.join(unknown)}: no key of an earlier schema")
 
 
 def _known(content: Content) -> Content:

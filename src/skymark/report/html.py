@@ -12,6 +12,10 @@ from skymark.report.page import anchor_of, page_of
 from skymark.whole_files import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skymark.report.chart import Axis
+    from skymark.report.columns import Filled
     from skymark.run.reader import Run
 
 
@@ -47,12 +51,31 @@ def render(run: Run) -> str:
             "the HTML report needs jinja2; run: pip install 'skymark[report]'"
         ) from error
 
-    def number(value: float | None, shown: Any, kind: str = "") -> Markup:
-        """Return a table's entry that is sorted by its number; there may be 100,000 of them."""
+    def number(value: float | None, shown: Any) -> Markup:
+        """Return a table's entry that is sorted by its number."""
         key, text = "" if value is None else value, escape(_visible(shown))
-        kinds = f' class="{kind}"' if kind else ""
-        return Markup(f'<td data-value="{key}"{kinds}>{text}</td>')  # noqa: S704 value is a number
+        return Markup(f'<td data-value="{key}">{text}</td>')  # noqa: S704 value is a number
 
+    def numbers(columns: Sequence[Filled], place: int) -> Markup:
+        """Return a row's entries in columns, all at once: there may be 100,000 of them."""
+        cells = []
+        for column, entries in columns:
+            value, text = entries[place]
+            kind = ' class="primary"' if column.is_primary else ""
+            key = "" if value is None else value
+            cells.append(f'<td data-value="{key}"{kind}>{escape(_visible(text))}</td>')
+        return Markup("\n".join(cells))  # noqa: S704 values are numbers, texts are escaped
+
+    def grid(axis: Axis) -> Markup:
+        """Return the lines of a chart at its axis's ticks."""
+        return Markup(  # noqa: S704 places are numbers
+            "".join(
+                f'<line class="grid" x1="{tick.place}%" x2="{tick.place}%" y1="-6" y2="26"/>'
+                for tick in axis.ticks
+            )
+        )
+
+    declaration = run.declaration
     environment = Environment(
         loader=PackageLoader("skymark.report"),
         autoescape=True,
@@ -67,19 +90,19 @@ def render(run: Run) -> str:
         "size": text.size,
         "share": text.share,
         "significant": text.significant,
-        "adapter_name": run.declaration.adapter_name,
+        "adapter_name": declaration.adapter_name,
         "anchor": anchor_of,
+        "grid": grid,
         "number": number,
+        "numbers": numbers,
+        "written": text.writer(declaration.primary_metric),
     }
-    page = page_of(run)
-    declaration = run.declaration
     return environment.get_template("report.html.j2").render(
-        page=page,
+        page=page_of(run),
         run=run,
         manifest=run.manifest,
         declaration=declaration,
         primary=declaration.primary_metric,
-        write=text.writer(declaration.primary_metric),
     )
 
 

@@ -68,7 +68,7 @@ def difference(
     if metric.scale == "exact":
         return _exact(candidate[-1], reference[-1], metric)
     # As intervals do: the log scale only where every value has a logarithm.
-    if metric.scale == "log" and min(*candidate, *reference) > 0:
+    if metric.scale == "log" and min(candidate) > 0 and min(reference) > 0:
         ours, theirs = [math.log(x) for x in candidate], [math.log(x) for x in reference]
         change, half = fmean(ours) - fmean(theirs), _half_width(ours, theirs)
         bounds = [math.exp(x) for x in _places(change, half)]

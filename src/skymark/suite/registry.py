@@ -47,7 +47,7 @@ def suite_named(name: str) -> Suite:
         raise UnknownNameError("suite", name, known)
     try:
         suite: Suite = known[name].load()()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # another package's code, which can raise anything
         raise UsageError(
             f"the suite {name!r} ({known[name].value}) does not load: {error}; mend or remove the "
             "package that has it"

@@ -1,4 +1,4 @@
-"""What a run shows while it goes, in a terminal and elsewhere."""
+"""The progress of a run, in a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record_of(status, message="why\nand its traceback"):
 def observer_on(*, terminal):
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=100, color_system=None)
-    return ProgressObserver(console, expected_s=60.0), file
+    return ProgressObserver(console, expected_s=90.0), file
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -82,6 +82,14 @@ def test_a_terminal_shows_cell_round_and_how_far_it_is():
     drawn = file.getvalue()
     assert "round 2  TAB-1:small  grain" in drawn
     assert "1/2" in drawn
+    assert "left 0:01:30" in drawn
+
+
+def test_the_time_left_is_the_estimate_at_first_and_the_pace_at_last():
+    assert time_left_s(90.0, elapsed_s=5.0, completed=0, total=4) == 90.0
+    # Half of it took 100 s: half by the pace of 200 s, half by the estimate of 90 s.
+    assert time_left_s(90.0, elapsed_s=100.0, completed=2, total=4) == (200.0 + 90.0) / 2 / 2
+    assert time_left_s(90.0, elapsed_s=300.0, completed=4, total=4) == 0.0
 
 
 def test_the_bar_grows_with_rounds_that_were_not_planned():

@@ -76,7 +76,7 @@ def test_a_cancelled_job_writes_down_how_it_ended(tmp_path):
     ) as job:
         assert job.stdout.readline() == "begun\n"
         for process in [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):  # one may end because another was told to
+            with suppress(psutil.NoSuchProcess):  # it may have ended with its parent
                 process.terminate()
     assert job.returncode == 1
     assert (tmp_path / RESULTS / "one.outcome").read_text() == "run 130\n"

@@ -93,7 +93,9 @@ class CountingSuite(ScriptedSuite):
 
     declaration: ClassVar = ScriptedSuite.declaration.model_copy(
         update={
-            "metrics": (Metric(name="steps_per_s", heading="steps/s", scale="exact"),),
+            "metrics": (
+                Metric(name="steps_per_s", heading="steps/s", scale="exact", better="higher"),
+            ),
         }
     )
 
@@ -133,7 +135,7 @@ def cell_of(adapter: str, scenario: str = "S-1", **settings: Setting) -> Cell:
 
 
 def planned_cell(cell: Cell, **more: Any) -> PlannedCell:
-    """A planned cell that shares a process with its adapter's, and a machine with its scenario's."""
+    """A planned cell with its adapter's process and its scenario's machine, or as given."""
     usual = {"group": cell.adapter, "shard_key": cell.label}
     return PlannedCell(cell=cell, **(usual | more))
 

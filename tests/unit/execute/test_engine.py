@@ -175,6 +175,7 @@ def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
         ("hang", Status.TIMEOUT, "no result within 2 s"),
         ("scribble", Status.FAILED, "sent what is no message: 'Segmentation"),
         ("babble", Status.FAILED, "sent what is no message"),
+        ("divide", Status.FAILED, "Input should be a finite number"),
         ("absent", Status.SKIPPED, "uv pip install library"),
     ],
 )

@@ -19,7 +19,7 @@ CELL = Cell(
 
 
 def test_the_id_is_readable_and_the_hash_is_what_it_was_in_the_first_release():
-    assert CELL.id == "PC-1.small.depth-50.grain"
+    assert CELL.id == "loading.PC-1.small.depth-50.grain"
     assert CELL.hash == "8e5e3398ab89c4bc375449a7e6049b29354f75f39db04cc11219c4cfec96704d"
 
 
@@ -42,6 +42,7 @@ def test_the_order_of_settings_does_not_change_the_hash():
         {"adapter": "grain@0.2.17"},
         {"specification": {**CELL.specification, "seed": 8}},
         {"variant": "medium"},
+        {"suite": "training"},
     ],
 )
 def test_whatever_decides_the_measurement_is_in_the_hash(changed):
@@ -51,10 +52,11 @@ def test_whatever_decides_the_measurement_is_in_the_hash(changed):
 @pytest.mark.parametrize(
     ("fields", "id"),
     [
-        ({"adapter": "grain@0.2.17"}, "PC-1.small.depth-50.grain@0_2_17"),
-        ({"adapter": "../../etc/passwd"}, "PC-1.small.depth-50.______etc_passwd"),
-        ({"axes": {}}, "PC-1.small.grain"),
-        ({"axes": {"b": "x/y", "a": 1.5}}, "PC-1.small.a-1_5.b-x_y.grain"),
+        ({"adapter": "grain@0.2.17"}, "loading.PC-1.small.depth-50.grain@0_2_17"),
+        ({"adapter": "../../etc/passwd"}, "loading.PC-1.small.depth-50.______etc_passwd"),
+        ({"suite": "my/own suite"}, "my_own_suite.PC-1.small.depth-50.grain"),
+        ({"axes": {}}, "loading.PC-1.small.grain"),
+        ({"axes": {"b": "x/y", "a": 1.5}}, "loading.PC-1.small.a-1_5.b-x_y.grain"),
     ],
 )
 def test_the_id_is_a_file_name_whatever_the_names(fields, id):
@@ -63,12 +65,6 @@ def test_the_id_is_a_file_name_whatever_the_names(fields, id):
 
 def test_the_label_leaves_the_adapter_out():
     assert CELL.label == "PC-1:small depth=50"
-
-
-def test_the_reference_is_the_file_for_a_users_own_adapter():
-    assert CELL.reference == "grain"
-    own = CELL.model_copy(update={"specification": {"adapter_file": "/a/my.py:Mine"}})
-    assert own.reference == "/a/my.py:Mine"
 
 
 def test_a_cell_cannot_be_changed_and_refuses_unknown_keys():

@@ -1,10 +1,34 @@
-"""Records: which ends are bad, and how wide an interval is."""
+"""Records: which ends are bad, what a round must be, and how wide an interval is."""
 
 from __future__ import annotations
 
-import pytest
+import math
+from datetime import UTC, datetime
 
-from skymark.model.record import Estimate, Status
+import pytest
+from pydantic import ValidationError
+
+from skymark.model.cell import Cell
+from skymark.model.metric import Figure
+from skymark.model.record import SCHEMA_VERSION, Record, Round, RoundResult, Status, Verification
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CELL = Cell(suite="training", scenario="T-1", variant="small", adapter="jax")
+
+
+def round_of(number=0, **metrics):
+    return Round(round=number, started_at=NOW, setup_s=0.5, timed_ns=1_500_000_000, metrics=metrics)
+
+
+def record_of(*rounds):
+    return Record(
+        cell=CELL,
+        cell_hash=CELL.hash,
+        status=Status.OK,
+        rounds=rounds,
+        started_at=NOW,
+        ended_at=NOW,
+    )
 
 
 def test_only_what_ran_and_went_wrong_is_bad():
@@ -16,7 +40,44 @@ def test_only_what_ran_and_went_wrong_is_bad():
 
 
 def test_the_half_width_is_relative_and_missing_without_an_interval():
-    assert Estimate(value=100, low=90, high=120).relative_half_width == pytest.approx(0.15)
-    assert Estimate(value=-100, low=-110, high=-90).relative_half_width == pytest.approx(0.1)
-    assert Estimate(value=100).relative_half_width is None
-    assert Estimate(value=0, low=-1, high=1).relative_half_width is None
+    assert Figure(value=100, low=90, high=120).relative_half_width == pytest.approx(0.15)
+    assert Figure(value=-100, low=-110, high=-90).relative_half_width == pytest.approx(0.1)
+    assert Figure(value=100).relative_half_width is None
+    assert Figure(value=0, low=-1, high=1).relative_half_width is None
+
+
+def test_a_record_keeps_of_a_round_all_but_what_it_was_derived_from():
+    result = RoundResult(
+        **round_of(3, steps_per_s=4.0).model_dump(),
+        samples={"step_ns": (1, 2)},
+        verification=Verification(passed=True),
+        conditions={"mood": "calm"},
+    )
+    assert result.summary == round_of(3, steps_per_s=4.0)
+    assert type(result.summary) is Round
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "fast", None])
+def test_a_metric_of_a_round_is_a_number_or_absent(value):
+    with pytest.raises(ValidationError, match="steps_per_s"):
+        round_of(steps_per_s=value)
+
+
+def test_measuring_takes_the_set_up_and_the_timed_part_of_every_round():
+    assert record_of(round_of(), round_of(1)).measured_s == pytest.approx(4.0)
+    assert record_of().measured_s == 0
+
+
+def test_values_of_a_metric_are_those_of_the_rounds_that_have_it():
+    record = record_of(round_of(0, loss=0.5, steps=0), round_of(1), round_of(2, loss=0.25))
+    assert record.values("loss") == [0.5, 0.25]
+    assert record.values("steps") == [0]
+    assert record.values("accuracy") == []
+
+
+def test_a_record_is_of_this_schema_only():
+    content = record_of().model_dump()
+    assert content["schema_version"] == SCHEMA_VERSION
+    for version in (SCHEMA_VERSION - 1, SCHEMA_VERSION + 1):
+        with pytest.raises(ValidationError, match="schema_version"):
+            Record.model_validate(content | {"schema_version": version})

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from skymark.model.errors import GateError, UsageError
 from skymark.model.record import Cause, Status
-from skymark.report.compare import compare_runs, gate
+from skymark.report.compare import CellComparison, compare_runs, gate
 from skymark.report.comparison_table import print_comparison
 from skymark.report.html import render
 from skymark.report.terminal import print_report
@@ -44,11 +44,17 @@ def build(make: ModuleType, tmp_path: Path) -> Build:
     return run
 
 
+def verdict_of(cell: CellComparison) -> Verdict:
+    (one,) = cell.metrics
+    assert one.difference is not None
+    return one.difference.verdict
+
+
 def test_each_cell_gets_a_verdict(build: Build) -> None:
     found = compare_runs(build("a"), build("b", numpy=1000, grain=2600))
-    verdicts = {cell.adapter: cell.difference.verdict for cell in found.cells if cell.difference}
-    assert verdicts == {"numpy": Verdict.NO_DIFFERENCE, "grain": Verdict.FASTER}
-    assert found.count(Verdict.FASTER) == 1
+    verdicts = {cell.adapter: verdict_of(cell) for cell in found.cells}
+    assert verdicts == {"numpy": Verdict.NO_DIFFERENCE, "grain": Verdict.BETTER}
+    assert found.count(Verdict.BETTER) == 1
     assert found.differs == ()
 
 
@@ -60,7 +66,7 @@ def test_noise_is_inconclusive(build: Build) -> None:
 def test_the_practical_margin_decides_what_counts(build: Build) -> None:
     before, after = build("a", noise=0.001), build("b", numpy=1030, grain=2060, noise=0.001)
     assert compare_runs(before, after).count(Verdict.NO_DIFFERENCE) == 2
-    assert compare_runs(before, after, practical=0.01).count(Verdict.FASTER) == 2
+    assert compare_runs(before, after, practical=0.01).count(Verdict.BETTER) == 2
     with pytest.raises(UsageError, match="negative"):
         compare_runs(before, after, practical=-1)
 
@@ -93,7 +99,7 @@ def test_another_python_is_refused(build: Build, make: ModuleType) -> None:
 
 def test_other_settings_are_refused_by_cell_and_allowed_on_request(build: Build) -> None:
     before, after = build("a"), build("b", settings={"workers": 4})
-    with pytest.raises(UsageError, match=r"TAB-1\.small\.numpy.*--across cells"):
+    with pytest.raises(UsageError, match=r"loading\.TAB-1\.small\.numpy.*--across cells"):
         compare_runs(before, after)
     assert compare_runs(before, after, across=["cells"]).cells
 
@@ -157,8 +163,8 @@ def test_the_gate_stops_a_cell_that_is_not_ok_any_more(
 def test_cells_of_one_run_only_are_listed(build: Build, make: ModuleType, tmp_path: Path) -> None:
     only = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, name="x"))]
     found = compare_runs(build("a"), open_run(make.write_run(tmp_path / "b", only)))
-    assert found.only_before == ("TAB-1.small.grain",)
-    assert "only before: TAB-1.small.grain" in shown(found)
+    assert found.only_before == ("loading.TAB-1.small.grain",)
+    assert "only before: loading.TAB-1.small.grain" in shown(found)
 
 
 def shown(comparison: object, width: int = 100) -> str:

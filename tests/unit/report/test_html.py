@@ -103,7 +103,7 @@ def test_cells_that_are_not_ranked_show_why(page: str) -> None:
         "no result after 60 s",
         "needs an NVIDIA GPU",
         "no worker-invariant shuffle",
-        "logs/TAB-1.small.webdataset.log",
+        "logs/loading.TAB-1.small.webdataset.log",
     ):
         assert text in page
 
@@ -137,7 +137,7 @@ def test_missing_figures_are_dashes(page: str) -> None:
 
 def test_a_scenarios_own_figures_get_a_column(make: ModuleType, tmp_path: Path) -> None:
     rounds = [
-        one.model_copy(update={"extra": {"scaling_efficiency": 0.91}})
+        one.model_copy(update={"metrics": one.metrics | {"scaling_efficiency": 0.91}})
         for one in make.rounds_of(1000)
     ]
     records = [make.measured(make.cell("DIST-1", "numpy", {"ranks": 2}), rounds)]
@@ -149,11 +149,11 @@ def test_a_scenarios_own_figures_get_a_column(make: ModuleType, tmp_path: Path) 
 def test_a_scenario_without_timed_batches_has_no_wait_chart(
     make: ModuleType, tmp_path: Path
 ) -> None:
-    none = {"wait_ns": (), "epoch": (), "batch_elements": ()}
-    rounds = [one.model_copy(update=none) for one in make.rounds_of(1000)]
+    none = dict.fromkeys(("wait_ns", "epoch", "elements", "warm_up"), ())
+    rounds = [one.model_copy(update={"samples": none}) for one in make.rounds_of(1000)]
     records = [make.measured(make.cell("PR-1", "numpy"), rounds)]
     html = render(open_run(make.write_run(tmp_path / "run", records)))
-    assert "waits: p50" not in html
+    assert "wait, ms: p50" not in html
 
 
 def test_the_file_is_written_whole_or_not_at_all(saved: Run, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ const order = () => [...table.tBodies[0].rows].map((row) => row.cells[0].innerTe
 const press = (text) => [...table.querySelectorAll("th button")]
   .find((one) => one.textContent === text).click();
 const seen = [order()];
-for (const text of ["adapter", "memory", "samples/s", "samples/s"]) {
+for (const text of ["adapter", "peak mem", "samples/s", "samples/s"]) {
   press(text);
   seen.push(order());
 }

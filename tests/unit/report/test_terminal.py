@@ -120,5 +120,5 @@ def test_an_interrupted_run_says_so(make: ModuleType, tmp_path: Path) -> None:
 
 def test_an_unreadable_record_is_mentioned(make: ModuleType, tmp_path: Path) -> None:
     path = make.write_run(tmp_path / "run", make.one_of_each())
-    (path / "records" / "TAB-1.small.numpy.json").write_text("{")
-    assert "unreadable: records/TAB-1.small.numpy.json" in shown(open_run(path))
+    (path / "records" / "loading.TAB-1.small.numpy.json").write_text("{")
+    assert "unreadable: records/loading.TAB-1.small.numpy.json" in shown(open_run(path))

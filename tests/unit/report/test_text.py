@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.model.record import Estimate
+from skymark.model.metric import Figure, Metric, Shown
 from skymark.report import text
 from skymark.report.chart import linear_axis, log_axis
 
@@ -57,9 +57,9 @@ def test_shares_are_in_per_cent(value: float | None, shown: str) -> None:
 
 
 def test_a_margin_is_relative_and_empty_without_an_interval() -> None:
-    assert text.margin(Estimate(value=100, low=96, high=104)) == "±4.0 %"
-    assert text.margin(Estimate(value=100, low=60, high=140)) == "±40 %"
-    assert text.margin(Estimate(value=100)) == ""
+    assert text.margin(Figure(value=100, low=96, high=104)) == "±4.0 %"
+    assert text.margin(Figure(value=100, low=60, high=140)) == "±40 %"
+    assert text.margin(Figure(value=100)) == ""
     assert text.margin(None) == ""
 
 
@@ -92,3 +92,23 @@ def test_a_logarithmic_axis_has_one_to_five_ticks_in_order(values: list[float]) 
     assert 1 <= len(places) <= 5
     assert places == sorted(places)
     assert all(0 < axis.at(value) < 100 for value in values)
+
+
+@pytest.mark.parametrize(
+    ("shown", "integer", "value", "written"),
+    [
+        (Shown(), False, 1234.5, "1,234"),
+        (Shown(digits=2), False, 0.1234, "0.12"),
+        (Shown(), True, 12345.0, "12,345"),
+        (Shown(format="count", divisor=1e6), False, 68.3e6, "68.3"),
+        (Shown(format="share"), False, 0.5, "50 %"),
+        (Shown(format="size"), True, 300 << 20, "300 MiB"),
+        (Shown(format="milliseconds"), False, 2_500_000, "2.50"),
+        (Shown(format="duration"), False, 245, "4 min 5 s"),
+    ],
+)
+def test_a_metric_is_written_as_it_declares(
+    shown: Shown, integer: bool, value: float, written: str
+) -> None:
+    metric = Metric(name="x", heading="x", shown=shown, integer=integer)
+    assert text.writer(metric)(value) == written

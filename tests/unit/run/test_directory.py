@@ -16,21 +16,32 @@ import pytest
 
 from skymark.machine.facts import capture
 from skymark.model.cell import Cell
-from skymark.model.effort import EFFORTS
+from skymark.model.effort import Effort
 from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
+from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import SCHEMA_VERSION, Record, RoundResult, Status, Verification
 from skymark.run.directory import RunDirectory
-from skymark.suites.loading.figures import summary_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
+EFFORT = Effort(
+    name="quick", min_rounds=3, max_rounds=3, target_relative_interval=0.1, cell_timeout_s=60.0
+)
 
-def cell_of(adapter="numpy", **specification):
+DECLARATION = Declaration(
+    suite="training",
+    metrics=(Metric(name="steps_per_s", heading="steps/s", better="higher"),),
+    primary="steps_per_s",
+    sample_columns={"step_ns": "int64", "loss": "float64", "device": "int32", "warm_up": "bool"},
+)
+
+
+def cell_of(adapter="jax", **specification):
     return Cell(
-        suite="loading",
-        scenario="TAB-1",
+        suite="training",
+        scenario="T-1",
         variant="small",
         adapter=adapter,
         specification=specification,
@@ -41,15 +52,15 @@ def round_of(number):
     return RoundResult(
         round=number,
         started_at=NOW,
-        import_s=0.5,
         setup_s=0.1,
-        first_batch_ns=70,
         timed_ns=90,
-        elements=5,
-        bytes=40,
-        wait_ns=(70, 10, 50 + number, 40),
-        batch_elements=(3, 2, 3, 2),
-        epoch=(0, 0, 1, 1),
+        metrics={"steps_per_s": 2e7, "loss": 0.5},
+        samples={
+            "step_ns": (70, 2**40, 50 + number, 40),
+            "loss": (0.5, 0.25, 1 / 3, 0),
+            "device": (0, 1, 0, 1),
+            "warm_up": (1, 1, 0, 0),
+        },
         verification=Verification(passed=True),
     )
 
@@ -59,21 +70,28 @@ def record_of(cell, rounds=()):
         cell=cell,
         cell_hash=cell.hash,
         status=Status.OK,
-        rounds=tuple(map(summary_of, rounds)),
+        rounds=tuple(result.summary for result in rounds),
         started_at=NOW,
         ended_at=NOW,
     )
 
 
 def plan_of(*cells, **effort):
-    chosen = EFFORTS["quick"].model_copy(update=effort)
-    planned = tuple(PlannedCell(cell=cell) for cell in cells)
-    return Plan(profile="test", effort=chosen, cells=planned)
+    planned = tuple(PlannedCell(cell=cell, group="g", shard_key="s") for cell in cells)
+    chosen = EFFORT.model_copy(update=effort)
+    return Plan(suite="training", profile="test", effort=chosen, cells=planned)
 
 
 def create(path, plan, *, resume=False):
-    manifest = Manifest(run_id="r", created_at=NOW, plan=plan, plan_hash=plan.hash, machine=MACHINE)
-    return RunDirectory.create(path, manifest, plan, resume=resume)
+    manifest = Manifest(
+        run_id="r",
+        created_at=NOW,
+        plan=plan,
+        plan_hash=plan.hash,
+        declaration=DECLARATION,
+        machine=MACHINE,
+    )
+    return RunDirectory.create(path, manifest, resume=resume)
 
 
 MACHINE = capture(Path.cwd())
@@ -94,6 +112,7 @@ def files(run):
 def test_a_new_run_has_a_manifest_that_reads_back(run):
     manifest = run.manifest()
     assert manifest.plan == plan_of(cell_of())
+    assert manifest.declaration == DECLARATION
     assert not manifest.finished
     assert files(run) == ["manifest.json"]
 
@@ -107,7 +126,7 @@ def test_the_same_plan_is_taken_up_only_with_resume(run):
 @pytest.mark.parametrize("resume", [True, False])
 @pytest.mark.parametrize(
     "other",
-    [plan_of(cell_of("grain")), plan_of(cell_of(seed=8)), plan_of(cell_of(), max_rounds=9)],
+    [plan_of(cell_of("torch")), plan_of(cell_of(seed=8)), plan_of(cell_of(), max_rounds=9)],
     ids=["adapter", "seed", "effort"],
 )
 def test_another_plan_is_refused_and_nothing_is_touched(run, other, resume):
@@ -123,7 +142,7 @@ def test_a_longer_time_limit_is_the_same_plan(run):
 
 def test_a_damaged_manifest_is_refused(run):
     (run.path / "manifest.json").write_bytes(b'{"schema_version": 1, "run')
-    with pytest.raises(RunDirectoryError, match="no readable run"):
+    with pytest.raises(RunDirectoryError, match=r"cannot read .*manifest\.json: is no JSON"):
         create(run.path, plan_of(cell_of()), resume=True)
 
 
@@ -173,14 +192,14 @@ def test_an_empty_directory_is_taken(tmp_path):
 
 def test_a_record_reads_back_and_its_rounds_are_dropped(run):
     cell = cell_of()
-    run.write_round(cell, round_of(0), {"numpy": "2"})
+    run.write_round(cell, round_of(0), {"jax": "2"})
     assert run.record(cell) is None
     record = run.write_record(record_of(cell, [round_of(0)]), [round_of(0)])
     assert run.record(cell) == record
     assert files(run) == [
         "manifest.json",
-        "records/TAB-1.small.numpy.json",
-        "samples/TAB-1.small.numpy.parquet",
+        "records/training.T-1.small.jax.json",
+        "samples/training.T-1.small.jax.parquet",
     ]
 
 
@@ -195,7 +214,7 @@ def test_a_record_without_the_samples_it_was_made_of_is_measured_again(run):
 
 
 def test_rounds_that_another_machine_measured_are_not_continued(run):
-    run.write_round(cell_of(), round_of(0), {"numpy": "2"})
+    run.write_round(cell_of(), round_of(0), {"jax": "2"})
     assert len(list(run.rounds(cell_of()))) == 1
     elsewhere = RunDirectory(run.path, hardware_key="another machine")
     assert list(elsewhere.rounds(cell_of())) == []
@@ -204,10 +223,9 @@ def test_rounds_that_another_machine_measured_are_not_continued(run):
 def test_a_run_that_goes_on_elsewhere_says_so_once(run):
     hardware = MACHINE.hardware.model_copy(update={"cpu_model": "another"})
     there = MACHINE.model_copy(update={"hardware": hardware})
-    plan = plan_of(cell_of())
     for _ in range(2):
-        manifest = run.manifest().model_copy(update={"environment": there, "stores": ("s3://b/r",)})
-        RunDirectory.create(run.path, manifest, plan, resume=True)
+        manifest = run.manifest().model_copy(update={"machine": there, "stores": ("s3://b/r",)})
+        RunDirectory.create(run.path, manifest, resume=True)
     assert run.manifest().machine == MACHINE
     assert run.manifest().continued_on == (there,)
     assert run.manifest().stores == ("s3://b/r",)
@@ -270,27 +288,49 @@ def test_a_record_with_an_unknown_key_is_not_read(run):
 # Samples
 
 
-def test_samples_hold_every_wait_of_every_round_with_warm_up_marked(run):
+def test_samples_hold_every_value_of_every_round_in_the_columns_that_are_declared(run):
     run.write_record(record_of(cell_of()), [round_of(0), round_of(1)])
     table = pq.read_table(run.samples_path(cell_of()))
     assert table.schema.equals(
         pa.schema(
             {
                 "round": pa.int16(),
-                "epoch": pa.int32(),
-                "wait_ns": pa.int64(),
-                "elements": pa.int32(),
+                "step_ns": pa.int64(),
+                "loss": pa.float64(),
+                "device": pa.int32(),
                 "warm_up": pa.bool_(),
             }
         )
     )
     assert table.to_pydict() == {
         "round": [0] * 4 + [1] * 4,
-        "epoch": [0, 0, 1, 1] * 2,
-        "wait_ns": [70, 10, 50, 40, 70, 10, 51, 40],
-        "elements": [3, 2, 3, 2] * 2,
+        "step_ns": [70, 2**40, 50, 40, 70, 2**40, 51, 40],
+        "loss": [0.5, 0.25, 1 / 3, 0.0] * 2,
+        "device": [0, 1, 0, 1] * 2,
         "warm_up": [True, True, False, False] * 2,
     }
+
+
+def test_a_run_that_is_taken_up_writes_samples_in_the_same_columns(run):
+    again = create(run.path, plan_of(cell_of()), resume=True)
+    again.write_record(record_of(cell_of()), [round_of(0)])
+    names = pq.read_schema(run.samples_path(cell_of())).names
+    assert names == ["round", "step_ns", "loss", "device", "warm_up"]
+
+
+def test_rounds_without_samples_make_a_file_without_rows(run):
+    empty = round_of(0).model_copy(
+        update={"samples": dict.fromkeys(DECLARATION.sample_columns, ())}
+    )
+    run.write_record(record_of(cell_of()), [empty])
+    assert pq.read_table(run.samples_path(cell_of())).num_rows == 0
+    assert run.record(cell_of()) is not None
+
+
+def test_a_column_that_a_round_lacks_is_no_measurement(run):
+    short = round_of(0).model_copy(update={"samples": {"step_ns": (1, 2)}})
+    with pytest.raises(KeyError, match="loss"):
+        run.write_record(record_of(cell_of()), [short])
 
 
 def test_a_record_without_rounds_has_no_samples_and_removes_older_ones(run):
@@ -305,10 +345,10 @@ def test_a_record_without_rounds_has_no_samples_and_removes_older_ones(run):
 def test_rounds_come_back_in_the_order_they_were_measured(run):
     cell = cell_of()
     for number in (10, 2, 0, 1):
-        run.write_round(cell, round_of(number), {"numpy": str(number)})
+        run.write_round(cell, round_of(number), {"jax": str(number)})
     found = list(run.rounds(cell))
     assert [result for result, _ in found] == [round_of(number) for number in (0, 1, 2, 10)]
-    assert [versions["numpy"] for _, versions in found] == ["0", "1", "2", "10"]
+    assert [versions["jax"] for _, versions in found] == ["0", "1", "2", "10"]
 
 
 def test_rounds_that_are_damaged_or_of_another_specification_are_left_out(run):

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from skymark.model.errors import RunDirectoryError
+from skymark.model.errors import RunDirectoryError, UnknownNameError
 from skymark.model.record import SCHEMA_VERSION, Status
 from skymark.report.html import render
 from skymark.run.reader import Run, open_run
 from skymark.whole_files import LARGEST_FILE_BYTES
+from tests.data import make_run
 
 DATA = Path(__file__).parents[2] / "data"
+NUMPY = "loading.TAB-1.small.numpy"
+
+
+@pytest.fixture(params=range(1, SCHEMA_VERSION + 1), ids="v{}".format)
+def saved(request: pytest.FixtureRequest) -> Run:
+    """A run that was saved with each schema version."""
+    return open_run(DATA / f"run-v{request.param}")
 
 
 @pytest.fixture
@@ -23,10 +30,14 @@ def copy(saved: Run, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved.directory, tmp_path / "run"))
 
 
-@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
-def test_a_run_saved_with_each_schema_version_opens_whole(version: int) -> None:
-    saved = open_run(DATA / f"run-v{version}")
-    assert saved.manifest.schema_version == version
+def file_of_numpy(run: Path) -> Path:
+    """The record of a cell, which earlier versions named without its suite."""
+    (path,) = run.glob("records/*TAB-1.small.numpy.json")
+    return path
+
+
+def test_a_run_saved_with_each_schema_version_opens_whole(saved: Run) -> None:
+    assert saved.manifest.schema_version == SCHEMA_VERSION
     assert saved.problems == ()
     assert saved.missing == ()
     assert saved.counts == {
@@ -40,48 +51,102 @@ def test_a_run_saved_with_each_schema_version_opens_whole(version: int) -> None:
     assert [record.cell.id for record in saved.records] == list(saved.manifest.cells)
 
 
+def test_a_run_of_any_version_tells_the_metrics_that_it_is_read_by(saved: Run) -> None:
+    assert saved.declaration.primary == "samples_per_s"
+    assert saved.declaration.scenario_title("TAB-1")
+    shown = {one.name for one in saved.declaration.metrics}
+    assert all(set(record.metrics) <= shown for record in saved.records)
+
+
+def with_unknown_suite(run: Path) -> Run:
+    """Open a run whose manifest says that it is of a suite which is not installed."""
+    path = run / "manifest.json"
+    content = json.loads(path.read_text())
+    for planned in content["plan"]["cells"]:
+        planned["cell"]["suite"] = "brewing"
+    if "suite" in content["plan"]:
+        content["plan"]["suite"] = "brewing"
+    path.write_text(json.dumps(content))
+    return open_run(run)
+
+
+def test_a_run_explains_itself_where_its_suite_is_not_installed(tmp_path: Path) -> None:
+    shutil.copytree(DATA / f"run-v{SCHEMA_VERSION}", tmp_path / "run")
+    run = with_unknown_suite(tmp_path / "run")
+    assert run.manifest.plan.suite == "brewing"
+    assert run.declaration.primary == "samples_per_s"
+
+
+def test_an_old_run_of_a_suite_that_is_not_installed_says_so(tmp_path: Path) -> None:
+    shutil.copytree(DATA / "run-v2", tmp_path / "run")
+    run = with_unknown_suite(tmp_path / "run")
+    with pytest.raises(UnknownNameError, match="unknown suite 'brewing'"):
+        _ = run.declaration
+
+
+def test_records_that_are_known_are_not_read_again(copy: Path) -> None:
+    before = open_run(copy)
+    today = copy / "records" / f"{NUMPY}.json"
+    file_of_numpy(copy).rename(today)
+    today.write_text("damaged meanwhile")
+    assert open_run(copy, before.records).by_id[NUMPY] == before.by_id[NUMPY]
+    assert [cell.id for cell in open_run(copy).missing] == [NUMPY]
+
+
 def test_records_are_grouped_by_what_they_measure(saved: Run) -> None:
     groups = saved.by_label()
     assert list(groups) == ["TAB-1:small", "PC-1:small depth=5"]
     assert len(groups["TAB-1:small"]) == 8
 
 
-def test_an_interrupted_run_opens_with_what_it_has(make: ModuleType, tmp_path: Path) -> None:
-    todo = make.cell("CV-1", "numpy")
-    path = make.write_run(tmp_path / "run", make.one_of_each(), planned=[todo], finished=False)
+def test_an_interrupted_run_opens_with_what_it_has(tmp_path: Path) -> None:
+    todo = make_run.cell("CV-1", "numpy")
+    path = make_run.write_run(
+        tmp_path / "run", make_run.one_of_each(), planned=[todo], finished=False
+    )
     run = open_run(path)
     assert run.missing == (todo,)
     assert "was not finished" in render(run)
 
 
-def test_a_run_without_any_record_opens(make: ModuleType, tmp_path: Path) -> None:
-    run = open_run(make.write_run(tmp_path / "run", [], planned=[make.cell("CV-1", "numpy")]))
+def test_a_run_without_any_record_opens(tmp_path: Path) -> None:
+    run = open_run(
+        make_run.write_run(tmp_path / "run", [], planned=[make_run.cell("CV-1", "numpy")])
+    )
     assert run.records == ()
     assert "1 of 1 planned" not in render(run)
 
 
 def test_a_record_cut_short_is_a_problem_and_the_others_stand(copy: Path) -> None:
-    path = copy / "records" / "TAB-1.small.numpy.json"
+    path = file_of_numpy(copy)
     path.write_text(path.read_text()[:200])
     run = open_run(copy)
     assert len(run.records) == 9
-    assert [cell.id for cell in run.missing] == ["TAB-1.small.numpy"]
+    assert [cell.id for cell in run.missing] == [NUMPY]
     assert "cut short" in run.problems[0]
     assert "TAB-1.small.numpy.json" in render(run)
 
 
 def test_an_unknown_key_in_a_record_is_named(copy: Path) -> None:
-    path = copy / "records" / "TAB-1.small.numpy.json"
+    path = file_of_numpy(copy)
     path.write_text(json.dumps({**json.loads(path.read_text()), "speed": "great"}))
     (problem,) = open_run(copy).problems
     assert "speed" in problem
 
 
 def test_a_record_of_another_plan_is_not_taken_in(copy: Path) -> None:
-    shutil.copy(copy / "records" / "TAB-1.small.numpy.json", copy / "records" / "other.json")
+    shutil.copy(file_of_numpy(copy), copy / "records" / "other.json")
     run = open_run(copy)
     assert len(run.records) == 10
     assert "not a cell of this plan" in run.problems[0]
+
+
+def test_a_record_under_the_name_of_another_cell_is_not_taken_in(copy: Path) -> None:
+    file = file_of_numpy(copy)
+    shutil.copy(file, file.with_name(file.name.replace("numpy", "grain")))
+    run = open_run(copy)
+    assert [cell.id for cell in run.missing] == ["loading.TAB-1.small.grain"]
+    assert f"holds {NUMPY}" in run.problems[0]
 
 
 def test_a_newer_schema_is_refused_with_the_way_out(copy: Path) -> None:

@@ -10,8 +10,14 @@ import sys
 import pytest
 from scipy import stats
 
+from skymark.model.metric import Metric
 from skymark.statistics.difference import Verdict, difference
 from skymark.statistics.interval import estimate, student_probability, student_quantile
+
+RATE = Metric(name="rate", heading="rate", better="higher", compared=True)
+TIME = RATE.model_copy(update={"name": "time", "better": "lower"})
+SHARE = RATE.model_copy(update={"name": "share", "scale": "linear"})
+COUNT = RATE.model_copy(update={"name": "count", "scale": "exact"})
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99, 0.999])
@@ -73,7 +79,8 @@ def test_ninety_five_of_a_hundred_intervals_hold_the_true_rate() -> None:
 
 def test_the_interval_of_a_ratio_agrees_with_welch_in_scipy() -> None:
     one, other = [100.0, 110.0, 105.0, 99.0], [80.0, 82.0, 81.5, 79.0]
-    found = difference(one, other).ratio
+    found = difference(one, other, RATE).ratio
+    assert found is not None
     exact = stats.ttest_ind(
         [math.log(x) for x in one], [math.log(x) for x in other], equal_var=False
     ).confidence_interval(0.95)
@@ -89,40 +96,106 @@ def test_the_interval_of_a_ratio_agrees_with_welch_in_scipy() -> None:
 @pytest.mark.parametrize(
     ("candidate", "reference", "verdict"),
     [
-        ([120, 121, 122], [100, 101, 102], Verdict.FASTER),
-        ([80, 81, 82], [100, 101, 102], Verdict.SLOWER),
+        ([120, 121, 122], [100, 101, 102], Verdict.BETTER),
+        ([80, 81, 82], [100, 101, 102], Verdict.WORSE),
         ([100, 101, 102], [100.5, 101, 101.5], Verdict.NO_DIFFERENCE),
         ([90, 130, 110], [100, 101, 102], Verdict.INCONCLUSIVE),
         ([200], [100, 101], Verdict.INCONCLUSIVE),
         ([100, 100, 100], [100, 100, 100], Verdict.NO_DIFFERENCE),
-        ([200, 200], [100, 100], Verdict.FASTER),
+        ([200, 200], [100, 100], Verdict.BETTER),
     ],
 )
 def test_a_verdict_needs_a_statistical_and_a_practical_difference(
     candidate: list[float], reference: list[float], verdict: Verdict
 ) -> None:
-    assert difference(candidate, reference).verdict is verdict
+    assert difference(candidate, reference, RATE).verdict is verdict
 
 
-def test_a_real_difference_below_the_margin_is_not_called_faster() -> None:
-    exact = difference([103.0, 103.01, 103.02], [100.0, 100.01, 100.02])
+def test_a_real_difference_below_the_margin_is_not_called_better() -> None:
+    exact = difference([103.0, 103.01, 103.02], [100.0, 100.01, 100.02], RATE)
     assert exact.verdict is Verdict.NO_DIFFERENCE
-    strict = difference([103.0, 103.01, 103.02], [100.0, 100.01, 100.02], practical=0.01)
-    assert strict.verdict is Verdict.FASTER
+    ours, theirs = [103.0, 103.01, 103.02], [100.0, 100.01, 100.02]
+    strict = difference(ours, theirs, RATE, practical=0.01)
+    assert strict.verdict is Verdict.BETTER
 
 
-def test_chance_alone_is_rarely_called_faster_or_slower() -> None:
+@pytest.mark.parametrize(
+    ("candidate", "reference", "verdict"),
+    [
+        ([120, 121, 122], [100, 101, 102], Verdict.WORSE),
+        ([80, 81, 82], [100, 101, 102], Verdict.BETTER),
+        ([100, 101, 102], [100.5, 101, 101.5], Verdict.NO_DIFFERENCE),
+    ],
+)
+def test_more_is_worse_where_the_metric_says_that_lower_is_better(
+    candidate: list[float], reference: list[float], verdict: Verdict
+) -> None:
+    found = difference(candidate, reference, TIME)
+    assert found.verdict is verdict
+    assert found.is_real == (verdict is not Verdict.NO_DIFFERENCE)
+
+
+def test_the_interval_of_a_linear_metric_is_welchs_relative_to_the_reference() -> None:
+    one, other = [0.50, 0.52, 0.51, 0.49], [0.40, 0.41, 0.405, 0.395]
+    found = difference(one, other, SHARE)
+    exact = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    centre = sum(other) / 4
+    assert found.verdict is Verdict.BETTER
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(0.505 / 0.4025)
+    assert found.ratio.low == pytest.approx(1 + exact.low / centre, abs=0.01)
+    assert found.ratio.low is not None
+    assert found.ratio.low <= 1 + exact.low / centre
+
+
+@pytest.mark.parametrize("scale", [RATE, SHARE], ids=lambda metric: metric.scale)
+def test_values_that_have_no_logarithm_are_compared_on_the_linear_scale(scale: Metric) -> None:
+    found = difference([0.0, 0.01, 0.02], [0.5, 0.51, 0.52], scale)
+    assert found.verdict is Verdict.WORSE
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(0.01 / 0.51)
+
+
+def test_nothing_is_a_multiple_of_zero() -> None:
+    found = difference([1.0, 1.01, 1.02], [0.0, 0.0, 0.0], SHARE)
+    assert found.ratio is None
+    assert found.verdict is Verdict.BETTER
+    none = difference([0.0, 0.0], [0.0, 0.0], SHARE)
+    assert none.verdict is Verdict.NO_DIFFERENCE
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reference", "ratio", "verdict"),
+    [
+        ([8.0], [8.0], 1.0, Verdict.NO_DIFFERENCE),
+        ([8.0], [8.1], 8 / 8.1, Verdict.WORSE),
+        ([8.1], [8.0], 8.1 / 8, Verdict.BETTER),
+        ([1.0], [0.0], None, Verdict.BETTER),
+    ],
+)
+def test_what_does_not_vary_is_equal_or_not_after_one_round(
+    candidate: list[float], reference: list[float], ratio: float | None, verdict: Verdict
+) -> None:
+    found = difference(candidate, reference, COUNT)
+    assert found.verdict is verdict
+    assert (None if found.ratio is None else found.ratio.value) == ratio
+    assert found.ratio is None or found.ratio.low is None
+
+
+def test_chance_alone_is_rarely_called_better_or_worse() -> None:
     chance = random.Random(5)
     trials, wrong = 1000, 0
     for _ in range(trials):
         one, other = ([chance.lognormvariate(3, 0.08) for _ in range(3)] for _ in range(2))
-        wrong += difference(one, other).verdict in {Verdict.FASTER, Verdict.SLOWER}
+        wrong += difference(one, other, RATE).verdict in {Verdict.BETTER, Verdict.WORSE}
     assert wrong / trials < 0.06
 
 
 def test_a_comparison_with_no_round_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one round"):
-        difference([], [1.0])
+        difference([], [1.0], RATE)
+    with pytest.raises(ValueError, match="at least one round"):
+        difference([1.0], [], RATE)
 
 
 def test_statistics_load_neither_numpy_nor_scipy() -> None:

@@ -5,39 +5,45 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
-from skymark.model.effort import EFFORTS
-from skymark.model.record import RoundResult, StabilityWarning, Verification
-from skymark.statistics.stability import CHECKS, drift, outliers, two_speeds, warnings_of
+from skymark.model.effort import Effort
+from skymark.model.metric import Metric
+from skymark.model.record import Round, StabilityWarning
+from skymark.statistics.stability import CHECKS, Seen, drift, outliers, two_speeds, warnings_of
 
-STANDARD = EFFORTS["standard"]
+STANDARD = Effort(
+    name="standard",
+    min_rounds=5,
+    max_rounds=15,
+    target_relative_interval=0.05,
+    cell_timeout_s=300.0,
+)
+RATE = Metric(name="steps_per_s", heading="steps/s", better="higher")
+STEPS = 1_000_000
 
 
-def rounds_at(rates: Sequence[float], **more: Any) -> list[RoundResult]:
-    """Rounds with these rates, of 200 measured batches each."""
-    content: dict[str, Any] = {
-        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "import_s": 0.5,
-        "setup_s": 0.1,
-        "first_batch_ns": 1,
-        "elements": 1_000_000,
-        "bytes": 1,
-        "wait_ns": (1,) * 250,
-        "batch_elements": (10,) * 250,
-        "epoch": tuple(k // 50 for k in range(250)),
-        "verification": Verification(passed=True),
-    }
+def rounds_at(rates: Sequence[float]) -> list[Round]:
+    """Rounds of so many steps with these rates."""
     return [
-        RoundResult(round=k, timed_ns=round(1e15 / rate), **{**content, **more})
-        for k, rate in enumerate(rates)
+        Round(
+            round=number,
+            started_at=datetime(2026, 1, 1, tzinfo=UTC),
+            setup_s=0.1,
+            timed_ns=round(STEPS / rate * 1e9),
+            metrics={"steps_per_s": rate},
+        )
+        for number, rate in enumerate(rates)
     ]
 
 
-def kinds(rounds: Sequence[RoundResult]) -> set[str]:
-    return {warning.kind for warning in warnings_of(rounds, STANDARD)}
+def seen(rates: Sequence[float]) -> Seen:
+    return Seen(rounds_at(rates), STANDARD, RATE)
+
+
+def kinds(rounds: Sequence[Round], metric: Metric = RATE) -> set[str]:
+    return {warning.kind for warning in warnings_of(rounds, STANDARD, metric)}
 
 
 def test_steady_rounds_get_no_warning() -> None:
@@ -45,7 +51,7 @@ def test_steady_rounds_get_no_warning() -> None:
 
 
 def test_no_rounds_get_no_warning() -> None:
-    assert warnings_of([], STANDARD) == ()
+    assert warnings_of([], STANDARD, RATE) == ()
 
 
 def test_a_single_round_is_warned_of() -> None:
@@ -53,51 +59,65 @@ def test_a_single_round_is_warned_of() -> None:
 
 
 def test_a_wide_interval_is_warned_of_with_its_width() -> None:
-    (warning,) = warnings_of(rounds_at([1000, 1200, 900]), STANDARD)
+    (warning,) = warnings_of(rounds_at([1000, 1200, 900]), STANDARD, RATE)
     assert warning.kind == "wide-interval"
     assert "after 3 rounds" in warning.message
     assert "standard effort asks for ±5%" in warning.message
 
 
 def test_a_steady_fall_is_drift() -> None:
-    found = drift(rounds_at([1000, 980, 961, 939, 920, 900]), STANDARD)
+    found = drift(seen([1000, 980, 961, 939, 920, 900]))
     assert found is not None
     assert "-10%" in found.message
 
 
 def test_a_steady_change_too_small_to_matter_is_no_drift() -> None:
-    assert drift(rounds_at([1000, 1001, 1002, 1003, 1004, 1005]), STANDARD) is None
+    assert drift(seen([1000, 1001, 1002, 1003, 1004, 1005])) is None
 
 
 def test_one_slow_round_among_many_is_an_outlier() -> None:
-    found = outliers(rounds_at([1000, 1003, 700, 998, 1001, 1002]), STANDARD)
+    found = outliers(seen([1000, 1003, 700, 998, 1001, 1002]))
     assert found is not None
     assert "round 2 is far" in found.message
 
 
 def test_two_speeds_are_called_bimodal() -> None:
-    found = two_speeds(rounds_at([1000, 1500, 1003, 1497, 1001, 1502]), STANDARD)
+    found = two_speeds(seen([1000, 1500, 1003, 1497, 1001, 1502]))
     assert found is not None
-    assert "3 near 1,001 and 3 near 1,500" in found.message
+    assert "3 near 1,001 and 3 near 1,500 steps/s" in found.message
 
 
 def test_a_very_short_timed_region_is_warned_of() -> None:
     assert "short-region" in kinds(rounds_at([1e8, 1.001e8, 1e8, 1e8, 1e8]))
 
 
-def test_percentiles_of_few_batches_are_warned_of() -> None:
-    few = {"wait_ns": (1,) * 20, "batch_elements": (10,) * 20, "epoch": (0,) * 10 + (1,) * 10}
-    assert kinds(rounds_at([1000, 1001, 1000], **few)) == {"few-waits"}
+def test_warnings_are_in_the_words_of_the_metric() -> None:
+    falling = rounds_at([1000, 980, 961, 939, 920, 900])
+    (found,) = (one for one in warnings_of(falling, STANDARD, RATE) if one.kind == "drift")
+    assert found.message.startswith("steps/s changed steadily")
 
 
-def test_a_scenario_without_timed_batches_is_not_warned_of_few_waits() -> None:
-    none = {"wait_ns": (), "batch_elements": (), "epoch": ()}
-    assert kinds(rounds_at([1000, 1001, 1000], **none)) == set()
+def test_a_metric_of_which_less_is_better_is_looked_at_like_any_other() -> None:
+    latency = Metric(name="latency_ns", heading="latency", better="lower")
+    rounds = [
+        one.model_copy(update={"metrics": {"latency_ns": 1e9 / one.metrics["steps_per_s"]}})
+        for one in rounds_at([1000, 1003, 700, 998, 1001, 1002])
+    ]
+    assert "outlier-rounds" in kinds(rounds, latency)
 
 
-def test_a_first_measured_epoch_that_is_always_slower_means_the_warm_up_was_too_short() -> None:
-    waits = (300,) * 50 + (130,) * 50 + (100,) * 150
-    assert kinds(rounds_at([1000, 1001, 1000], wait_ns=waits)) == {"warm-up"}
+def test_what_does_not_vary_is_not_looked_at() -> None:
+    exact = RATE.model_copy(update={"scale": "exact"})
+    assert kinds(rounds_at([1000]), exact) == set()
+    assert kinds(rounds_at([1000, 1500, 1003, 1497, 1001, 1502]), exact) == set()
+
+
+def test_a_metric_that_a_round_lacks_or_that_is_nothing_is_not_looked_at() -> None:
+    rounds = rounds_at([1000, 2000, 500])
+    lacking = rounds[1].model_copy(update={"metrics": {}})
+    assert kinds([rounds[0], lacking, rounds[2]]) == set()
+    nothing = rounds[1].model_copy(update={"metrics": {"steps_per_s": 0.0}})
+    assert kinds([rounds[0], nothing, rounds[2]]) == set()
 
 
 def test_every_warning_says_what_to_do() -> None:
@@ -107,10 +127,9 @@ def test_every_warning_says_what_to_do() -> None:
         rounds_at([1000, 980, 961, 939, 920, 900]),
         rounds_at([1000, 1003, 700, 998, 1001, 1002]),
         rounds_at([1000, 1500, 1003, 1497, 1001, 1502]),
-        rounds_at([1e8, 1e8], wait_ns=(1,), batch_elements=(1,), epoch=(1,)),
-        rounds_at([1000] * 3, wait_ns=(300,) * 50 + (130,) * 50 + (100,) * 150),
+        rounds_at([1e8, 1e8]),
     ]
-    found = [warning for case in cases for warning in warnings_of(case, STANDARD)]
+    found = [warning for case in cases for warning in warnings_of(case, STANDARD, RATE)]
     assert len({warning.kind for warning in found}) == len(CHECKS)
     assert all(len(warning.action) > 20 for warning in found)
 
@@ -118,18 +137,19 @@ def test_every_warning_says_what_to_do() -> None:
 @pytest.mark.parametrize("check", [drift, outliers, two_speeds])
 @pytest.mark.parametrize("count", [5, 6, 7, 10, 20])
 def test_chance_alone_raises_a_warning_in_fewer_than_five_of_a_hundred_cells(
-    check: Callable[..., StabilityWarning | None], count: int
+    check: Callable[[Seen], StabilityWarning | None], count: int
 ) -> None:
     chance = random.Random(f"{check.__name__}/{count}")
     noisy = ([chance.lognormvariate(7, 0.05) for _ in range(count)] for _ in range(400))
-    raised = sum(check(_bare(rates), STANDARD) is not None for rates in noisy)
+    raised = sum(check(_bare(rates)) is not None for rates in noisy)
     # The true share is below 4 %; 5.5 % leaves room for the chance in 400 trials.
     assert raised / 400 < 0.055
 
 
-def _bare(rates: Sequence[float]) -> list[RoundResult]:
+def _bare(rates: Sequence[float]) -> Seen:
     """Rounds that have rates only, unvalidated, because thousands are needed."""
-    return [
-        RoundResult.model_construct(round=k, elements=1_000_000, timed_ns=round(1e15 / rate))
-        for k, rate in enumerate(rates)
+    rounds = [
+        Round.model_construct(round=number, metrics={"steps_per_s": rate})
+        for number, rate in enumerate(rates)
     ]
+    return Seen(rounds, STANDARD, RATE)

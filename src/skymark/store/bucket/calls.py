@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Coroutine
+import time
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import TypeVar
+from contextvars import Context
+from typing import TypeVar, TypeVarTuple
 
 from skymark.model.errors import StoreUnavailableError
 
@@ -14,9 +16,12 @@ ANSWER_S = 30.0
 """Time limit of one request, besides the time its bytes may take."""
 SLOWEST_BYTES_PER_S = 256 << 10
 """The slowest connection that still counts as working."""
+WAKING_PATIENCE_S = 5.0
+POLL_S = 0.001
 CLOSED = "the store was closed before it was done"
 
 Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
 class Calls:
@@ -27,7 +32,7 @@ class Calls:
 
     def __init__(self, answer_s: float) -> None:
         self._answer_s = answer_s
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: _Loop | None = None
         self._closed = False
         self._state = threading.Lock()
 
@@ -67,6 +72,7 @@ class Calls:
         with self._state:
             if self._loop is not None and not self._closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop.await_wakers()
             self._closed = True
 
     def _begin(self, work: Coroutine[None, None, Result]) -> Future[Result]:
@@ -75,11 +81,40 @@ class Calls:
                 work.close()
                 raise StoreUnavailableError(CLOSED)
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = _Loop()
                 threading.Thread(
                     target=_serve, args=(self._loop,), name="bucket-calls", daemon=True
                 ).start()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Event loop that counts the threads that are waking it.
+
+    obstore's threads hand over their answers so. One that still waits for Python's lock when the
+    interpreter ends would abort the process: native frames cannot be unwound.
+    """
+
+    _waking = 0
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Call a function soon in the loop's thread."""
+        self._waking += 1
+        try:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        finally:
+            self._waking -= 1  # nothing after this gives up Python's lock
+
+    def await_wakers(self) -> None:
+        """Wait, for a bounded time, until no thread is waking the loop."""
+        end = time.monotonic() + WAKING_PATIENCE_S
+        while self._waking and time.monotonic() < end:
+            time.sleep(POLL_S)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,21 +1,19 @@
-"""What W&B is told of a run: configuration, table, summary figures, tags, and the artifact's files.
+"""Content of a W&B run: configuration, table, summary figures, tags, and the artifact's files.
 
 Taken from the run's directory alone; wandb is not needed here.
 """
 
 from __future__ import annotations
 
-import contextlib
 from functools import cached_property
 from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from skymark.model.record import Record
-from skymark.model.row import row_of
 from skymark.run.directory import RunDirectory
+from skymark.run.reader import open_run
+from skymark.run.row import names_of_metric, rows_of
 
 ARTIFACT_TYPE = "benchmark-results"
 SHORT_COMMIT = 12
@@ -23,13 +21,7 @@ IDENTITY = (
     "cell", "scenario", "variant", "axes", "adapter", "status", "cause", "rounds", "verified",
     "warnings", "versions",
 )  # fmt: skip
-FIGURES = (
-    "samples_per_s", "samples_per_s_low", "samples_per_s_high", "bytes_per_s", "first_batch_ns",
-    "wait_p50_ns", "wait_p95_ns", "wait_p99_ns", "utilisation", "cpu_s_per_1000_samples",
-    "peak_pss_bytes", "price_usd",
-)  # fmt: skip
-COLUMNS = (*IDENTITY, *FIGURES)
-"""Of the table; `axes` and `versions` are JSON, missing is null."""
+"""Columns of the table before the figures; `axes` and `versions` are JSON, missing is null."""
 NAMES = {"cell": "cell_id", "cause": "cause_message"}
 """Columns that have another name in a record's row."""
 
@@ -38,23 +30,31 @@ class RunContent:
     """A run's directory, as W&B is to show it."""
 
     def __init__(self, directory: Path) -> None:
-        """Name the directory; its manifest is read at once.
+        """Read the directory.
 
         Raises:
             RunDirectoryError: it is no run, or damaged.
         """
         self.directory = directory
-        self.manifest = RunDirectory(directory).manifest()
+        self.run = open_run(directory)
+        self.manifest = self.run.manifest
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records that can be read, in the plan's order; damaged ones go as files only."""
+        return self.run.records
 
     @cached_property
-    def records(self) -> list[Record]:
-        """The records that can be read, in the plan's order; damaged ones go as files only."""
-        found = []
-        run = RunDirectory(self.directory)
-        for cell in self.manifest.cells.values():
-            with contextlib.suppress(OSError, ValidationError):
-                found.append(Record.model_validate_json(run.record_path(cell).read_bytes()))
-        return found
+    def figures(self) -> tuple[str, ...]:
+        """Columns of figures: every metric, the intervals of those that are compared, the price."""
+        shared = self.run.declaration.shared
+        names = (names_of_metric(one) if one.compared else (one.name,) for one in shared)
+        return (*(name for some in names for name in some), "price_usd")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the table."""
+        return (*IDENTITY, *self.figures)
 
     @property
     def artifact(self) -> str:
@@ -109,24 +109,24 @@ class RunContent:
     def summary(self) -> dict[str, Any]:
         """Return every figure of every cell as ``CELL/FIGURE``; what is missing is left out."""
         return {
-            f"{record.cell.id}/{name}": value
-            for record in self.records
-            for name, value in row_of(record).items()
-            if name in FIGURES and value is not None
+            f"{row['cell_id']}/{name}": row[name]
+            for row in rows_of(self.records, self.run.declaration)
+            for name in self.figures
+            if row[name] is not None
         }
 
     def rows(self) -> list[list[Any]]:
-        """Return the table: a row per record, in the order of `COLUMNS`."""
-        return [
-            [row[NAMES.get(name, name)] for name in COLUMNS] for row in map(row_of, self.records)
-        ]
+        """Return the table: a row per record, in the order of `columns`."""
+        names = [NAMES.get(name, name) for name in self.columns]
+        rows = rows_of(self.records, self.run.declaration)
+        return [[row[name] for name in names] for row in rows]
 
     def bars(self) -> dict[str, list[list[Any]]]:
-        """Return, by scenario, the speed in samples/s of each of its cells that has one."""
+        """Return, by scenario, the primary metric of each of its cells that has it."""
+        primary = self.run.declaration.primary
         found: dict[str, list[list[Any]]] = {}
         for record in self.records:
-            if record.figures is not None:
-                name = record.cell.id.removeprefix(f"{record.cell.scenario}.")
-                speed = record.figures.samples_per_s.value
-                found.setdefault(record.cell.scenario, []).append([name, speed])
+            if (figure := record.metrics.get(primary)) is not None:
+                name = record.cell.id.removeprefix(f"{record.cell.suite}.{record.cell.scenario}.")
+                found.setdefault(record.cell.scenario, []).append([name, figure.value])
         return found

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.store.wandb.content import ARTIFACT_TYPE, COLUMNS, RunContent
+from skymark.store.wandb.content import ARTIFACT_TYPE, RunContent
 from skymark.store.wandb.names import wandb_id
 from skymark.store.wandb.tool import end_with_parent
 
@@ -36,17 +36,18 @@ def publish(directory: Path, project: str) -> None:
         config=content.configuration(),
         settings=_quiet(),
     )
-    speeds = {
-        f"samples_per_s_{scenario}": wandb.plot.bar(
-            wandb.Table(columns=["cell", "samples_per_s"], data=bars),
+    primary = content.run.declaration.primary_metric
+    bars = {
+        f"{primary.name}_{scenario}": wandb.plot.bar(
+            wandb.Table(columns=["cell", primary.name], data=bars),
             "cell",
-            "samples_per_s",
-            title=f"{scenario}: samples per second",
+            primary.name,
+            title=f"{scenario}: {primary.heading}",
         )
         for scenario, bars in content.bars().items()
     }
-    cells = wandb.Table(columns=list(COLUMNS), data=content.rows(), allow_mixed_types=True)
-    run.log({"cells": cells, **speeds})
+    cells = wandb.Table(columns=list(content.columns), data=content.rows(), allow_mixed_types=True)
+    run.log({"cells": cells, **bars})
     run.summary.update(content.summary())
     artifact = wandb.Artifact(
         content.artifact, type=ARTIFACT_TYPE, metadata={"run_id": content.manifest.run_id}

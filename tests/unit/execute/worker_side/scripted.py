@@ -7,6 +7,7 @@ demand; the process, its pipes and its end are real.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -75,7 +76,10 @@ class ScriptedRunner:
             started_at=datetime.now(UTC),
             setup_s=0.01,
             timed_ns=timed_ns,
-            metrics={"steps_per_s": STEPS / timed_ns * 1e9, "step_ns": step_ns},
+            metrics={
+                "steps_per_s": math.nan if does == "divide" else STEPS / timed_ns * 1e9,
+                "step_ns": step_ns,
+            },
             resources=resources,
             samples={"step_ns": (step_ns,) * STEPS},
             verification=Verification(
@@ -117,7 +121,7 @@ STRAY = {
 
 
 def misbehave(how: str) -> None:
-    """Do one thing that a worker should not do; nothing for ``measure``, ``lie`` and ``help``."""
+    """Do one thing that a worker should not do; nothing for those that `measure` does."""
     if how in STRAY:
         os.write(int(sys.argv[sys.argv.index("--send") + 1]), STRAY[how] + b"\n")
     match how:

@@ -8,15 +8,18 @@ import socket
 import pytest
 
 from skymark.machine import page_cache
-from skymark.model.effort import EFFORTS
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.plan import Selection
 from skymark.model.record import Resources
 from skymark.suites.loading.adapter import ADAPTERS
 from skymark.suites.loading.bench import AdapterBench
+from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.suite import LoadingSuite
 
-SHORT = EFFORTS["quick"].model_copy(update={"min_seconds": 0.01, "verified_elements": 32})
+QUICK = EFFORTS["quick"]
+SHORT = QUICK.model_copy(
+    update={"limits": {**QUICK.limits, "min_seconds": 0.01, "verified_elements": 32}}
+)
 
 OWN = """
 from skymark.suites.loading.adapters.numpy import NumpyReference
@@ -45,46 +48,97 @@ def own(tmp_path):
         del ADAPTERS[slug]
 
 
-def cell_of(scenario="TAB-1", adapter="numpy", axes=None, **settings):
+class Region:
+    """A timed region that samples nothing, but notes what was to be left out of it."""
+
+    def __init__(self):
+        self.excluded = []
+
+    def begins(self, exclude=()):
+        self.excluded.append(exclude)
+
+    def ends(self):
+        return Resources(cpu_s=0.5, peak_pss_bytes=1000, processes=1)
+
+
+def cell_of(scenario="TAB-1", adapter="numpy", axis=(), **settings):
     selection = Selection(
-        scenarios=(scenario,), adapters=(adapter,), axes=axes or {}, settings=settings
+        scenarios=(scenario,),
+        adapters=(adapter,),
+        settings=settings,
+        options={"axis": list(axis)} if axis else {},
     )
-    (planned,) = LoadingSuite().plan(selection)
+    (planned,) = LoadingSuite().plan(selection, SHORT)
     return planned.cell
 
 
-def measured(cell, cache):
+def measured(cell, cache, effort=SHORT):
     """Measure one round; returns the result and the processes that were left out of sampling."""
-    bench, excluded = AdapterBench(cell.reference, cache), []
+    bench, region = AdapterBench(cell, cache), Region()
     bench.prepare(cell)
     try:
-        result = bench.measure(cell, 0, SHORT, excluded.append, Resources)
+        result = bench.measure(cell, 0, effort, region)
     finally:
         bench.close()
-    return result, excluded
+    return result, region.excluded
 
 
 def test_a_round_is_measured_and_verified(cache):
     result, excluded = measured(cell_of(), cache)
     assert result.verification.passed
-    assert result.elements > 0
+    assert result.metrics["elements"] > 0
     assert result.timed_ns > 0
     assert excluded == [()]
+    rate = result.metrics["elements"] / result.timed_ns * 1e9
+    assert result.metrics["samples_per_s"] == pytest.approx(rate)
+    assert result.metrics["import_s"] >= 0
+    assert result.metrics["peak_pss_bytes"] == 1000
+
+
+def test_raw_samples_are_in_the_columns_that_the_suite_declares(cache):
+    result, _ = measured(cell_of(), cache)
+    assert list(result.samples) == list(LoadingSuite().declaration.sample_columns)
+    kept = [
+        size
+        for size, warm_up in zip(result.samples["elements"], result.samples["warm_up"], strict=True)
+        if not warm_up
+    ]
+    assert sum(kept) == result.metrics["elements"]
+
+
+def test_a_round_says_what_its_numbers_depend_on(cache):
+    result, _ = measured(cell_of(format="parquet"), cache)
+    assert set(result.conditions) == set(LoadingSuite().declaration.conditions)
+    assert result.conditions == {
+        "operators": "reference",
+        "page_cache": "warm",
+        "format": "parquet",
+    }
+
+
+def test_the_limits_of_the_effort_bound_the_round(cache):
+    limits = {**SHORT.limits, "min_seconds": 0.2, "verified_elements": 4000}
+    short, _ = measured(cell_of(), cache)
+    longer, _ = measured(cell_of(), cache, SHORT.model_copy(update={"limits": limits}))
+    assert short.verification.compared_elements < 4000 <= longer.verification.compared_elements
+    assert longer.timed_ns >= 0.2e9
 
 
 def test_batch_size_and_think_time_are_the_settings(cache):
     result, _ = measured(cell_of(batch_size=50, think_time_ms=2.0), cache)
-    assert max(result.batch_elements) == 50
-    batches = sum(epoch >= result.warmup_epochs for epoch in result.epoch)
-    assert batches * 2e6 <= result.think_ns <= batches * 6e6
+    assert max(result.samples["elements"]) == 50
+    batches = sum(epoch >= 1 for epoch in result.samples["epoch"])
+    think_ns = result.metrics["utilisation"] * result.timed_ns
+    assert batches * 2e6 <= think_ns <= batches * 6e6
 
 
 def test_an_object_store_is_served_for_formats_over_http_and_is_not_sampled(cache):
-    cell = cell_of("IO-1", axes={"source": ("http",)}, http_latency_ms=3)
+    cell = cell_of("IO-1", axis=["source=http"], http_latency_ms=3)
     result, ((store,),) = measured(cell, cache)
     assert result.verification.passed
-    assert result.extra == {"http_latency_ms": 3.0, "http_bandwidth_mb_s": 200.0}
-    assert result.first_batch_ns > 3e6
+    assert result.metrics["http_latency_ms"] == 3.0
+    assert result.metrics["http_bandwidth_mb_s"] == 200.0
+    assert result.metrics["first_batch_ns"] > 3e6
     assert store != os.getpid()
     with pytest.raises(ProcessLookupError):
         os.kill(store, 0)
@@ -94,9 +148,9 @@ def test_a_cold_round_is_marked_and_its_files_are_dropped_from_the_page_cache(ca
     dropped = []
     monkeypatch.setattr("skymark.suites.loading.bench.drop_page_cache", dropped.append)
     result, _ = measured(cell_of(page_cache="cold"), cache)
-    assert result.page_cache == "cold"
+    assert result.conditions["page_cache"] == "cold"
     assert [path.is_dir() for path in dropped] == [True]
-    assert measured(cell_of(), cache)[0].page_cache == "warm"
+    assert measured(cell_of(), cache)[0].conditions["page_cache"] == "warm"
     assert page_cache.drop_page_cache(dropped[0]) is None
 
 
@@ -118,7 +172,7 @@ def test_the_adapters_variables_are_set_unless_the_user_set_them(own, cache, mon
     monkeypatch.setenv("SKYMARK_TEST_FREE", "x")
     monkeypatch.delenv("SKYMARK_TEST_FREE")
     line = "variables = {'SKYMARK_TEST_MINE': 'adapter', 'SKYMARK_TEST_FREE': 'adapter'}"
-    AdapterBench(own(line), cache)
+    AdapterBench(cell_of(adapter=own(line)), cache)
     assert os.environ["SKYMARK_TEST_MINE"] == "user"
     assert os.environ["SKYMARK_TEST_FREE"] == "adapter"
 
@@ -126,14 +180,15 @@ def test_the_adapters_variables_are_set_unless_the_user_set_them(own, cache, mon
 def test_versions_are_of_what_is_installed(own, cache):
     import numpy as np
 
-    assert AdapterBench("numpy", cache).versions()["numpy"] == np.__version__
-    found = AdapterBench(own("distribution = 'no-such-library'"), cache).versions()
+    assert AdapterBench(cell_of(), cache).versions()["numpy"] == np.__version__
+    reference = own("distribution = 'no-such-library'")
+    found = AdapterBench(cell_of(adapter=reference), cache).versions()
     assert "no-such-library" not in found
 
 
 def test_an_adapter_is_closed_only_if_it_was_opened(own, cache, capsys):
     reference = own()
-    AdapterBench(reference, cache).close()
+    AdapterBench(cell_of(adapter=reference), cache).close()
     assert capsys.readouterr().out == ""
     measured(cell_of(adapter=reference), cache)
     assert capsys.readouterr().out == "closed\n"
@@ -141,7 +196,7 @@ def test_an_adapter_is_closed_only_if_it_was_opened(own, cache, capsys):
 
 def test_data_is_prepared_in_the_format_asked_for_and_once(tmp_path):
     cell = cell_of(format="parquet")
-    bench = AdapterBench("numpy", tmp_path)
+    bench = AdapterBench(cell, tmp_path)
     bench.prepare(cell)
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
     assert written
@@ -151,7 +206,7 @@ def test_data_is_prepared_in_the_format_asked_for_and_once(tmp_path):
 
 
 def test_nothing_listens_any_more_after_a_round_over_http(cache):
-    cell = cell_of("IO-1", axes={"source": ("http",)})
+    cell = cell_of("IO-1", axis=["source=http"])
     before = listening()
     measured(cell, cache)
     assert listening() <= before

@@ -1,4 +1,4 @@
-"""Figures derived from rounds whose waits are known."""
+"""Metrics of loaders, from rounds whose waits are known."""
 
 from __future__ import annotations
 
@@ -8,125 +8,167 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skymark.model.effort import EFFORTS
+from skymark.model.effort import Effort
+from skymark.model.metric import Figure
+from skymark.model.plan import Selection
 from skymark.model.record import Resources, RoundResult, Verification
-from skymark.suites.loading.figures import enough, figures_of, measured_waits, summary_of
+from skymark.suites.loading.drives.outcome import Outcome
+from skymark.suites.loading.efforts import EFFORTS
+from skymark.suites.loading.figures import all_figures, measured_waits, round_metrics
+from skymark.suites.loading.metrics import DECLARATION
+from skymark.suites.loading.suite import LoadingSuite
 
 MS = 1_000_000
+SELECTION = Selection(scenarios=("TAB-1",), adapters=("numpy",))
+PERCENTILES = ("wait_p50_ns", "wait_p95_ns", "wait_p99_ns")
 
 
-def round_of(number: int = 0, **more: Any) -> RoundResult:
+def outcome_of(**more: Any) -> Outcome:
     """A round of one warm-up and two measured epochs of 50 batches of 10, a batch a millisecond."""
     content: dict[str, Any] = {
-        "round": number,
-        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "import_s": 0.5,
         "setup_s": 0.1,
         "first_batch_ns": 40 * MS,
         "timed_ns": 100 * MS,
         "elements": 1000,
         "bytes": 4_000_000,
-        "wait_ns": (40 * MS,) + (9 * MS,) * 49 + (1 * MS,) * 100,
-        "batch_elements": (10,) * 150,
-        "epoch": (0,) * 50 + (1,) * 50 + (2,) * 50,
+        "wait_ns": [40 * MS] + [9 * MS] * 49 + [1 * MS] * 100,
+        "batch_elements": [10] * 150,
+        "epoch": [0] * 50 + [1] * 50 + [2] * 50,
         "resources": Resources(cpu_s=0.2, peak_pss_bytes=1000, processes=3),
         "verification": Verification(passed=True),
     }
-    return RoundResult(**{**content, **more})
+    return Outcome(**{**content, **more})
+
+
+def round_of(number: int = 0, **more: Any) -> RoundResult:
+    """The same, as the worker's side reports it."""
+    outcome = outcome_of(**more)
+    return RoundResult(
+        round=number,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        setup_s=outcome.setup_s,
+        timed_ns=outcome.timed_ns,
+        metrics=round_metrics(outcome, import_s=0.5),
+        resources=outcome.resources,
+        samples=outcome.samples,
+        verification=outcome.verification,
+    )
+
+
+def figure(name: str, *rounds: RoundResult) -> Figure:
+    return all_figures(rounds)[name]
+
+
+# Of one round
 
 
 def test_rates_are_those_of_the_timed_region() -> None:
-    summary = summary_of(round_of())
-    assert summary.samples_per_s == pytest.approx(10_000)
-    assert summary.bytes_per_s == pytest.approx(40e6)
-    assert summary.utilisation is None
+    metrics = round_metrics(outcome_of(), import_s=0.5)
+    assert metrics["samples_per_s"] == pytest.approx(10_000)
+    assert metrics["bytes_per_s"] == pytest.approx(40e6)
+    assert metrics["first_batch_ns"] == 40 * MS
+    assert metrics["import_s"] == 0.5
+    assert metrics["elements"] == 1000
+    assert "utilisation" not in metrics
 
 
 def test_a_round_without_a_timed_region_has_no_rate() -> None:
     with pytest.raises(ValueError, match="no timed region"):
-        summary_of(round_of(timed_ns=0))
+        round_metrics(outcome_of(timed_ns=0), import_s=0.5)
+
+
+def test_what_a_round_lacks_is_absent_and_not_zero() -> None:
+    bare = round_metrics(outcome_of(first_batch_ns=None, resources=Resources()), import_s=0.5)
+    lacking = {"first_batch_ns", "cpu_s_per_1000_samples", "peak_pss_bytes", "utilisation"}
+    assert lacking.isdisjoint(bare)
+
+
+def test_a_round_has_only_metrics_that_the_suite_declares() -> None:
+    metrics = round_metrics(outcome_of(think_ns=MS, extra={"resume_s": 1.0}), import_s=0.5)
+    assert metrics.keys() <= {one.name for one in DECLARATION.metrics}
+
+
+def test_raw_samples_have_the_columns_that_the_suite_declares_equally_long() -> None:
+    samples = outcome_of().samples
+    assert list(samples) == list(DECLARATION.sample_columns)
+    assert {len(values) for values in samples.values()} == {150}
+    assert samples["warm_up"] == (1,) * 50 + (0,) * 100
+
+
+# Over all rounds
 
 
 def test_waits_of_the_warm_up_do_not_count() -> None:
     assert measured_waits([round_of(), round_of(1)]) == [MS] * 200
-    assert len(measured_waits([round_of(warmup_epochs=2)])) == 50
 
 
 def test_percentiles_pool_the_measured_waits_of_all_rounds() -> None:
     chance = np.random.default_rng(0)
-    waits = [tuple(int(x) for x in chance.integers(1, 10**7, 150)) for _ in range(3)]
-    figures = figures_of([round_of(k, wait_ns=wait) for k, wait in enumerate(waits)])
+    waits = [[int(x) for x in chance.integers(1, 10**7, 150)] for _ in range(3)]
+    figures = all_figures([round_of(number, wait_ns=wait) for number, wait in enumerate(waits)])
     pooled = np.concatenate([wait[50:] for wait in waits])
     expected = np.percentile(pooled, [50, 95, 99])
-    found = (figures.wait_p50_ns, figures.wait_p95_ns, figures.wait_p99_ns)
-    assert found == pytest.approx(tuple(expected))
+    assert [figures[name].value for name in PERCENTILES] == pytest.approx(list(expected))
+    assert [figures[name].low for name in PERCENTILES] == [None] * 3
 
 
 def test_percentiles_are_missing_where_no_batch_was_timed() -> None:
-    figures = figures_of([round_of(wait_ns=(), epoch=(), batch_elements=())])
-    assert (figures.wait_p50_ns, figures.wait_p95_ns, figures.wait_p99_ns) == (None, None, None)
+    figures = all_figures([round_of(wait_ns=[], epoch=[], batch_elements=[])])
+    assert figures.keys().isdisjoint(PERCENTILES)
+    assert "samples_per_s" in figures
 
 
 def test_utilisation_is_the_think_time_slept_over_the_whole_time() -> None:
     rounds = [round_of(k, think_ns=think * MS) for k, think in enumerate((90, 92, 94))]
-    found = figures_of(rounds).utilisation
-    assert found is not None
-    assert found.value == pytest.approx(0.92)
-    assert summary_of(rounds[0]).utilisation == pytest.approx(0.9)
+    assert figure("utilisation", *rounds).value == pytest.approx(0.92)
+    assert rounds[0].metrics["utilisation"] == pytest.approx(0.9)
 
 
 def test_cpu_seconds_are_per_thousand_samples() -> None:
-    found = figures_of([round_of(), round_of(1)]).cpu_s_per_1000_samples
-    assert found is not None
-    assert found.value == pytest.approx(0.2)
+    assert figure("cpu_s_per_1000_samples", round_of(), round_of(1)).value == pytest.approx(0.2)
 
 
 def test_a_resource_that_one_round_lacks_is_missing_not_guessed() -> None:
-    figures = figures_of([round_of(), round_of(1, resources=Resources())])
-    assert figures.cpu_s_per_1000_samples is None
-    assert figures.peak_pss_bytes is None
+    figures = all_figures([round_of(), round_of(1, resources=Resources())])
+    assert figures.keys().isdisjoint({"cpu_s_per_1000_samples", "peak_pss_bytes"})
 
 
 def test_peak_memory_is_the_largest_of_all_rounds() -> None:
     high = Resources(cpu_s=0.2, peak_pss_bytes=5000, processes=3)
-    assert figures_of([round_of(), round_of(1, resources=high)]).peak_pss_bytes == 5000
+    assert figure("peak_pss_bytes", round_of(), round_of(1, resources=high)) == Figure(value=5000)
 
 
 def test_a_cpu_time_below_one_tick_is_kept_as_zero() -> None:
     idle = Resources(cpu_s=0.0, peak_pss_bytes=1000, processes=1)
-    found = figures_of([round_of(k, resources=idle) for k in range(2)]).cpu_s_per_1000_samples
-    assert found is not None
-    assert found.value == 0.0
+    rounds = [round_of(number, resources=idle) for number in range(2)]
+    assert figure("cpu_s_per_1000_samples", *rounds).value == 0.0
 
 
 def test_a_scenarios_own_figures_get_intervals_too() -> None:
     rounds = [round_of(k, extra={"resume_s": 1.0 + k, "lost": 0.0}) for k in range(3)]
-    extra = figures_of(rounds).extra
-    assert extra["resume_s"].value == pytest.approx(6 ** (1 / 3))
-    assert extra["resume_s"].low is not None
-    assert extra["lost"].value == 0.0
+    assert figure("resume_s", *rounds).value == pytest.approx(6 ** (1 / 3))
+    assert figure("resume_s", *rounds).low is not None
+    assert figure("lost", *rounds).value == 0.0
 
 
-def at_rates(*rates: float) -> list[RoundResult]:
-    return [round_of(k, timed_ns=round(1e12 / rate)) for k, rate in enumerate(rates)]
+# The suite's policy
 
 
-def test_rounds_go_on_until_the_least_number_is_done() -> None:
+def is_enough(effort: Effort, *rates: float) -> bool:
+    rounds = [round_of(k, timed_ns=round(1e12 / rate)) for k, rate in enumerate(rates)]
+    suite = LoadingSuite()
+    (planned,) = suite.plan(SELECTION, effort)
+    return suite.is_enough(planned.cell, rounds, effort)
+
+
+def test_the_rate_decides_when_there_are_rounds_enough() -> None:
     standard = EFFORTS["standard"]
-    assert not enough(at_rates(*[1000.0] * 4), standard)
-    assert enough(at_rates(*[1000.0] * 5), standard)
+    assert not is_enough(standard, *[1000.0] * 4)
+    assert is_enough(standard, *[1000.0] * 5)
+    assert not is_enough(standard, 1000.0, 1200.0, 900.0, 1100.0, 1000.0)
+    assert is_enough(standard, *[1000.0, 2000.0, 500.0] * 5)
 
 
-def test_rounds_go_on_until_the_interval_is_narrow() -> None:
-    noisy = [1000.0, 1200.0, 900.0, 1100.0, 1000.0]
-    assert not enough(at_rates(*noisy), EFFORTS["standard"])
-
-
-def test_rounds_end_when_the_effort_is_spent() -> None:
-    noisy = [1000.0, 2000.0, 500.0] * 5
-    assert enough(at_rates(*noisy), EFFORTS["standard"])
-
-
-def test_summaries_tell_as_well_as_results_whether_it_is_enough() -> None:
-    rounds = at_rates(*[1000.0] * 5)
-    assert enough([summary_of(one) for one in rounds], EFFORTS["standard"])
+def test_the_suite_gives_the_same_figures_as_this_module() -> None:
+    rounds = [round_of(), round_of(1)]
+    assert LoadingSuite().figures(rounds) == all_figures(rounds)

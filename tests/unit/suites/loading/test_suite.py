@@ -1,7 +1,8 @@
-"""From names to cells: variants, axes, environments, and the reasons why a cell cannot be run."""
+"""From names to cells: variants, axes, processes, venvs, and the reasons against a cell."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -9,21 +10,31 @@ import pytest
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
 from skymark.model.record import Status
-from skymark.suites.loading.adapter import ABILITIES, Adapter
+from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter
+from skymark.suites.loading.cells import axis_points, check_axes, refusal, scenario_variants
+from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import adapters, scenario_class, scenarios
+from skymark.suites.loading.specification import reference_of
 from skymark.suites.loading.storage import Storage
-from skymark.suites.loading.suite import (
-    LoadingSuite,
-    axis_points,
-    check_axes,
-    refusal,
-    scenario_variants,
-)
+from skymark.suites.loading.suite import LoadingSuite, venv_of
+
+QUICK = EFFORTS["quick"]
 
 
-def plan(*scenarios_, adapters=("numpy",), **fields):
-    selection = Selection(scenarios=scenarios_, adapters=adapters, **fields)
-    return LoadingSuite().plan(selection)
+def plan(*scenarios_, adapters=("numpy",), settings=None, effort=QUICK, **options):
+    selection = Selection(
+        scenarios=scenarios_, adapters=adapters, settings=settings or {}, options=options
+    )
+    return LoadingSuite().plan(selection, effort)
+
+
+@pytest.fixture(autouse=True)
+def forgotten_adapters():
+    """Forget the adapters that a test wrote into files of its own."""
+    known = set(ADAPTERS)
+    yield
+    for slug in set(ADAPTERS) - known:
+        del ADAPTERS[slug]
 
 
 def ids(planned):
@@ -75,8 +86,8 @@ def test_nothing_chosen_is_all_of_tier_1_on_all_adapters():
 
 def test_a_cell_is_planned_once_however_often_it_is_named():
     planned = plan("TAB-1", "tab-1:small", adapters=("numpy", "NumPy reference", "numpy"))
-    assert ids(planned) == ["TAB-1.small.numpy"]
-    assert ids(plan("PC-1", axes={"depth": (1, 1)})) == ["PC-1.small.depth-1.numpy"]
+    assert ids(planned) == ["loading.TAB-1.small.numpy"]
+    assert ids(plan("PC-1", axis=["depth=1,1"])) == ["loading.PC-1.small.depth-1.numpy"]
 
 
 def test_all_cells_of_everything_have_names_of_their_own():
@@ -88,7 +99,9 @@ def test_all_cells_of_everything_have_names_of_their_own():
 
 
 def test_axes_make_one_cell_per_combination_in_order():
-    assert ids(plan("PC-1")) == [f"PC-1.small.depth-{depth}.numpy" for depth in (1, 5, 10, 50)]
+    assert ids(plan("PC-1")) == [
+        f"loading.PC-1.small.depth-{depth}.numpy" for depth in (1, 5, 10, 50)
+    ]
     cls = scenario_class("PC-1")
     assert axis_points(cls, {}) == [{"depth": depth} for depth in (1, 5, 10, 50)]
     assert axis_points(cls, {"depth": (3, 2)}) == [{"depth": 3}, {"depth": 2}]
@@ -141,8 +154,8 @@ def test_a_users_adapter_is_hashed_with_its_source(tmp_path):
     path.write_text(source)
     name = f"{path}:Own"
     (first,) = plan("TAB-1", adapters=(name,))
-    assert first.cell.id == "TAB-1.small.own-of-suite-tests"
-    assert first.cell.reference == name
+    assert first.cell.id == "loading.TAB-1.small.own-of-suite-tests"
+    assert reference_of(first.cell) == name
     path.write_text(source + "# another version\n")
     (second,) = plan("TAB-1", adapters=(name,))
     assert second.cell.hash != first.cell.hash
@@ -191,37 +204,114 @@ def test_a_format_that_the_adapter_does_not_read_is_unsupported():
     assert cause.action == "choose from tar"
 
 
-def test_a_library_without_a_package_is_skipped_with_the_command_unless_it_is_there():
-    class ByHand(Poor):
-        abilities: ClassVar = frozenset(ABILITIES)
-        install_hint = "build it from source"
-        imports = "no_such_library_xyz.loader"
+def by_hand(tmp_path, imports):
+    """Write an adapter of a library that no package installs; returns its reference."""
+    path = tmp_path / f"own_{imports.replace('.', '_')}.py"
+    path.write_text(
+        "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
+        f"class ByHand(NumpyReference):\n    slug = 'by-hand-{path.stem}'\n"
+        f"    install_hint = 'build it from source'\n    imports = {imports!r}\n"
+    )
+    return f"{path}:ByHand"
 
-    tab = scenario_class("TAB-1")
-    status, cause = refusal(tab, ByHand, {}, {})
-    assert status is Status.SKIPPED
-    assert cause.action == "build it from source"
-    ByHand.imports = "json.decoder"
-    assert refusal(tab, ByHand, {}, {}) is None
+
+def test_a_library_without_a_package_is_absent_with_the_command_unless_it_is_there(tmp_path):
+    for imports in ("no_such_library_xyz.loader", "no_such_library_xyz"):
+        (planned,) = plan("TAB-1", adapters=(by_hand(tmp_path, imports),))
+        cause = LoadingSuite().absence(planned.cell)
+        assert cause.kind == "library-absent"
+        assert cause.action == "build it from source"
+    (planned,) = plan("TAB-1", adapters=(by_hand(tmp_path, "json.decoder"),))
+    assert LoadingSuite().absence(planned.cell) is None
+
+
+def test_what_this_machine_lacks_is_no_part_of_the_plan(tmp_path):
+    """A plan is made where nothing is installed, for a machine that has it."""
+    (planned,) = plan("TAB-1", adapters=(by_hand(tmp_path, "no_such_library_xyz"),))
+    assert planned.refusal is None
+
+
+def test_what_installs_by_itself_is_never_absent():
+    (planned,) = plan("TAB-1", adapters=("grain",))
+    assert LoadingSuite().absence(planned.cell) is None
+
+
+# Processes, machines and times
+
+
+def test_an_adapters_cells_share_a_process():
+    planned = plan("TAB-1", "NLP-1", adapters=("numpy", "pytorch", "grain@0.2.17"))
+    assert {one.group for one in planned} == {"numpy", "pytorch", "grain@0.2.17"}
+    assert all(one.group == one.cell.adapter for one in planned)
+
+
+def test_cells_of_a_users_file_are_grouped_by_the_file(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
+        "class Grouped(NumpyReference):\n    slug = 'grouped-of-suite-tests'\n"
+    )
+    planned = plan("TAB-1", "NLP-1", adapters=(f"{path}:Grouped",))
+    assert {one.group for one in planned} == {reference_of(planned[0].cell)}
+
+
+def test_scenarios_that_measure_memory_or_start_up_have_processes_of_their_own():
+    planned = plan("all", adapters=("numpy",))
+    alone = [one for one in planned if scenario_class(one.cell.scenario).own_process]
+    assert {one.cell.scenario for one in alone} == {
+        cls.id for cls in scenarios().values() if cls.own_process
+    }
+    groups = [one.group for one in alone]
+    assert len(set(groups)) == len(groups) > 0
+    shared = [one.group for one in planned if one not in alone]
+    assert set(shared) == {"numpy"}
+
+
+def test_cells_that_are_compared_stay_on_one_machine():
+    planned = plan("TAB-1", "PC-1", adapters=("numpy", "pytorch"))
+    labels = {one.cell.label: one.shard_key for one in planned}
+    assert len(set(labels.values())) == len(labels) == 5
+    assert all(labels[one.cell.label] == one.shard_key for one in planned)
+
+
+@pytest.mark.parametrize("effort", EFFORTS.values(), ids=EFFORTS)
+def test_a_round_is_guessed_between_its_least_time_and_its_limit(effort):
+    for one in plan("all", adapters=("numpy",), effort=effort):
+        assert one.guess.low_s == effort.limits["min_seconds"]
+        assert one.guess.low_s <= one.guess.expected_s <= one.guess.high_s
+        assert one.guess.high_s == effort.cell_timeout_s
+
+
+def test_another_machine_needs_the_users_own_files(tmp_path):
+    (synthetic,) = plan("TAB-1")
+    assert synthetic.local_files == ()
+    path = by_hand(tmp_path, "json")
+    (own,) = plan("TAB-1", adapters=(path,))
+    (file,) = own.local_files
+    assert (Path.cwd() / file).resolve() == (tmp_path / "own_json.py").resolve()
 
 
 # Venvs
 
 
-def test_an_adapter_of_skymark_has_its_pinned_environment():
-    spec = LoadingSuite().venv("grain")
+def test_an_adapter_of_skymark_has_its_pinned_venv():
+    spec = venv_of("grain")
     assert (spec.name, spec.locked, spec.packages) == ("grain", "adapters/grain.txt", ())
+    (planned,) = plan("TAB-1", adapters=("grain",))
+    assert LoadingSuite().venv(planned.cell) == spec
 
 
 def test_a_version_is_resolved_beside_what_the_adapter_declares():
-    spec = LoadingSuite().venv("grain@0.2.17")
+    spec = venv_of("grain@0.2.17")
     assert spec.name == "grain@0.2.17"
     assert spec.locked is None
     assert spec.declared == "adapters/grain.in"
     assert spec.packages == ("grain==0.2.17",)
+    (planned,) = plan("TAB-1", adapters=("grain@0.2.17",))
+    assert LoadingSuite().venv(planned.cell) == spec
 
 
-def test_a_users_adapter_has_numpys_environment_with_its_own_requirements(tmp_path):
+def test_a_users_adapter_has_numpys_venv_with_its_own_requirements(tmp_path):
     path = tmp_path / "own.py"
     path.write_text(
         "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
@@ -229,12 +319,46 @@ def test_a_users_adapter_has_numpys_environment_with_its_own_requirements(tmp_pa
         "class Rich(NumpyReference):\n    slug = 'rich-of-suite-tests'\n"
         "    requirements = ('torch>=2.5',)\n"
     )
-    plain = LoadingSuite().venv(f"{path}:Plain")
-    assert plain == LoadingSuite().venv("numpy")
-    rich = LoadingSuite().venv(f"{path}:Rich")
+    plain = venv_of(f"{path}:Plain")
+    assert (plain.locked, plain.packages) == (venv_of("numpy").locked, ())
+    rich = venv_of(f"{path}:Rich")
     assert rich.name == "rich-of-suite-tests"
     assert rich.locked == "adapters/numpy.txt"
     assert rich.packages == ("torch>=2.5",)
+
+
+def test_all_venvs_are_those_that_install_by_themselves():
+    found = LoadingSuite().venvs()
+    assert set(found) == {slug for slug, cls in adapters().items() if not cls.install_hint}
+    assert LoadingSuite().venvs(["grain@0.2.17"]) == {"grain@0.2.17": venv_of("grain@0.2.17")}
+    with pytest.raises(UnknownNameError, match="Did you mean 'grain'"):
+        LoadingSuite().venvs(["grian"])
+
+
+# What a run declares
+
+
+def test_a_run_declares_the_titles_and_names_of_its_own_cells():
+    cells = [one.cell for one in plan("TAB-1", adapters=("numpy", "grain@0.2.17"))]
+    found = LoadingSuite().declared(cells)
+    assert found.scenario_titles == {"TAB-1": scenario_class("TAB-1").title}
+    assert found.adapter_name("numpy") == adapters()["numpy"].name
+    assert found.adapter_name("grain@0.2.17") == f"{adapters()['grain'].name}@0.2.17"
+    assert found.adapter_name("a-strangers-own") == "a-strangers-own"
+    assert found.metrics == LoadingSuite().declaration.metrics
+
+
+def test_a_run_of_a_scenario_that_is_no_more_declares_all_else():
+    (planned,) = plan("TAB-1")
+    gone = planned.cell.model_copy(update={"scenario": "OLD-1"})
+    assert LoadingSuite().declared([gone, planned.cell]).scenario_title("OLD-1") is None
+
+
+def test_lists_name_every_scenario_and_adapter_first():
+    suite = LoadingSuite()
+    assert [row["id"] for row in suite.scenarios()] == list(scenarios())
+    assert [row["slug"] for row in suite.adapters()] == list(adapters())
+    assert all(next(iter(row)) == "id" for row in suite.scenarios())
 
 
 # Data

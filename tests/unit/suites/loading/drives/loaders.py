@@ -164,7 +164,9 @@ class SaysWhereItIs(NumpyLoader):
 
     def __init__(self, job: LoadingJob) -> None:
         super().__init__(job)
-        print(job.rank, job.world, os.environ["RANK"], os.environ["WORLD_SIZE"])
+        told = (job.rank, job.world, os.environ["RANK"], os.environ["WORLD_SIZE"])
+        # At once: ranks share the pipe, and what print writes piece by piece would mix.
+        os.write(1, (" ".join(map(str, told)) + "\n").encode())
 
 
 class IsChatty(Honest):

@@ -12,8 +12,8 @@ from skymark.run.directory import RunDirectory
 from skymark.store.wandb.source import open_artifact
 from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import MACHINE
+from tests.stores.finished_run import make_run
 from tests.stores.wandb_backend import KEY
-from tests.unit.store.wandb_store.conftest import make_run
 
 ARTIFACT = f"benchmark-results-{MACHINE.git.commit}"
 

@@ -6,36 +6,14 @@ import os
 
 import pytest
 
-from skymark.model.record import Cause, Status
-from skymark.run.directory import RunDirectory
 from skymark.store.wandb.limits import Limits
 from skymark.store.wandb.store import open_run_files
-from tests.data.make_run import cell, ended, measured, rounds_of, write_run
+from tests.stores.finished_run import make_run
 from tests.stores.wandb_server import wandb_server
 
 PATIENT = Limits(request_s=5, log_s=60, read_s=90)
 HURRIED = Limits(request_s=3, call_s=20, log_s=60, sync_s=8, read_s=30)
 """Where something is to go wrong; starting wandb on a busy machine takes some seconds."""
-
-
-def make_run(path):
-    """Write a run of three cells: two measured, one failed."""
-    rounds = {name: rounds_of(speed, name=name) for name, speed in FAST.items()}
-    records = [measured(cell("TAB-1", name), rounds[name]) for name in FAST]
-    died = Cause(kind="worker-died", message="the worker was killed by signal 9")
-    records.append(ended(cell("TAB-1", "ray"), Status.FAILED, died))
-    write_run(path, records)
-    run = RunDirectory(path)
-    for record in records:
-        run.write_record(record, rounds.get(record.cell.adapter, ()))
-        run.write_log(record.cell, f"what {record.cell.id} printed\n")
-    (path / "rounds" / "TAB-1.small.ray").mkdir(parents=True)
-    (path / "rounds" / "TAB-1.small.ray" / "0.json").write_text("{}")
-    run.write_sums()
-    return path
-
-
-FAST = {"numpy": 60_000, "grain": 96_000}
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import pytest
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.run.directory import RunDirectory
 from tests.stores.wandb_backend import KEY
-from tests.unit.store.wandb_store.conftest import HURRIED
+from tests.stores.wandb_store.conftest import HURRIED
 
 BOUND_S = 2 * HURRIED.log_s + 3 * HURRIED.call_s
 

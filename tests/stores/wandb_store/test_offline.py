@@ -8,7 +8,7 @@ from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.offline import log_offline, read_offline
 from tests.stores.wandb_backend import ENTITY, KEY
-from tests.unit.store.wandb_store.conftest import HURRIED
+from tests.stores.wandb_store.conftest import HURRIED
 
 
 def offline_path(run):

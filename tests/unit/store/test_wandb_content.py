@@ -8,6 +8,12 @@ from skymark.run.directory import RunDirectory
 from skymark.store.wandb.content import COLUMNS, RunContent
 from skymark.store.wandb.names import wandb_id
 from tests.data.make_run import MACHINE
+from tests.stores.finished_run import make_run
+
+
+@pytest.fixture
+def run(tmp_path):
+    return make_run(tmp_path / "run-1")
 
 
 def with_git(run, git):

@@ -1,0 +1,88 @@
+"""Warnings of waits and warm-up appear when they should, beside those of any suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from skymark.model.record import RoundResult, Verification
+from skymark.suites.loading.efforts import EFFORTS
+from skymark.suites.loading.suite import LoadingSuite
+
+STANDARD = EFFORTS["standard"]
+SLOW_FIRST_EPOCH = (300,) * 50 + (130,) * 50 + (100,) * 150
+
+
+def rounds_at(
+    rates: Sequence[float],
+    wait_ns: tuple[int, ...] = (1,) * 250,
+    elements: tuple[int, ...] = (10,) * 250,
+    epoch: tuple[int, ...] = tuple(k // 50 for k in range(250)),
+) -> list[RoundResult]:
+    """Rounds with these rates, of 200 measured batches each."""
+    return [
+        RoundResult(
+            round=k,
+            started_at=datetime(2026, 1, 1, tzinfo=UTC),
+            setup_s=0.1,
+            timed_ns=round(1e15 / rate),
+            metrics={"samples_per_s": rate},
+            samples={
+                "epoch": epoch,
+                "wait_ns": wait_ns,
+                "elements": elements,
+                "warm_up": tuple(int(one == 0) for one in epoch),
+            },
+            verification=Verification(passed=True),
+        )
+        for k, rate in enumerate(rates)
+    ]
+
+
+def kinds(rounds: Sequence[RoundResult]) -> set[str]:
+    return {warning.kind for warning in LoadingSuite().warnings(rounds, STANDARD)}
+
+
+def test_steady_rounds_get_no_warning() -> None:
+    assert kinds(rounds_at([1000, 1001, 1002, 999, 1000, 1001, 998])) == set()
+
+
+def test_no_rounds_get_no_warning() -> None:
+    assert LoadingSuite().warnings([], STANDARD) == ()
+
+
+def test_the_rate_is_looked_at_as_in_any_suite() -> None:
+    assert kinds(rounds_at([1000])) == {"no-interval"}
+    assert kinds(rounds_at([1000, 1200, 900])) == {"wide-interval"}
+    assert "drift" in kinds(rounds_at([1000, 980, 961, 939, 920, 900]))
+    assert "short-region" in kinds(rounds_at([1e8, 1.001e8, 1e8, 1e8, 1e8]))
+
+
+def test_percentiles_of_few_batches_are_warned_of() -> None:
+    few = rounds_at([1000, 1001, 1000], (1,) * 20, (10,) * 20, (0,) * 10 + (1,) * 10)
+    (warning,) = LoadingSuite().warnings(few, STANDARD)
+    assert warning.kind == "few-waits"
+    assert "rest on 30 batches" in warning.message
+
+
+def test_a_scenario_without_timed_batches_is_not_warned_of_few_waits() -> None:
+    assert kinds(rounds_at([1000, 1001, 1000], (), (), ())) == set()
+
+
+def test_a_first_measured_epoch_that_is_always_slower_means_the_warm_up_was_too_short() -> None:
+    assert kinds(rounds_at([1000, 1001, 1000], SLOW_FIRST_EPOCH)) == {"warm-up"}
+
+
+def test_one_slow_first_epoch_is_no_unfinished_warm_up() -> None:
+    rounds = rounds_at([1000, 1001, 1000], SLOW_FIRST_EPOCH)
+    assert kinds([*rounds[:2], *rounds_at([1000, 1001, 1000])[2:]]) == set()
+
+
+def test_every_warning_says_what_to_do() -> None:
+    cases = [
+        rounds_at([1e8, 1e8], (1,), (1,), (1,)),
+        rounds_at([1000] * 3, SLOW_FIRST_EPOCH),
+    ]
+    found = [one for case in cases for one in LoadingSuite().warnings(case, STANDARD)]
+    assert {one.kind for one in found} >= {"short-region", "few-waits", "warm-up"}
+    assert all(len(one.action) > 20 for one in found)
