@@ -261,7 +261,12 @@ def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
     source = source_directory().resolve() if with_source else None
     for file in sorted({file for one in plan.cells for file in one.local_files}):
         path = Path(file)
-        if source is None or path.is_absolute() or path.resolve() != source / path:
+        if (
+            source is None
+            or path.is_absolute()
+            or not path.is_file()
+            or path.resolve() != source / path
+        ):
             there = "nothing of this machine" if source is None else f"what lies in {source}"
             raise UsageError(
                 f"{file} lies on this machine, and a rented one gets {there}; give an address "

@@ -1,0 +1,36 @@
+"""SkyPilot is reached by its SDK, and behind the SDK in one module only."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import skymark
+
+PACKAGE = Path(skymark.__file__).parent
+PUBLIC = {"sky", "sky.client"}
+ALLOWED = {
+    "cloud/sky/internals.py",
+    "cloud/rehearsal/plugin.py",  # a plug-in of SkyPilot's server, which runs inside of it
+}
+
+
+def imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return {name for name in found if name.partition(".")[0] == "sky"}
+
+
+def test_only_one_module_reaches_behind_skypilot_s_sdk():
+    modules = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    behind = {name for name, path in modules.items() if imported(path) - PUBLIC}
+    assert behind == ALLOWED
+
+
+def test_no_module_loads_parts_of_skypilot_by_name():
+    for path in (PACKAGE / "cloud").rglob("*.py"):
+        assert "import_module" not in path.read_text(), path
