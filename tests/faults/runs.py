@@ -31,7 +31,7 @@ STARTED: list[subprocess.Popen[str]] = []
 """Every run that was started, for whoever tidies up after a test that failed."""
 
 
-def until(found: Callable[[], object], seconds: float = 300, what: str = "it") -> None:
+def until(found: Callable[[], object], seconds: float = 120, what: str = "it") -> None:
     """Wait until something is found."""
     deadline = time.monotonic() + seconds
     while not found():

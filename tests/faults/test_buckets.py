@@ -115,7 +115,7 @@ def test_a_bucket_that_does_not_recover_is_filled_by_the_command_that_the_run_gi
     at = chance.randint(1, 6)
     until(lambda: len(case.begun()) >= at, what=f"round {at}")
     FAULTS[fault](proxy)
-    status, stderr = case.finish(process, timeout=300)
+    status, stderr = case.finish(process, timeout=120)
     assert status == 1, stderr
     assert len(open_run(case.output).records) == 4
     proxy.heal()
@@ -129,7 +129,7 @@ def test_the_command_that_finishes_removes_rounds_that_records_have_replaced(cas
     process = case.start("--store-wait", str(WAIT_S))
     until(lambda: len(case.begun()) >= 5, what="round 5")
     proxy.answer(500)
-    status, stderr = case.finish(process, timeout=300)
+    status, stderr = case.finish(process, timeout=120)
     assert status == 1, stderr
     proxy.heal()
     finish_as_told(case, stderr)

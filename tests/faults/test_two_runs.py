@@ -12,7 +12,7 @@ def test_a_second_run_of_one_plan_is_refused_or_waits_and_measures_nothing_again
     first = one.start()
     until(one.begun, what="a round")
     refused = other.start()
-    _, words = refused.communicate(timeout=300)
+    _, words = refused.communicate(timeout=60)
     assert first.poll() is None
     assert refused.returncode == 2, words
     assert "--resume" in words

@@ -131,7 +131,7 @@ def test_an_interrupted_run_is_valid_and_resume_completes_it(
     with start(tmp_path, *THREE) as process:
         until(lambda: rounds_in(tmp_path / "out"))
         os.kill(process.pid, number)
-        _, stderr = process.communicate(timeout=300)
+        _, stderr = process.communicate(timeout=60)
     assert process.returncode == status
     assert words in stderr
     until(lambda: not workers_of(tmp_path / "out"), 20)
