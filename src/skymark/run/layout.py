@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from skymark.model.cell import FILE_NAME
+
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"
 """The digests of all other files, for ``sha256sum --check``."""
 FOLDERS = ("records", "samples", "logs", "rounds")
 
-_NAME = r"[\w@=+-][\w@=+.-]{0,240}"
+_NAME = FILE_NAME.pattern
 RUN_FILE = re.compile(
     rf"{re.escape(MANIFEST)}|{SUMS}|records/{_NAME}\.json|samples/{_NAME}\.parquet"
     rf"|logs/{_NAME}\.log|rounds/{_NAME}/\d{{1,6}}\.json",
