@@ -17,7 +17,12 @@ SEAL = re.compile(rb'\A\{\n "%s": "([0-9a-f]{64})",\n' % KEY.encode())
 
 def sealed(value: Frozen, *, indent: int | None = 1) -> bytes:
     """Return a value as JSON with the digest of its content, as a file of it is written."""
-    rest = value.model_dump_json(indent=indent)[1:].lstrip("\n").encode() + b"\n"
+    return seal(value.model_dump_json(indent=indent))
+
+
+def seal(text: str) -> bytes:
+    """Return the text of a JSON object with the digest of its content."""
+    rest = text.strip()[1:].lstrip("\n").encode() + b"\n"
     return b'{\n "%s": "%s",\n%s' % (KEY.encode(), _digest(rest).encode(), rest)
 
 

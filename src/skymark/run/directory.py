@@ -176,6 +176,10 @@ class RunDirectory:
         """Return where a cell's raw samples go."""
         return self.path / "samples" / f"{cell.id}.parquet"
 
+    def result_paths(self, cell: Cell) -> tuple[str, str]:
+        """Return the paths of a cell's record and samples."""
+        return f"records/{cell.id}.json", f"samples/{cell.id}.parquet"
+
     def record(self, cell: Cell) -> Record | None:
         """Return the cell's record if it is readable, has the same hash and its own samples."""
         with contextlib.suppress(OSError, ValueError):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import secrets
+from datetime import datetime
+from pathlib import Path
 
-from skymark.model.cell import FILE_NAME
+from skymark.model.cell import FILE_NAME, UNSAFE
 
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"
@@ -18,6 +21,17 @@ RUN_FILE = re.compile(
     re.ASCII,
 )
 """The paths that a run may have, relative to its directory."""
+
+
+def new_run_id(profile: str, now: datetime) -> str:
+    """Return an id for a run that begins, which no other run has: time, profile, chance.
+
+    Args:
+        profile: its name or its file.
+        now: the time in UTC.
+    """
+    name = UNSAFE.sub("_", Path(profile).stem)[:100]
+    return f"{now:%Y%m%d-%H%M%S}-{name}-{secrets.token_hex(3)}"
 
 
 def cell_of(path: str) -> str:
