@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from skymark.cli.main import main
@@ -68,7 +69,10 @@ def made(path, version):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return {number: made(tmp_path_factory.mktemp("runs") / "r", number) for number in (2, 3)}
+    return {
+        number: made(tmp_path_factory.mktemp("runs") / f"run-v{number}", number)
+        for number in (2, 3)
+    }
 
 
 def replaced(draw, content):
@@ -123,9 +127,9 @@ def tree(root):
     return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def resume(root, store):
-    manifest = open_run(store / "r").manifest
-    stores = {"file": DirectoryStore(store / "r")}
+def resume(root, store, name):
+    manifest = open_run(store / name).manifest
+    stores = {"file": DirectoryStore(store / name)}
     storing = Storing(stores, root)
     try:
         held = held_in(stores, Deaf())
@@ -138,20 +142,24 @@ def resume(root, store):
 @settings(
     max_examples=int(os.environ.get("SKYMARK_ANY_BYTES", "60")),
     deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],  # an example is small already, and takes seconds
     suppress_health_check=list(HealthCheck),
 )
 @given(data=st.data(), version=st.sampled_from([2, 3, 3]))
 def test_any_bytes_in_any_file_do_no_harm(runs, data, version):
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as quiet:
-        quiet.enter_context(contextlib.redirect_stdout(open(os.devnull, "w")))  # noqa: PTH123, SIM115
-        quiet.enter_context(contextlib.redirect_stderr(open(os.devnull, "w")))  # noqa: PTH123, SIM115
+        quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        quiet.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        name = runs[version].name
         home, shared, good = Path(place) / "home", Path(place) / "shared", runs[version]
-        shutil.copytree(good, home / "r")
-        shutil.copytree(good, shared / "r")
+        shutil.copytree(good, home / name)
+        shutil.copytree(good, shared / name)
         before = tree(shared)
-        changed = damage(data.draw, home / "r")
-        forged = changed not in damages(home / "r")
-        text = os.fspath(home / "r")
+        changed = damage(data.draw, home / name)
+        forged = changed not in damages(home / name)
+        text = os.fspath(home / name)
         assert main(["report", text]) in {0, 2}
         assert main(["report", text, "--json"]) in {0, 2}
         assert main(["compare", text, text]) in {0, 2}
@@ -161,12 +169,12 @@ def test_any_bytes_in_any_file_do_no_harm(runs, data, version):
         after = tree(shared)
         if not forged:
             assert after == before
-        assert {path.parts[0] for path in after} == {"r"}
+        assert {path.parts[0] for path in after} == {name}
         for path, content in before.items():
             (shared / path).write_bytes(content)
         if version == 3:
             with contextlib.suppress(SkymarkError):
-                resume(home / "r", shared)
+                resume(home / name, shared, name)
         assert {path.name for path in Path(place).iterdir()} <= {"home", "shared", "out.csv"}
-        assert {path.name for path in home.iterdir()} == {"r"}
+        assert {path.name for path in home.iterdir()} == {name}
         assert tree(shared) == before
