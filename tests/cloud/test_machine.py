@@ -151,7 +151,7 @@ def test_a_namespace_ends_with_whoever_started_it_even_if_that_is_killed(
     fit: None, tmp_path: Path
 ) -> None:
     spec = tmp_path / "spec.json"
-    spec.write_text('{"binds": {}, "command": ["sleep", "4321"], "environment": {}}')
+    spec.write_text('{"binds": {}, "command": ["sleep", "4321"], "variables": {}}')
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, spec, tmp_path / "log"],
         stdin=subprocess.PIPE,
@@ -173,7 +173,7 @@ def test_a_namespace_ends_with_whoever_started_it_even_if_that_is_killed(
 def test_a_program_in_a_namespace_may_say_as_much_as_it_likes(fit: None, tmp_path: Path) -> None:
     end, spec, log = tmp_path / "end", tmp_path / "spec.json", tmp_path / "log"
     talks = ["bash", "-c", f"head -c 1000000 /dev/zero; touch {end}"]
-    spec.write_text(json.dumps({"binds": {}, "command": talks, "environment": {}}))
+    spec.write_text(json.dumps({"binds": {}, "command": talks, "variables": {}}))
     one = Namespaced((), Path(namespace_keeper.__file__), spec, log)
     try:
         deadline = time.monotonic() + 30
