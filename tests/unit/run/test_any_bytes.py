@@ -138,7 +138,7 @@ def resume(root, store, name):
         storing.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @settings(
     max_examples=int(os.environ.get("SKYMARK_ANY_BYTES", "60")),
     deadline=None,
