@@ -14,6 +14,8 @@ NonNegative = Annotated[FiniteFloat, Field(ge=0)]
 """A duration, a price or a share."""
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 """A number of things, of bytes or of nanoseconds."""
+Amount = Annotated[FiniteFloat, Field(ge=-1e60, le=1e60)]
+"""A measured figure; its square is a number, too."""
 Moment = Annotated[
     AwareDatetime,
     Field(ge=datetime(1900, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC)),

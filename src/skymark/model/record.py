@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field
 
-from skymark.model.base import Count, Frozen, Moment, NonNegative
+from skymark.model.base import Amount, Count, Frozen, Moment, NonNegative
 from skymark.model.cell import Cell, Setting
 from skymark.model.metric import Figure
 
@@ -79,7 +79,7 @@ class Round(Frozen):
     """Time to set up, before the timed region."""
     timed_ns: Count
     """Wall time of the timed region."""
-    metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
+    metrics: dict[str, Amount] = Field(default_factory=dict)
     """By name; what a round lacks is absent."""
     resources: Resources = Resources()
 
