@@ -6,10 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import nox
 
@@ -29,7 +26,7 @@ EXTRAS = {
     "cloud": ("cloud",),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
-SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
+SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
 TIMED = "tests/benchmarks"
 BUILDERS = ("docker", "podman", "buildah")
@@ -53,45 +50,19 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run every test, with coverage of the package and of its worker processes, or those named.
 
-    Those that read the clock run first and alone; then the others, in several processes, beside
-    those of SkyPilot, whose output comes at the end.
+    Those of SkyPilot, whose machines have time limits, and those that read the clock run alone; the
+    others run side by side.
     """
     if session.posargs:
         session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs)
         return
     session.run("coverage", "erase")
+    pytest_in_the_cloud(session, "tests/cloud", "-m", "not cloud_faults", "--durations=20")
     measured = ("coverage", "run", "-m", "pytest", "--benchmark-disable", "--durations=20")
     session.run(*measured, TIMED)
-    cloud = (cloud_venv(session), "-m", "pytest", "tests/cloud", "-m", "not cloud_faults")
-    with beside(session, *cloud, "--durations=20"):
-        session.run(*measured, *SIDE_BY_SIDE, f"--ignore={TIMED}", "--ignore=tests/cloud")
+    session.run(*measured, *SIDE_BY_SIDE, f"--ignore={TIMED}", "--ignore=tests/cloud")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
-
-
-@contextmanager
-def beside(session: nox.Session, *command: str) -> Iterator[None]:
-    """Run a command beside the block, and print its output after it; the session fails if it does.
-
-    The block's own failure is not held up: the command still runs to its end and is printed.
-    """
-    with TemporaryFile() as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        try:
-            try:
-                yield
-            finally:
-                process.wait()
-        finally:
-            if process.poll() is None:  # Ctrl-C, which the command was told too
-                process.terminate()
-                process.wait()
-            output.seek(0)
-            sys.stdout.flush()
-            shutil.copyfileobj(output, sys.stdout.buffer)
-            sys.stdout.flush()
-    if process.returncode:
-        session.error(f"{' '.join(command[1:])} ended with status {process.returncode}")
 
 
 @nox.session

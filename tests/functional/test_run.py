@@ -191,12 +191,12 @@ def test_a_venv_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path
 def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):
     ran = run_in(
         *(tmp_path, "run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1"),
-        *("--think-time-ms", "20"),
+        *("--think-time-ms", "200"),
     )
     assert ran.status == 0, ran.stderr
     (record,) = ran.records.values()
     assert 0.5 < record.metrics["utilisation"].value < 1
-    assert record.cell.settings["think_time_ms"] == 20
+    assert record.cell.settings["think_time_ms"] == 200
 
 
 def test_a_plan_says_what_the_run_of_the_same_options_will_hold(tmp_path, nine):

@@ -121,8 +121,8 @@ print('up', flush=True); input()
 read, write = os.pipe()
 if os.fork() == 0:
     if os.fork() == 0:
-        os.setsid(); time.sleep(.3); burn(0.4); time.sleep(.5); os._exit(0)
-    time.sleep(.2); os._exit(0)
+        os.setsid(); time.sleep(1.2); burn(0.4); time.sleep(1); os._exit(0)
+    time.sleep(1); os._exit(0)  # long enough to be seen on a busy machine, too
 os.close(write)
 os.wait()
 os.read(read, 1)  # Returns when the detached process has ended.
