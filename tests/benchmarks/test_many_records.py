@@ -13,6 +13,7 @@ from hashlib import sha256
 import pytest
 
 from skymark.cli.options import PlanOptions
+from skymark.model.sealed import KEY, seal, sealed
 from skymark.run.reader import open_run
 from skymark.run.samples import samples_file
 from skymark.suites.loading.metrics import DECLARATION
@@ -61,7 +62,7 @@ def many(tmp_path_factory):
     directory = write_run(tmp_path_factory.mktemp("many") / "run", records)
     manifest = open_run(directory).manifest
     manifest = manifest.model_copy(update={"plan": plan, "plan_hash": plan.hash})
-    (directory / "manifest.json").write_text(manifest.model_dump_json(indent=1))
+    (directory / "manifest.json").write_bytes(sealed(manifest))
     for folder in ("samples", "logs", "rounds"):
         (directory / folder).mkdir()
     for cell in cells:
@@ -106,7 +107,8 @@ def test_many_records_are_continued_from_a_bucket_by_another_machine(benchmark, 
         put = {"manifest.json": (many / "manifest.json").read_bytes()}
         for path in (many / "records").iterdir():
             content = json.loads(path.read_bytes()) | {"samples_sha256": None}
-            put[f"records/{path.name}"] = json.dumps(content).encode()
+            del content[KEY]
+            put[f"records/{path.name}"] = seal(json.dumps(content))
         server.fill("many", {f"run/{name}": data for name, data in put.items()})
         directory = tmp_path / "run"
         arguments = (*ARGUMENTS, "--output", str(directory), "--store", "s3://many", "--resume")

@@ -28,6 +28,7 @@ from skymark.model.record import (
     Status,
     Verification,
 )
+from skymark.model.sealed import sealed
 from skymark.suites.loading.drives.outcome import Outcome
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.suite import LoadingSuite
@@ -232,10 +233,10 @@ def write_run(
         counts=counts,
     )
     (directory / "records").mkdir(parents=True)
-    (directory / "manifest.json").write_text(manifest.model_dump_json(indent=1) + "\n")
+    (directory / "manifest.json").write_bytes(sealed(manifest))
     for record in records:
         path = directory / "records" / f"{record.cell.id}.json"
-        path.write_text(record.model_dump_json(indent=1) + "\n")
+        path.write_bytes(sealed(record))
     return directory
 
 

@@ -22,6 +22,7 @@ FAULTS = (
     "record truncated",
     "record replaced by garbage",
     "record of a newer schema",
+    "one digit of a record flipped",
     "record of another hash",
     "samples of a record missing",
     "bucket answers 500",

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from skymark.model.sealed import KEY, seal
 from skymark.run.reader import open_run
 from tests.faults.runs import Case, skymark, until
 
@@ -51,7 +52,17 @@ def newer(path):
 
 
 def other_hash(path):
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"cell_hash": "0" * 64}))
+    content = json.loads(path.read_text()) | {"cell_hash": "0" * 64}
+    del content[KEY]
+    path.write_bytes(seal(json.dumps(content)))
+
+
+def flip_a_digit(path):
+    data = path.read_bytes()
+    place = data.index(b'"value": ') + len(b'"value": ')
+    path.write_bytes(
+        data[:place] + (b"2" if data[place : place + 1] == b"1" else b"1") + data[place + 1 :]
+    )
 
 
 def without_samples(path):
@@ -71,6 +82,7 @@ def others_samples(path):
         ("record truncated", (truncate, empty), "is no JSON"),
         ("record replaced by garbage", (garbage, nested), "is no JSON"),
         ("record of a newer schema", (newer,), "install a newer skymark"),
+        ("one digit of a record flipped", (flip_a_digit,), "its digest says"),
         ("record of another hash", (other_hash,), None),
         ("samples of a record missing", (without_samples, others_samples), None),
     ],

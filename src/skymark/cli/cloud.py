@@ -142,9 +142,10 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
-    from skymark.cloud.order import Order, cluster_name, idle_minutes_for, new_run_id, seconds_of
+    from skymark.cloud.order import Order, cluster_name, idle_minutes_for, seconds_of
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import lasting_store
+    from skymark.run.layout import new_run_id
 
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     order = Order(
@@ -215,8 +216,9 @@ def execute(
     from skymark.cloud.known_machines import recall
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import new_run_id, seconds_of
+    from skymark.cloud.order import seconds_of
     from skymark.cloud.secret_variables import secrets_for
+    from skymark.run.layout import new_run_id
 
     known = recall(cluster)
     chosen = dataclasses.replace(options, profile=known.profile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import say
 from skymark.cli.parameters import Several
 from skymark.cli.tables import Json, stdout_console
-from skymark.model.errors import UsageError
-from skymark.run.reader import Run, open_run
+from skymark.model.errors import DamagedManifestError, StoreError, UsageError
+from skymark.run.layout import SUMS
+from skymark.run.reader import Run, open_run, read_manifest
 from skymark.store.store import FINISH_S
 
+NAMED_FILES = 5
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
 
@@ -112,7 +116,7 @@ def export(
     """Write a run's figures as CSV or Parquet, or the whole run into a store.
 
     What the store has already is compared and not sent again, so this also finishes what a run
-    could not store.
+    could not store. What is damaged here is not sent, and another plan's run is never replaced.
 
     Exit status: 0 all is written, and what went into a store was read back and compared; 1 a
     store lacks something; 2 nothing was done.
@@ -120,9 +124,9 @@ def export(
     from skymark.report import export as exporting
     from skymark.store.kinds import is_address, known_addresses
 
-    run = open_run(directory)
     if is_address(to):
-        return _store(run, to, wait)
+        return _store(directory, to, wait)
+    run = open_run(directory)
     kind = Path(to).suffix.removeprefix(".")
     if kind not in WRITERS:
         raise UsageError(
@@ -138,18 +142,49 @@ def export(
     return 0
 
 
-def _store(run: Run, address: str, wait_s: float) -> int:
+def _store(directory: Path, address: str, wait_s: float) -> int:
     """Put a run that is on disk into a store: all of it, or what was not stored before."""
     from rich.console import Console
 
     from skymark.cli.stores import say_what_was_stored
+    from skymark.run.damage import damages
+    from skymark.store.fetching import recover_manifest, require_same_run
     from skymark.store.kinds import open_store
     from skymark.store.storing import Storing
 
-    store = open_store(address, run.manifest.run_id)
-    with closing(Storing({address: store}, run.directory)) as storing:
+    try:
+        run_id = read_manifest(directory).run_id
+    except DamagedManifestError as error:
+        run_id = directory.resolve().name
+        with closing(open_store(address, run_id)) as source:
+            if not recover_manifest(source, directory):
+                raise
+        say(f"{error}\n  taken from {source.url}")
+    store = open_store(address, run_id)
+    damaged = damages(directory)
+    with closing(Storing({address: store}, directory)) as storing:
         store.check()
-        storing.expect(store, store.sizes() if store.live else {})
+        sizes = store.sizes() if store.live else {}
+        require_same_run(store, sizes, read_manifest(directory))
+        if damaged and not store.live:
+            raise StoreError(_not_sent(damaged, directory))
+        storing.expect(store, sizes)
+        # The list of digests would name files that the store has not.
+        storing.withhold([*damaged, SUMS] if damaged else ())
         (stored,) = storing.finish(wait_s, Console(stderr=True).print)
-    say_what_was_stored([stored], run.directory)
-    return 0 if stored.ok else 1
+    say_what_was_stored([stored], directory)
+    if damaged:
+        say(_not_sent(damaged, directory))
+    return 0 if stored.ok and not damaged else 1
+
+
+def _not_sent(damaged: Mapping[str, str], directory: Path) -> str:
+    lines = [f"  {path}: {reason}" for path, reason in list(damaged.items())[:NAMED_FILES]]
+    more = len(damaged) - len(lines)
+    return "\n".join(
+        [
+            f"NOT sent, because damaged in {directory}; what a store has of them stays as it is:",
+            *lines,
+            *([f"  and {more} more"] if more > 0 else []),
+        ]
+    )

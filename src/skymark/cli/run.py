@@ -18,6 +18,7 @@ from skymark.execute.plan_file import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
+from skymark.run.layout import new_run_id
 from skymark.store.store import FINISH_S
 
 DEFAULT_OPTIONS = PlanOptions()
@@ -36,7 +37,7 @@ def run(
     ] = None,
     output: Annotated[
         Path | None,
-        Parameter(group=WHERE, help="The run's directory. [default: results/TIME-PROFILE]"),
+        Parameter(group=WHERE, help="The run's directory. [default: results/TIME-PROFILE-CHANCE]"),
     ] = None,
     resume: Annotated[
         bool,
@@ -110,7 +111,7 @@ def run(
     part = None if shard is None else Shard.parse(shard)
     if statuses and not resume:
         raise UsageError("--retry needs --resume, and the --output of the run to continue")
-    path = output or Path("results") / _run_id(wanted)
+    path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
     stores = open_stores(store, run_id_of(path))
     end_when_told()
     progress_console = Console(stderr=True)
@@ -199,10 +200,6 @@ def _show(path: Path, records: Iterable[Record], *, json: bool) -> bool:
         page, written = str(error), False
     print(f"results in {path}; {page}", file=sys.stderr)
     return written
-
-
-def _run_id(plan: Plan) -> str:
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{plan.profile}"
 
 
 def _statuses(names: tuple[str, ...]) -> set[Status]:

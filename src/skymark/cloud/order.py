@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 
 from pydantic import Field
@@ -69,11 +68,6 @@ def cluster_name(profile: str) -> str:
     """Return a name for a machine that is short to type and not taken."""
     plain = re.sub(r"[^a-z0-9]+", "-", Path(profile).stem.casefold()).strip("-")
     return f"skymark-{plain}-{secrets.token_hex(2)}"
-
-
-def new_run_id(profile: str, now: datetime) -> str:
-    """Return a run's id, as ``skymark run`` names directories."""
-    return f"{now:%Y%m%d-%H%M%S}-{Path(profile).stem}"
 
 
 def seconds_of(text: str, option: str = "--deadline") -> int:

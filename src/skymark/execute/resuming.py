@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from skymark.execute.observer import Observer
-from skymark.model.errors import RunDirectoryError, StoreUnavailableError
+from skymark.model.errors import (
+    DamagedManifestError,
+    RunDirectoryError,
+    StoreUnavailableError,
+)
 from skymark.model.manifest import Manifest
-from skymark.model.schema import parse_manifest
+from skymark.run.damage import damaged_logs, damages
 from skymark.run.directory import RunDirectory, require_same_plan
-from skymark.store.fetching import fetch
+from skymark.run.layout import MANIFEST
+from skymark.run.mending import mend
+from skymark.store.fetching import fetch, manifest_in
 from skymark.store.store import Store
 from skymark.store.storing import Storing
 
@@ -39,7 +46,8 @@ def begin_or_resume(
 ) -> RunDirectory:
     """Return the directory of a run that begins, or of the same plan's run that goes on.
 
-    What a store has and the directory has not is brought first.
+    What a store has and the directory has not, or has damaged, is brought first. What is damaged
+    everywhere is set aside and measured again, and a manifest made anew.
 
     Args:
         path: the run's directory.
@@ -55,18 +63,42 @@ def begin_or_resume(
         StoreUnavailableError: there is no run here to go on with, and a store that may have it is
             away.
     """
+    _require_same_plan_here(path, manifest, resume=resume)
+    stored = [store for store, sizes in held.items() if sizes and MANIFEST in sizes]
+    damaged = damages(path) if stored else damaged_logs(path) if resume else {}
     for store, sizes in held.items():
         storing.expect(store, sizes or {})
-        if sizes is None and resume and not (path / "manifest.json").exists():
+        if sizes is None and resume and not (path / MANIFEST).exists():
             raise StoreUnavailableError(
                 f"there is no run in {path} to continue, and {store.url} cannot be read now; try "
                 "again later, or leave out --resume to begin anew"
             )
-        if sizes and "manifest.json" in sizes:
-            require_same_plan(_manifest_in(store), manifest.plan_hash, store.url, resume=resume)
+        if store in stored:
+            _require_same_plan_in(store, manifest.plan_hash, resume=resume)
+            if damaged:
+                observer.stage(f"{', '.join(damaged)} damaged in {path}; looking in {store.url}")
+            whole = set(RunDirectory(path).files()) - damaged.keys()
             seen = partial(storing.seen, store)
-            fetch(store, path, keep=True, announce=observer.stage, fetched=seen)
+            fetch(store, path, keep=whole, announce=observer.stage, fetched=seen)
+            damaged = damages(path)
+    if resume:
+        for mended in mend(path, manifest, damaged):
+            observer.stage(mended)
     return RunDirectory.create(path, manifest, resume=resume)
+
+
+def _require_same_plan_here(path: Path, manifest: Manifest, *, resume: bool) -> None:
+    """Refuse a directory of another plan, before anything in it is touched."""
+    try:
+        theirs = RunDirectory(path).manifest()
+    except DamagedManifestError:
+        if not resume:
+            raise
+    except RunDirectoryError:
+        if os.path.lexists(path / MANIFEST):
+            raise
+    else:
+        require_same_plan(theirs, manifest.plan_hash, os.fspath(path), resume=resume)
 
 
 def _sizes(store: Store, observer: Observer) -> Mapping[str, int] | None:
@@ -79,10 +111,13 @@ def _sizes(store: Store, observer: Observer) -> Mapping[str, int] | None:
         return None
 
 
-def _manifest_in(store: Store) -> Manifest:
-    try:
-        return parse_manifest(store.get("manifest.json"))
-    except ValueError as error:
+def _require_same_plan_in(store: Store, plan_hash: str, *, resume: bool) -> None:
+    """Refuse a store that holds another plan's run, or what cannot be told to be this one's."""
+    theirs = manifest_in(store)
+    if theirs is not None:
+        require_same_plan(theirs, plan_hash, store.url, resume=resume)
+    elif not resume:
         raise RunDirectoryError(
-            f"{store.url} holds no readable run; choose another --output, or remove what is there"
-        ) from error
+            f"{store.url} holds no readable run; add --resume to continue what is there, choose "
+            "another --output, or remove it"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +20,8 @@ from skymark.execute.resuming import begin_or_resume, held_in
 from skymark.execute.venvs import Venvs
 from skymark.machine.facts import capture
 from skymark.machine.measuring_lock import measuring
-from skymark.model.errors import RunDirectoryError
-from skymark.model.manifest import Manifest
+from skymark.model.errors import RunDirectoryError, UsageError
+from skymark.model.manifest import RUN_ID, Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
 from skymark.run.directory import RunDirectory
@@ -120,15 +120,18 @@ def run_plan(
             for url in storing.flush():
                 observer.stage(f"{url} lacks results that are in {path}")
             raise
-        run.write_manifest(_ended(run, plan, records))
-        run.write_sums()
+        known = {record.cell_hash: record for record in records}
+        cells = [planned.cell for planned in plan.cells]
+        found = [known.get(cell.hash) or run.record(cell) for cell in cells]
+        run.write_manifest(_ended(run, found))
+        # What is there of a cell without a record is damaged, or another machine writes it.
+        lost = [cell for cell, record in zip(cells, found, strict=True) if record is None]
+        run.write_sums({path for cell in lost for path in run.result_paths(cell)})
         return FinishedRun(tuple(records), tuple(storing.finish(store_wait_s, observer.stage)))
 
 
-def _ended(run: RunDirectory, plan: Plan, ours: Sequence[Record]) -> Manifest:
+def _ended(run: RunDirectory, found: Sequence[Record | None]) -> Manifest:
     """Return the manifest of a run that came to its end here; another shard may be missing."""
-    known = {record.cell_hash: record for record in ours}
-    found = [known.get(one.cell.hash) or run.record(one.cell) for one in plan.cells]
     return run.manifest().model_copy(
         update={
             "ended_at": datetime.now(UTC),
@@ -139,8 +142,18 @@ def _ended(run: RunDirectory, plan: Plan, ours: Sequence[Record]) -> Manifest:
 
 
 def run_id_of(path: Path) -> str:
-    """Return the id of the run in a directory: its manifest's, or that of a run begun there."""
-    try:
+    """Return the id of the run in a directory: its manifest's, or that of a run begun there.
+
+    Raises:
+        UsageError: the directory's name is none for a run.
+    """
+    with suppress(RunDirectoryError):
         return RunDirectory(path).manifest().run_id
-    except RunDirectoryError:
-        return path.resolve().name
+    name = path.resolve().name
+    if not RUN_ID.fullmatch(name):
+        raise UsageError(
+            f"--output {path}: a run is called after its directory, and {name!r} begins with a "
+            "dot or a space, is longer than 200 characters or has some that no name has; choose "
+            "another"
+        )
+    return name

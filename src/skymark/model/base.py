@@ -5,9 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
+
+NonNegative = Annotated[FiniteFloat, Field(ge=0)]
+"""A duration, a price or a share."""
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+"""A number of things, of bytes or of nanoseconds."""
+Amount = Annotated[FiniteFloat, Field(ge=-1e60, le=1e60)]
+"""A measured figure; its square is a number, too."""
+Moment = Annotated[
+    AwareDatetime,
+    Field(ge=datetime(1900, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC)),
+]
+"""A time with its zone; far enough from the ends of the calendar to be calculated with."""
 
 
 class Frozen(BaseModel):

@@ -11,8 +11,11 @@ from skymark.model.base import Frozen, digest_of
 
 Setting = bool | int | float | str
 
-UNSAFE = re.compile(r"[^\w@=+-]")
+UNSAFE = re.compile(r"[^\w@=+-]", re.ASCII)
 """What a file name of ours does not have."""
+
+FILE_NAME = re.compile(r"[\w@=+-][\w@=+.-]{0,240}", re.ASCII)
+"""The name of a cell's files, without suffix: neither a path nor a hidden file."""
 
 
 class Cell(Frozen):

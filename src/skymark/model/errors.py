@@ -35,6 +35,10 @@ class RunDirectoryError(UsageError):
     """An output directory that holds another plan, or that cannot be written."""
 
 
+class DamagedManifestError(RunDirectoryError):
+    """A run whose manifest is there and cannot be read; its records may be whole."""
+
+
 class VenvBuildError(SkymarkError):
     """An adapter's venv could not be made. `log_tail` says why."""
 

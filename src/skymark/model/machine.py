@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal
 
-from skymark.model.base import Frozen, digest_of
+from skymark.model.base import Count, Frozen, Moment, NonNegative, digest_of
 
 DiskKind = Literal["nvme", "ssd", "hdd", "virtual", "network", "memory"]
 
@@ -14,7 +13,7 @@ class Accelerator(Frozen):
     """One accelerator as its driver names it."""
 
     name: str
-    memory_bytes: int | None = None
+    memory_bytes: Count | None = None
     driver: str | None = None
 
 
@@ -23,9 +22,9 @@ class Hardware(Frozen):
 
     architecture: str
     cpu_model: str | None
-    physical_cores: int | None
-    logical_cores: int | None
-    memory_bytes: int | None
+    physical_cores: Count | None
+    logical_cores: Count | None
+    memory_bytes: Count | None
     disk_kind: DiskKind | None
     """Of the disk that holds the data under test."""
     accelerators: tuple[Accelerator, ...] | None
@@ -35,13 +34,13 @@ class Hardware(Frozen):
 class Limits(Frozen):
     """Limits of this process. Null is no limit that could be found."""
 
-    usable_cores: int | None
+    usable_cores: Count | None
     """Logical cores that the affinity mask allows."""
-    cpu_quota_cores: float | None
+    cpu_quota_cores: NonNegative | None
     """CPU time per time that the control group allows."""
-    cpu_throttled_share: float | None
+    cpu_throttled_share: NonNegative | None
     """Share of the control group's periods so far in which it ran into that quota."""
-    memory_limit_bytes: int | None
+    memory_limit_bytes: Count | None
     container: str | None
     """``docker``, ``podman``, ``kubernetes`` …; null outside a container."""
 
@@ -49,12 +48,12 @@ class Limits(Frozen):
 class Load(Frozen):
     """Load of the machine when the run began. Null is unknown."""
 
-    load_average_1m: float | None
-    cpu_busy_share: float | None
+    load_average_1m: NonNegative | None
+    cpu_busy_share: NonNegative | None
     """Share of all cores' time that was used while nothing of skymark ran."""
-    memory_available_bytes: int | None
-    swap_used_bytes: int | None
-    disk_free_bytes: int | None
+    memory_available_bytes: Count | None
+    swap_used_bytes: Count | None
+    disk_free_bytes: Count | None
     cpu_governor: str | None
     turbo: bool | None
     on_battery: bool | None
@@ -70,7 +69,7 @@ class GitState(Frozen):
 class Machine(Frozen):
     """The machine of a run: hardware, limits, load and software."""
 
-    captured_at: datetime
+    captured_at: Moment
     hardware: Hardware
     limits: Limits
     load: Load

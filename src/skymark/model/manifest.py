@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
 from functools import cached_property
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from skymark.model.base import Frozen
-from skymark.model.cell import Cell
+from skymark.model.base import Count, Frozen, Moment, NonNegative
+from skymark.model.cell import FILE_NAME, Cell
 from skymark.model.effort import Effort
 from skymark.model.machine import GitState, Machine
 from skymark.model.metric import Declaration
 from skymark.model.plan import Plan
 from skymark.model.record import SCHEMA_VERSION, Status
+
+RUN_ID = re.compile(r"[^\x00-\x20\x7f/\\.][^\x00-\x1f\x7f/\\]{0,199}")
+"""A run's id: the name of its directory here and in stores, so never a path or a hidden file."""
 
 
 class Manifest(Frozen):
@@ -25,8 +29,8 @@ class Manifest(Frozen):
 
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     run_id: str
-    created_at: datetime
-    ended_at: datetime | None = None
+    created_at: Moment
+    ended_at: Moment | None = None
     finished: bool = False
     plan: Plan
     plan_hash: str
@@ -41,10 +45,18 @@ class Manifest(Frozen):
     """
     stores: tuple[str, ...] = ()
     """Remote stores that the run was to reach, besides its directory."""
-    counts: dict[Status, int] = Field(default_factory=dict)
+    counts: dict[Status, Count] = Field(default_factory=dict)
     """Records by status; a status that did not occur is left out."""
-    hourly_price_usd: float | None = None
-    price_usd: float | None = None
+    hourly_price_usd: NonNegative | None = None
+    price_usd: NonNegative | None = None
+
+    @model_validator(mode="after")
+    def _names_files_by_plain_names(self) -> Self:
+        if not RUN_ID.fullmatch(self.run_id):
+            raise ValueError(f"run_id {self.run_id[:80]!r} is no name of a directory")
+        if wrong := next((id for id in self.cells if not FILE_NAME.fullmatch(id)), None):
+            raise ValueError(f"the cell {wrong[:80]!r} has no name of a file")
+        return self
 
     @property
     def profile(self) -> str:

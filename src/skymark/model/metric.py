@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from skymark.model.base import Frozen
 
@@ -79,9 +79,9 @@ class Metric(Frozen):
 class Figure(Frozen):
     """A metric's value with its 95 % confidence interval; the bounds are null below two rounds."""
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    value: FiniteFloat
+    low: FiniteFloat | None = None
+    high: FiniteFloat | None = None
 
     @property
     def relative_half_width(self) -> float | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field
 
-from skymark.model.base import Frozen
+from skymark.model.base import Amount, Count, Frozen, Moment, NonNegative
 from skymark.model.cell import Cell, Setting
 from skymark.model.metric import Figure
 
@@ -47,10 +46,10 @@ class Cause(Frozen):
 class Resources(Frozen):
     """Resources that the worker's process tree used in one round's timed region."""
 
-    cpu_s: float | None = None
-    peak_pss_bytes: int | None = None
+    cpu_s: NonNegative | None = None
+    peak_pss_bytes: Count | None = None
     """Largest sum of proportional set sizes that was seen."""
-    processes: int | None = None
+    processes: Count | None = None
 
 
 class Verification(Frozen):
@@ -58,11 +57,11 @@ class Verification(Frozen):
 
     passed: bool
     cause: Cause | None = None
-    verified_elements: int = 0
+    verified_elements: Count = 0
     """Elements that were accounted for."""
-    compared_elements: int = 0
+    compared_elements: Count = 0
     """Elements whose content was compared with the reference."""
-    counts: dict[str, int] = Field(default_factory=dict)
+    counts: dict[str, Count] = Field(default_factory=dict)
     """What else was counted, such as epochs."""
     fields: tuple[str, ...] = ()
     tolerance: float = 0.0
@@ -74,13 +73,13 @@ class Verification(Frozen):
 class Round(Frozen):
     """One repetition of a cell in a fresh process, as a record keeps it."""
 
-    round: int
-    started_at: datetime
-    setup_s: float
+    round: Count
+    started_at: Moment
+    setup_s: NonNegative
     """Time to set up, before the timed region."""
-    timed_ns: int
+    timed_ns: Count
     """Wall time of the timed region."""
-    metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
+    metrics: dict[str, Amount] = Field(default_factory=dict)
     """By name; what a round lacks is absent."""
     resources: Resources = Resources()
 
@@ -132,9 +131,9 @@ class Record(Frozen):
     """`Machine.hardware_key` of the machine that measured it."""
     samples_sha256: str | None = None
     """SHA-256 hex digest of the cell's samples file; null where nothing was measured."""
-    started_at: datetime
-    ended_at: datetime
-    price_usd: float | None = None
+    started_at: Moment
+    ended_at: Moment
+    price_usd: NonNegative | None = None
     """Its share of what the rented machines cost, by the time that setting up and measuring its
     rounds took; null where nothing was rented or measured. The shares add up to the whole."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -16,11 +16,20 @@ from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import ColumnType
 from skymark.model.record import Record, RoundResult
-from skymark.run.layout import FOLDERS, SUMS
-from skymark.run.reader import read_manifest, read_record
+from skymark.model.sealed import sealed, unsealed
+from skymark.plain_files import (
+    entries_below,
+    read_below,
+    read_regular,
+    remove_below,
+    require_plain_folders,
+    write_below,
+)
+from skymark.run.layout import FOLDERS, MANIFEST, RUN_FILE, SUMS
+from skymark.run.reader import read_manifest, read_record, read_sums
 from skymark.run.samples import samples_file
 from skymark.run.sole_writer import LOCK
-from skymark.whole_files import PART, explained, write_whole
+from skymark.whole_files import PART, explained
 
 Changed = Callable[[str, Sequence[str]], None]
 """Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
@@ -70,7 +79,7 @@ class RunDirectory:
         """
         declared = {} if manifest.declaration is None else manifest.declaration.sample_columns
         run = cls(path, manifest.machine.hardware_key, sample_columns=declared)
-        if (path / "manifest.json").exists():
+        if os.path.lexists(path / MANIFEST):
             theirs = run.manifest()
             require_same_plan(theirs, manifest.plan_hash, os.fspath(path), resume=resume)
             if (update := _continuation(theirs, manifest)) != theirs:
@@ -97,28 +106,48 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest."""
-        self._write("manifest.json", manifest.model_dump_json(indent=1).encode())
-        self.changed("", ["manifest.json"])
+        self._write(MANIFEST, sealed(manifest))
+        self.changed("", [MANIFEST])
 
-    def write_sums(self) -> None:
-        """Write the digests of all files, for ``sha256sum --check`` and for whoever fetches."""
-        lines = [
-            f"{sha256((self.path / name).read_bytes()).hexdigest()}  {name}\n"
-            for name in self.files()
-            if name != SUMS
-        ]
-        self._write(SUMS, "".join(lines).encode())
+    def write_sums(self, damaged: Collection[str] = ()) -> None:
+        """Write the digests of all files, for ``sha256sum --check`` and for whoever fetches.
+
+        Args:
+            damaged: paths that keep the digest they had, or have none: theirs is not the content
+                that was measured.
+        """
+        known = {}
+        if damaged:
+            with contextlib.suppress(OSError, ValueError):
+                known = read_sums(self.path)
+        sums = {path: known[path] for path in damaged if path in known}
+        for path in self.files():
+            if path != SUMS and path not in damaged:
+                sums[path] = sha256(read_below(self.path, path)).hexdigest()
+        self._write(SUMS, "".join(f"{sums[path]}  {path}\n" for path in sorted(sums)).encode())
         self.changed("", [SUMS])
 
     def files(self) -> list[str]:
-        """Return the paths of the run's files, the manifest first."""
-        found = []
-        for kept in FOLDERS:
-            for folder, _, names in os.walk(self.path / kept):
-                place = Path(folder).relative_to(self.path).as_posix()
-                found += [f"{place}/{name}" for name in names if not name.startswith(".")]
-        whole = [name for name in ("manifest.json", SUMS) if (self.path / name).exists()]
-        return [*whole, *sorted(found)]
+        """Return the paths of the run's regular files, the manifest first."""
+        return [path for path, regular in self.entries() if regular]
+
+    def entries(self) -> list[tuple[str, bool]]:
+        """Return what has the path of a run's file, and whether it is a regular one."""
+        found = [
+            (f"{folder}/{name}", entry.is_file(follow_symlinks=False))
+            for folder in FOLDERS
+            for name, entry in entries_below(self.path / folder)
+            if RUN_FILE.fullmatch(f"{folder}/{name}")
+        ]
+        heads = [self.path / name for name in (MANIFEST, SUMS)]
+        return [
+            *(
+                (path.name, path.is_file() and not path.is_symlink())
+                for path in heads
+                if os.path.lexists(path)
+            ),
+            *sorted(found),
+        ]
 
     def log_path(self, cell: Cell) -> Path:
         """Return where a cell's output goes."""
@@ -128,7 +157,10 @@ class RunDirectory:
         """Make a cell's log if there is none, for a worker to append to; returns its path."""
         path = self.log_path(cell)
         with explained(path):
+            require_plain_folders(self.path, f"logs/{path.name}")
             path.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+                path.unlink()
             path.touch()
         return path
 
@@ -144,9 +176,14 @@ class RunDirectory:
         """Return where a cell's raw samples go."""
         return self.path / "samples" / f"{cell.id}.parquet"
 
+    def result_paths(self, cell: Cell) -> tuple[str, str]:
+        """Return the paths of a cell's record and samples."""
+        return f"records/{cell.id}.json", f"samples/{cell.id}.parquet"
+
     def record(self, cell: Cell) -> Record | None:
         """Return the cell's record if it is readable, has the same hash and its own samples."""
         with contextlib.suppress(OSError, ValueError):
+            require_plain_folders(self.path, "records/*.json")
             found = read_record(self.record_path(cell))
             if found.cell_hash == cell.hash and self._has_samples(found):
                 return found
@@ -155,7 +192,7 @@ class RunDirectory:
     def _has_samples(self, record: Record) -> bool:
         if record.samples_sha256 is None:
             return True
-        samples = self.samples_path(record.cell).read_bytes()
+        samples = read_below(self.path, f"samples/{record.cell.id}.parquet")
         return sha256(samples).hexdigest() == record.samples_sha256
 
     def write_record(self, record: Record, rounds: Sequence[RoundResult] = ()) -> Record:
@@ -169,13 +206,15 @@ class RunDirectory:
         cell = record.cell
         digest = self._write_samples(cell, rounds) if rounds else None
         if digest is None:
-            self.samples_path(cell).unlink(missing_ok=True)
+            with explained(self.samples_path(cell)):
+                remove_below(self.path, f"samples/{cell.id}.parquet")
         record = record.model_copy(
             update={"samples_sha256": digest, "hardware_key": self.hardware_key}
         )
-        self._write(f"records/{cell.id}.json", record.model_dump_json(indent=1).encode())
-        kept = [f"rounds/{cell.id}/{path.name}" for path in self._rounds_path(cell).glob("*.json")]
-        shutil.rmtree(self._rounds_path(cell), ignore_errors=True)
+        self._write(f"records/{cell.id}.json", sealed(record))
+        kept = [f"rounds/{cell.id}/{path.name}" for path in self._round_files(cell)]
+        if kept:
+            shutil.rmtree(self._rounds_path(cell), ignore_errors=True)
         written = (f"samples/{cell.id}.parquet", f"logs/{cell.id}.log", f"records/{cell.id}.json")
         self.changed(cell.id, [*written, *kept])
         return record
@@ -183,7 +222,7 @@ class RunDirectory:
     def rewrite_record(self, record: Record) -> None:
         """Write the record of a finished cell with something that became known later."""
         path = f"records/{record.cell.id}.json"
-        self._write(path, record.model_dump_json(indent=1).encode())
+        self._write(path, sealed(record))
         self.changed(record.cell.id, [path])
 
     def write_round(self, cell: Cell, result: RoundResult, versions: dict[str, str]) -> None:
@@ -192,7 +231,7 @@ class RunDirectory:
             cell_hash=cell.hash, hardware_key=self.hardware_key, versions=versions, result=result
         )
         path = f"rounds/{cell.id}/{result.round}.json"
-        self._write(path, kept.model_dump_json().encode())
+        self._write(path, sealed(kept, indent=None))
         self.changed(cell.id, [path])
 
     def rounds(self, cell: Cell) -> Iterator[tuple[RoundResult, dict[str, str]]]:
@@ -200,15 +239,22 @@ class RunDirectory:
 
         They come in the order in which they were measured; damaged ones are left out.
         """
-        paths = [p for p in self._rounds_path(cell).glob("*.json") if p.stem.isdecimal()]
+        paths = [path for path in self._round_files(cell) if path.stem.isdecimal()]
         for path in sorted(paths, key=lambda path: int(path.stem)):
             with contextlib.suppress(OSError, ValueError):
-                kept = KeptRound.model_validate_json(path.read_bytes())
+                kept = parse_round(read_regular(path))
                 if (kept.cell_hash, kept.hardware_key) == (cell.hash, self.hardware_key):
                     yield kept.result, kept.versions
 
     def _rounds_path(self, cell: Cell) -> Path:
         return self.path / "rounds" / cell.id
+
+    def _round_files(self, cell: Cell) -> list[Path]:
+        try:
+            require_plain_folders(self.path, f"rounds/{cell.id}/*.json")
+        except OSError:
+            return []
+        return list(self._rounds_path(cell).glob("*.json"))
 
     def _write_samples(self, cell: Cell, rounds: Sequence[RoundResult]) -> str:
         data = samples_file(rounds, self.sample_columns)
@@ -217,7 +263,16 @@ class RunDirectory:
 
     def _write(self, target: str, data: bytes) -> None:
         with explained(self.path / target):
-            write_whole(self.path / target, data)
+            write_below(self.path, target, data)
+
+
+def parse_round(data: bytes) -> KeptRound:
+    """Read one kept round.
+
+    Raises:
+        ValueError: it is none, or not what its own digest says.
+    """
+    return KeptRound.model_validate_json(unsealed(data))
 
 
 def require_same_plan(theirs: Manifest, plan_hash: str, place: str, *, resume: bool) -> None:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import re
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+from skymark.model.cell import FILE_NAME, UNSAFE
 
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"
 """The digests of all other files, for ``sha256sum --check``."""
 FOLDERS = ("records", "samples", "logs", "rounds")
 
-_NAME = r"[\w@=+-][\w@=+.-]{0,240}"
+_NAME = FILE_NAME.pattern
 RUN_FILE = re.compile(
     rf"{re.escape(MANIFEST)}|{SUMS}|records/{_NAME}\.json|samples/{_NAME}\.parquet"
     rf"|logs/{_NAME}\.log|rounds/{_NAME}/\d{{1,6}}\.json",
     re.ASCII,
 )
 """The paths that a run may have, relative to its directory."""
+
+
+def new_run_id(profile: str, now: datetime) -> str:
+    """Return an id for a run that begins, which no other run has: time, profile, chance.
+
+    Args:
+        profile: its name or its file.
+        now: the time in UTC.
+    """
+    name = UNSAFE.sub("_", Path(profile).stem)[:100]
+    return f"{now:%Y%m%d-%H%M%S}-{name}-{secrets.token_hex(3)}"
 
 
 def cell_of(path: str) -> str:

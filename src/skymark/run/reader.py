@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,15 +16,28 @@ from pydantic import ValidationError
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
-from skymark.model.errors import RunDirectoryError
+from skymark.model.errors import DamagedManifestError, RunDirectoryError, UnknownNameError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration
 from skymark.model.record import SCHEMA_VERSION, Record, Status
 from skymark.model.schema import parse_manifest, parse_record
+from skymark.plain_files import read_regular, require_plain_folders
+from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
 from skymark.suite.registry import declaration_of
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 Model = TypeVar("Model", bound=Frozen)
+
+RECOVERY = (
+    "The records stand: the command that made the run, with --output and this directory, and with "
+    "--resume, makes it anew from them, or takes it from a --store that has it whole"
+)
+
+SUM = re.compile(r"([0-9a-f]{64})  (.+)")
+"""A line of the file of digests."""
+
+
+class NewerSchemaError(ValueError):
+    """A file that a newer skymark wrote: it is whole, and not for this one."""
 
 
 @dataclass(frozen=True)
@@ -83,40 +98,91 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
             made it.
     """
     manifest = read_manifest(directory)
+    shown = _not_below_zero(manifest)
     found = {record.cell.id: record for record in known}
     problems: list[str] = []
-    for file in sorted((directory / "records").glob("*.json")):
+    try:
+        files = _record_files(directory)
+    except OSError as error:
+        files = []
+        problems.append(f"records: {error.strerror}")
+    for file in files:
         if file.stem in found:
             continue
         try:
             record = read_record(file)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            problems.append(f"records/{file.name}: {error.strerror}")
+            continue
+        except ValueError as error:
             problems.append(f"records/{file.name}: {error}")
             continue
         id = record.cell.id
         if id not in manifest.cells or file.stem not in {id, old_id(record.cell)}:
             problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
             continue
+        if below := [
+            name for name in shown & record.metrics.keys() if record.metrics[name].value < 0
+        ]:
+            problems.append(f"records/{file.name}: {below[0]} is below zero, which cannot be")
+            continue
         found[id] = record
     ordered = tuple(found[id] for id in manifest.cells if id in found)
     return Run(directory, manifest, ordered, tuple(problems))
+
+
+def _record_files(directory: Path) -> list[Path]:
+    require_plain_folders(directory, "records/*.json")
+    return sorted((directory / "records").glob("*.json"))
+
+
+def _not_below_zero(manifest: Manifest) -> frozenset[str]:
+    """Return the metrics that cannot be negative: rates, times and sizes."""
+    try:
+        declared = declaration_of(manifest).metrics
+    except UnknownNameError:  # an old run, of a suite that is not installed
+        return frozenset()
+    return frozenset(one.name for one in declared if one.scale == "log")
 
 
 def read_manifest(directory: Path) -> Manifest:
     """Read a run's manifest.
 
     Raises:
-        RunDirectoryError: there is none, it is damaged, or a newer skymark made it.
+        DamagedManifestError: it is damaged; the message says how it is recovered.
+        RunDirectoryError: there is none, it may not be read, or a newer skymark made it.
     """
-    path = directory / "manifest.json"
-    if not path.is_file():
+    path = directory / MANIFEST
+    if not os.path.lexists(path):
         raise RunDirectoryError(
             f"{directory} is no run: it has no manifest.json; name a run's directory"
         )
     try:
-        return _read(path, Manifest, parse_manifest)
-    except (OSError, ValueError) as error:
-        raise RunDirectoryError(f"cannot read {path}: {error}") from error
+        data = read_regular(path)
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DamagedManifestError(f"cannot read {path}: it {error}. {RECOVERY}") from error
+    return parsed_manifest(data, os.fspath(path))
+
+
+def parsed_manifest(data: bytes, place: str) -> Manifest:
+    """Return the manifest that a file holds, wherever it was read.
+
+    Args:
+        data: the file's content.
+        place: where it was read; for messages.
+
+    Raises:
+        DamagedManifestError: it is damaged; the message says how it is recovered.
+        RunDirectoryError: a newer skymark made it.
+    """
+    try:
+        return _parsed(data, Manifest, parse_manifest)
+    except NewerSchemaError as error:
+        raise RunDirectoryError(f"cannot read {place}: {error}") from error
+    except ValueError as error:
+        raise DamagedManifestError(f"cannot read {place}: {error}. {RECOVERY}") from error
 
 
 def read_record(path: Path) -> Record:
@@ -126,7 +192,24 @@ def read_record(path: Path) -> Record:
         OSError: there is none, or it may not be read.
         ValueError: it is no record, of a newer schema, or absurdly large; the message says which.
     """
-    return _read(path, Record, parse_record)
+    return _parsed(read_regular(path), Record, parse_record)
+
+
+def read_sums(directory: Path) -> dict[str, str]:
+    """Read the digests of a run's files, as they were when it ended, by path.
+
+    Raises:
+        FileNotFoundError: there are none: the run has not ended.
+        OSError: they may not be read.
+        ValueError: a line is none of a digest and a path that a run has.
+    """
+    found = {}
+    for line in read_regular(directory / SUMS).decode("ascii").splitlines():
+        part = SUM.fullmatch(line)
+        if part is None or not RUN_FILE.fullmatch(part[2]):
+            raise ValueError(f"{line[:80]!r} is no digest of a run's file; it was changed")
+        found[part[2]] = part[1]
+    return found
 
 
 def old_id(cell: Cell) -> str:
@@ -134,33 +217,28 @@ def old_id(cell: Cell) -> str:
     return cell.id.removeprefix(f"{cell.suite}.")
 
 
-def _read(path: Path, model: type[Model], parse: Callable[[bytes], Model]) -> Model:
-    if path.stat().st_size > LARGEST_FILE_BYTES:
-        raise ValueError(
-            f"is larger than {LARGEST_FILE_BYTES >> 20} MiB; skymark writes no such file"
-        )
-    data = path.read_bytes()
+def _parsed(data: bytes, model: type[Model], parse: Callable[[bytes], Model]) -> Model:
     try:
         return parse(data)
     except ValueError as error:
-        raise ValueError(_what_is_wrong(data, model, error)) from error
+        raise _what_is_wrong(data, model, error) from error
 
 
-def _what_is_wrong(data: bytes, model: type[Frozen], error: ValueError) -> str:
-    """Say in words why a file is not of a model."""
+def _what_is_wrong(data: bytes, model: type[Frozen], error: ValueError) -> ValueError:
+    """Return an error that says in words why a file is not of a model."""
     try:
         content = json.loads(data)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as fault:
-        return f"is no JSON ({fault}); it was cut short or edited"
+    except (ValueError, RecursionError) as fault:
+        return ValueError(f"is no JSON ({fault}); it was cut short or edited")
     version = content.get("schema_version") if isinstance(content, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        return (
+        return NewerSchemaError(
             f"has schema version {version}, this skymark reads up to {SCHEMA_VERSION}; "
             "install a newer skymark"
         )
     if not isinstance(error, ValidationError):
-        return f"is no {model.__name__.lower()}: {error}"
+        return ValueError(f"is no whole {model.__name__.lower()}: {error}")
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "file"
     more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
-    return f"is no {model.__name__.lower()}: {place}: {first['msg']}{more}"
+    return ValueError(f"is no {model.__name__.lower()}: {place}: {first['msg']}{more}")

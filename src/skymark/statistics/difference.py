@@ -14,6 +14,9 @@ from skymark.statistics.interval import student_quantile
 PRACTICAL = 0.05
 """Smallest relative difference that counts, unless the caller has another."""
 
+LARGEST_LOG = 700.0
+"""A ratio beyond this is no float any more."""
+
 
 class Verdict(StrEnum):
     """A candidate beside a reference. Tables show the metric's own words for better and worse."""
@@ -71,7 +74,7 @@ def difference(
     if metric.scale == "log" and min(candidate) > 0 and min(reference) > 0:
         ours, theirs = [math.log(x) for x in candidate], [math.log(x) for x in reference]
         change, half = fmean(ours) - fmean(theirs), _half_width(ours, theirs)
-        bounds = [math.exp(x) for x in _places(change, half)]
+        bounds = [math.exp(min(x, LARGEST_LOG)) for x in _places(change, half)]
         return Difference(
             ratio=_figure(bounds), verdict=_verdict(change, half, math.log1p(practical), metric)
         )
@@ -87,7 +90,7 @@ def _exact(candidate: float, reference: float, metric: Metric) -> Difference:
     if candidate == reference:
         return Difference(ratio=Figure(value=1.0), verdict=Verdict.NO_DIFFERENCE)
     return Difference(
-        ratio=Figure(value=candidate / reference) if reference else None,
+        ratio=_figure([candidate / reference] if reference else []),
         verdict=_direction(candidate - reference, metric),
     )
 
@@ -98,7 +101,7 @@ def _places(change: float, half: float | None) -> tuple[float, ...]:
 
 
 def _figure(ratios: Sequence[float]) -> Figure | None:
-    if not ratios:
+    if not ratios or not all(map(math.isfinite, ratios)):
         return None
     value, *ends = ratios
     # A negative reference turns the ends round.
@@ -113,7 +116,8 @@ def _half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     if total == 0:
         return 0.0
     shares = zip(parts, (ours, theirs), strict=True)
-    degrees = total**2 / sum(part**2 / (len(side) - 1) for part, side in shares)
+    spread = sum(part**2 / (len(side) - 1) for part, side in shares)
+    degrees = total**2 / spread if spread else 1.0  # the squares of tiny numbers vanish
     return student_quantile(max(1, math.floor(degrees))) * math.sqrt(total)
 
 

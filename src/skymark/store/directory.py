@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
+from skymark.plain_files import entries_below, read_below, remove_below, write_below
 from skymark.run.layout import MANIFEST
 from skymark.store.kind import StoreKind
-from skymark.whole_files import LARGEST_FILE_BYTES, write_whole
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 
 class DirectoryStore:
-    """Files of one run below a directory. Implements `skymark.store.store.Store`."""
+    """Files of one run below a directory. Implements `skymark.store.store.Store`.
+
+    The directory of the run, and all below it, is never taken through a link.
+    """
 
     live = True
     parallel = 1
@@ -35,37 +40,39 @@ class DirectoryStore:
         """
         if not self.root.parent.is_dir():
             raise StoreRefusedError(f"{self.root.parent} is no directory; make or mount it first")
-        place = self.root if self.root.is_dir() else self.root.parent
-        with _explained(place):
-            write_whole(place / ".probe", b"skymark")
-            (place / ".probe").unlink(missing_ok=True)  # another run may have removed it
+        inside = f"{self.root.name}/" if os.path.lexists(self.root) else ""
+        with _explained(self.root.parent):
+            write_below(self.root.parent, f"{inside}.probe", b"skymark")
+            remove_below(self.root.parent, f"{inside}.probe")  # another run may have done so
 
     def put(self, path: str, data: bytes) -> None:
         """Write one file whole."""
         with _explained(self.root):
-            write_whole(self.root / path, data)
+            write_below(self.root.parent, f"{self.root.name}/{path}", data)
 
     def get(self, path: str) -> bytes:
         """Read one file."""
-        file = self.root / path
         with _explained(self.root):
-            if file.stat().st_size > LARGEST_FILE_BYTES:
-                raise StoreRefusedError(f"{file} is larger than skymark's files ever are")
-            return file.read_bytes()
+            try:
+                return read_below(
+                    self.root.parent, f"{self.root.name}/{path}", largest=LARGEST_FILE_BYTES
+                )
+            except ValueError as error:
+                raise StoreRefusedError(f"{self.root / path} {error}") from error
 
     def sizes(self) -> Mapping[str, int]:
-        """Return the size of every file of the run."""
+        """Return the size of every regular file of the run."""
         with _explained(self.root):
             return {
-                path.relative_to(self.root).as_posix(): path.stat().st_size
-                for path in self.root.rglob("*")
-                if path.is_file() and not path.name.startswith(".")
+                path: entry.stat(follow_symlinks=False).st_size
+                for path, entry in entries_below(self.root)
+                if entry.is_file(follow_symlinks=False) and not entry.name.startswith(".")
             }
 
     def delete(self, path: str) -> None:
         """Remove one file."""
         with _explained(self.root):
-            (self.root / path).unlink(missing_ok=True)
+            remove_below(self.root.parent, f"{self.root.name}/{path}")
 
     def complete(self, directory: Path) -> str | None:
         """Do nothing: every file was put by itself."""

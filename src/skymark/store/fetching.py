@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
 from tenacity import Retrying, stop_after_attempt
 
-from skymark.model.errors import StoreRefusedError
+from skymark.model.errors import DamagedManifestError, RunDirectoryError, StoreRefusedError
+from skymark.model.manifest import Manifest
+from skymark.plain_files import read_below, write_below
+from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
+from skymark.run.mending import require_records_of
+from skymark.run.reader import parsed_manifest, read_sums
 from skymark.store.attempts import attempts
 from skymark.store.store import RunSource
-from skymark.whole_files import LARGEST_FILE_BYTES, explained, write_whole
+from skymark.whole_files import LARGEST_FILE_BYTES, explained
 
+LAST = (SUMS, MANIFEST)
 MOST_FILES = 500_000
 MOST_BYTES = 50 << 30
 """Bounds of a whole run; a larger one is refused."""
@@ -27,24 +34,25 @@ def fetch(
     source: RunSource,
     directory: Path,
     *,
-    keep: bool = False,
+    keep: Collection[str] = (),
     announce: Callable[[str], None] = lambda _: None,
     fetched: Callable[[str, bytes], None] = lambda *_: None,
 ) -> list[str]:
     """Fetch every file of a run into a directory, and compare them with the run's own digests.
 
-    What else the store lists is left there. The manifest comes last: a directory that has one has
-    all the rest.
+    What else the store lists is left there. The digests and the manifest come last, and outlive a
+    power cut: a directory that has a manifest has all the rest.
 
     Args:
         source: where the run lies.
         directory: made if absent.
-        keep: leave files that are there already as they are, because they are newer.
+        keep: paths that stay as they are, because they are whole, and may be newer.
         announce: told what is being fetched.
         fetched: told the path and content of each file, from several threads.
 
     Returns:
-        The paths whose content does not agree with the run's digests, or is not there.
+        The paths whose content does not agree with the run's digests, or is not there; the list
+        of digests itself where it cannot be read.
 
     Raises:
         FileNotFoundError: there is no run.
@@ -53,26 +61,76 @@ def fetch(
         StorageFullError: the directory cannot be written.
     """
     sizes = _acceptable(source)
-    wanted = [path for path in sizes if not (keep and (directory / path).exists())]
+    wanted = [path for path in sizes if path not in keep]
     announce(f"fetching {len(wanted)} files from {source.url}")
 
     def bring(path: str) -> None:
         data = _attempts()(source.get, path)
         with explained(directory / path):
-            write_whole(directory / path, data, durable=False)
+            write_below(directory, path, data)
         fetched(path, data)
 
     with ThreadPoolExecutor(source.parallel) as pool:
-        brought = [pool.submit(bring, path) for path in wanted if path != MANIFEST]
+        brought = [pool.submit(bring, path) for path in wanted if path not in LAST]
         try:
             for one in brought:
                 one.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    if MANIFEST in wanted:
-        bring(MANIFEST)
+    for path in LAST:
+        if path in wanted:
+            bring(path)
     return _differing(directory, wanted)
+
+
+def manifest_in(source: RunSource) -> Manifest | None:
+    """Return the manifest of a stored run; None if it is damaged.
+
+    Raises:
+        FileNotFoundError: there is none.
+        RunDirectoryError: a newer skymark made it.
+        StoreError: the store cannot be read.
+    """
+    data = _attempts()(source.get, MANIFEST)
+    try:
+        return parsed_manifest(data, source.url)
+    except DamagedManifestError:
+        return None
+
+
+def recover_manifest(source: RunSource, directory: Path) -> bool:
+    """Take the manifest of a run from a store; returns whether it has a whole one.
+
+    Raises:
+        RunDirectoryError: the store's is of another plan than the records on disk.
+        StoreError: the store cannot be read.
+    """
+    try:
+        manifest = manifest_in(source)
+    except FileNotFoundError:
+        return False
+    if manifest is None:
+        return False
+    with explained(directory / MANIFEST):
+        require_records_of(RunDirectory(directory), manifest)
+        write_below(directory, MANIFEST, _attempts()(source.get, MANIFEST))
+    return True
+
+
+def require_same_run(source: RunSource, sizes: Mapping[str, int], manifest: Manifest) -> None:
+    """Refuse to put a run where another plan's lies; a damaged manifest there is in nobody's way.
+
+    Raises:
+        RunDirectoryError: it holds another plan's run.
+        StoreError: the store cannot be read.
+    """
+    theirs = manifest_in(source) if MANIFEST in sizes else None
+    if theirs is not None and theirs.plan_hash != manifest.plan_hash:
+        raise RunDirectoryError(
+            f"{source.url} holds another plan's run ({theirs.profile}, {len(theirs.cells)} cells), "
+            "which is not replaced; choose another address"
+        )
 
 
 def _acceptable(source: RunSource) -> dict[str, int]:
@@ -94,21 +152,24 @@ def _acceptable(source: RunSource) -> dict[str, int]:
 def _differing(directory: Path, fetched: Collection[str]) -> list[str]:
     """Return the files that differ from the run's digests: of those fetched, or missing."""
     try:
-        lines = (directory / SUMS).read_text("utf-8").splitlines()
+        digests = read_sums(directory)
     except FileNotFoundError:  # the run was interrupted
         return []
-    digests = {path: digest for digest, _, path in (line.partition("  ") for line in lines)}
+    except (OSError, ValueError):
+        return [SUMS]
     return [
         path
         for path, digest in digests.items()
-        if RUN_FILE.fullmatch(path)
-        and (path in fetched or not (directory / path).exists())
-        and digest != _digest(directory / path)
+        if (path in fetched or not os.path.lexists(directory / path))
+        and digest != _digest(directory, path)
     ]
 
 
-def _digest(path: Path) -> str | None:
-    return sha256(path.read_bytes()).hexdigest() if path.exists() else None
+def _digest(directory: Path, path: str) -> str | None:
+    try:
+        return sha256(read_below(directory, path)).hexdigest()
+    except (OSError, ValueError):
+        return None
 
 
 def _attempts() -> Retrying:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +72,11 @@ class Storing:
         """Tell the upload to a store which bytes were just read from it."""
         if store in self._uploads:
             self._uploads[store].seen(path, data)
+
+    def withhold(self, paths: Collection[str]) -> None:
+        """Leave files as they are in every store, because those on disk are damaged."""
+        for upload in self._uploads.values():
+            upload.withhold(paths)
 
     def changed(self, cell: str, paths: Sequence[str]) -> None:
         """Send changed files to every store. Fits `RunDirectory.changed`."""

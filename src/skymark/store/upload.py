@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -12,8 +12,9 @@ from pathlib import Path
 from tenacity import stop_when_event_set
 from tenacity.nap import sleep_using_event
 
-from skymark.model.errors import StoreError, StoreUnavailableError
+from skymark.model.errors import StoreError, StoreRefusedError, StoreUnavailableError
 from skymark.model.schema import parse_record
+from skymark.plain_files import read_below
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import cell_of
 from skymark.store.attempts import LONGEST_WAIT_S, attempts
@@ -50,6 +51,7 @@ class Upload:
         self._requests = 0
         self._stored: dict[str, str] = {}
         self._there: Mapping[str, int] | None = None
+        self._withheld: frozenset[str] = frozenset()
         self._sent: set[str] = set()
         self._open = True
         self._state = threading.Condition()
@@ -68,6 +70,10 @@ class Upload:
     def seen(self, path: str, data: bytes) -> None:
         """Take bytes just read from the store: the file counts as stored without reading it."""
         self._stored[path] = sha256(data).hexdigest()
+
+    def withhold(self, paths: Collection[str]) -> None:
+        """Leave files as they are in the store, because those on disk are damaged."""
+        self._withheld = frozenset(paths)
 
     def changed(self, cell: str, paths: Sequence[str]) -> None:
         """Queue files of one cell (or of none, ``""``); they are sent together and in order."""
@@ -102,7 +108,11 @@ class Upload:
 
     def unstored(self) -> list[str]:
         """Return the paths on disk that have not been read back from the store, in order."""
-        return [path for path in RunDirectory(self._directory).files() if not self._is_stored(path)]
+        return [
+            path
+            for path in RunDirectory(self._directory).files()
+            if path not in self._withheld and not self._is_stored(path)
+        ]
 
     def drain(self, wait_s: float) -> list[str]:
         """Send every file that is not stored; return the paths that are left after that time."""
@@ -116,11 +126,11 @@ class Upload:
 
     def _replaced_rounds(self) -> list[str]:
         """Return the store's rounds of cells that have a record by now."""
-        records = self._directory / "records"
+        files = set(RunDirectory(self._directory).files()) - self._withheld
         return [
             path
             for path in self._there or ()
-            if path.startswith("rounds/") and (records / f"{cell_of(path)}.json").exists()
+            if path.startswith("rounds/") and f"records/{cell_of(path)}.json" in files
         ]
 
     def stop(self) -> None:
@@ -173,8 +183,10 @@ class Upload:
 
     def _send(self, path: str) -> None:
         """Make the store's file equal to the one on disk, and read it back."""
+        if path in self._withheld:
+            return
         try:
-            data = (self._directory / path).read_bytes()
+            data = self._on_disk(path)
         except FileNotFoundError:
             if self._there is None or path in self._there or path in self._sent:
                 with self._request():
@@ -188,7 +200,7 @@ class Upload:
         self._put(path, data)
         found = self._read(path)
         while found == data and (samples := self._replaced_samples(path)) is not None:
-            self._put(samples, (self._directory / samples).read_bytes())
+            self._put(samples, self._on_disk(samples))
             self._put(path, data)  # the record last, each time: whoever's stands has its samples
             found = self._read(path)
         if found == data:
@@ -204,7 +216,7 @@ class Upload:
         samples = f"samples/{name.removesuffix('.json')}.parquet"
         if folder != "records" or samples not in self._stored:
             return None
-        ours = (self._directory / samples).read_bytes()
+        ours = self._on_disk(samples)
         return None if self._read(samples) == ours else samples
 
     def _put(self, path: str, data: bytes) -> None:
@@ -235,8 +247,17 @@ class Upload:
                 return None
 
     def _is_stored(self, path: str) -> bool:
-        data = (self._directory / path).read_bytes()
-        return self._stored.get(path) == sha256(data).hexdigest()
+        return self._stored.get(path) == sha256(self._on_disk(path)).hexdigest()
+
+    def _on_disk(self, path: str) -> bytes:
+        try:
+            return read_below(self._directory, path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreRefusedError(f"{path} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise StoreRefusedError(f"{path} {error}") from error
 
 
 def _is_another_workers(path: str, found: bytes, ours: bytes) -> bool:
@@ -244,10 +265,9 @@ def _is_another_workers(path: str, found: bytes, ours: bytes) -> bool:
     if not path.startswith("records/"):
         return False
     try:
-        theirs = parse_record(found)
+        return parse_record(found).cell_hash == parse_record(ours).cell_hash
     except ValueError:
         return False
-    return theirs.cell_hash == parse_record(ours).cell_hash
 
 
 def _rank(path: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 import pytest
 
@@ -14,7 +13,6 @@ from skymark.cloud.order import (
     cluster_name,
     idle_minutes_for,
     limit_s,
-    new_run_id,
     seconds_of,
 )
 from skymark.model.errors import UsageError
@@ -64,11 +62,6 @@ def test_a_machine_gets_a_name_that_providers_take():
     name = cluster_name("benchmarks/profiles/gpu_A100.toml")
     assert re.fullmatch(r"skymark-gpu-a100-[0-9a-f]{4}", name)
     assert cluster_name("cpu") != cluster_name("cpu")
-
-
-def test_a_run_is_named_by_time_and_profile():
-    now = datetime(2026, 11, 21, 20, 29, 19, tzinfo=UTC)
-    assert new_run_id("some/where/mine.toml", now) == "20261121-202919-mine"
 
 
 KEY = {"WANDB_API_KEY": "key"}

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from skymark.model.record import SCHEMA_VERSION
 from skymark.model.schema import parse_manifest, parse_record
+from skymark.model.sealed import seal, sealed
 
 DATA = Path(__file__).parents[2] / "data"
 OLD_VERSIONS = (1, 2)
@@ -103,9 +104,9 @@ def test_a_cell_of_an_old_record_has_the_hash_that_it_had(path: Path) -> None:
 def test_a_record_of_today_reads_back_and_is_not_changed_again(path: Path) -> None:
     record = parse_record(path.read_bytes())
     for indent in (None, 1):
-        assert parse_record(record.model_dump_json(indent=indent).encode()) == record
+        assert parse_record(sealed(record, indent=indent)) == record
     turned = dict(reversed(record.model_dump(mode="json").items()))
-    assert parse_record(json.dumps(turned).encode()) == record
+    assert parse_record(seal(json.dumps(turned))) == record
 
 
 def test_a_scenarios_own_figures_of_an_old_record_are_metrics_like_the_others() -> None:
@@ -164,7 +165,7 @@ def test_old_cells_have_the_processes_and_machines_that_they_had(path: Path) -> 
 @pytest.mark.parametrize("path", MANIFESTS)
 def test_a_manifest_of_today_reads_back_and_is_not_changed_again(path: Path) -> None:
     manifest = parse_manifest(path.read_bytes())
-    assert parse_manifest(manifest.model_dump_json(indent=1).encode()) == manifest
+    assert parse_manifest(sealed(manifest)) == manifest
 
 
 def test_machines_and_stores_that_a_run_of_schema_2_went_on_with_are_kept() -> None:
@@ -289,7 +290,7 @@ def test_a_newer_schema_is_refused(version: int) -> None:
 def test_a_key_that_no_version_has_is_refused_in_a_record_of_today() -> None:
     content = parse_record(MEASURED.read_bytes()).model_dump(mode="json")
     with pytest.raises(ValidationError, match="speed"):
-        parse_record(json.dumps(content | {"speed": 3}).encode())
+        parse_record(seal(json.dumps(content | {"speed": 3})))
 
 
 def test_a_key_that_old_versions_did_not_have_is_refused() -> None:

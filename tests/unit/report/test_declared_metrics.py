@@ -18,6 +18,7 @@ from skymark.model.cell import Cell
 from skymark.model.errors import GateError
 from skymark.model.metric import Declaration, Metric, Shown, Spread, Words
 from skymark.model.record import Record, Round
+from skymark.model.sealed import KEY, seal
 from skymark.report.compare import compare_runs, gate
 from skymark.report.comparison_table import print_comparison
 from skymark.report.export import write_csv, write_parquet
@@ -118,7 +119,8 @@ def build(make: ModuleType, tmp_path: Path) -> Build:
         path = make.write_run(tmp_path / name, records)
         manifest = json.loads((path / "manifest.json").read_bytes())
         manifest["declaration"] = declaration.model_dump(mode="json")
-        (path / "manifest.json").write_text(json.dumps(manifest))
+        del manifest[KEY]
+        (path / "manifest.json").write_bytes(seal(json.dumps(manifest)))
         return open_run(path)
 
     return run

@@ -6,6 +6,7 @@ import pytest
 
 from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.record import Status
+from skymark.model.sealed import sealed
 from skymark.run.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
 from tests.unit.run.past_runs import EFFORT, cell, manifest, plan, record
 
@@ -63,9 +64,9 @@ def test_a_run_that_measured_nothing_tells_nothing():
 
 def write(directory, made, records):
     (directory / "records").mkdir(parents=True)
-    (directory / "manifest.json").write_text(made.model_dump_json())
+    (directory / "manifest.json").write_bytes(sealed(made))
     for one in records:
-        (directory / "records" / f"{one.cell.id}.json").write_text(one.model_dump_json())
+        (directory / "records" / f"{one.cell.id}.json").write_bytes(sealed(one))
 
 
 def test_runs_of_the_planned_cells_are_found_on_disk(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from skymark.run.layout import RUN_FILE, cell_of
+from skymark.model.manifest import RUN_ID
+from skymark.run.layout import RUN_FILE, cell_of, new_run_id
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,17 @@ def test_the_paths_of_a_run_are_known(path):
 )
 def test_a_file_tells_its_cell(path, cell):
     assert cell_of(path) == cell
+
+
+NOW = datetime(2026, 11, 21, 20, 29, 19, tzinfo=UTC)
+
+
+def test_runs_that_begin_in_the_same_second_have_names_of_their_own():
+    ids = {new_run_id("some/where/mine.toml", NOW) for _ in range(50)}
+    assert len(ids) == 50
+    assert all(id.startswith("20261121-202919-mine-") for id in ids)
+
+
+@pytest.mark.parametrize("profile", ["../../etc", "a/../../b", "..", "x" * 300, "a b\n"])
+def test_a_runs_name_is_one_directory_whatever_the_profile_is_called(profile):
+    assert RUN_ID.fullmatch(new_run_id(profile, NOW))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skymark.model.errors import RunDirectoryError, UnknownNameError
 from skymark.model.record import SCHEMA_VERSION, Status
+from skymark.model.sealed import KEY, seal
 from skymark.report.html import render
 from skymark.run.reader import Run, open_run
 from skymark.whole_files import LARGEST_FILE_BYTES
@@ -58,6 +60,13 @@ def test_a_run_of_any_version_tells_the_metrics_that_it_is_read_by(saved: Run) -
     assert all(set(record.metrics) <= shown for record in saved.records)
 
 
+def resealed(content: dict[str, Any]) -> bytes:
+    """The file of such a content as the version that it is of is written."""
+    if content.pop(KEY, None) is None:
+        return json.dumps(content).encode()
+    return seal(json.dumps(content))
+
+
 def with_unknown_suite(run: Path) -> Run:
     """Open a run whose manifest says that it is of a suite which is not installed."""
     path = run / "manifest.json"
@@ -66,7 +75,7 @@ def with_unknown_suite(run: Path) -> Run:
         planned["cell"]["suite"] = "brewing"
     if "suite" in content["plan"]:
         content["plan"]["suite"] = "brewing"
-    path.write_text(json.dumps(content))
+    path.write_bytes(resealed(content))
     return open_run(run)
 
 
@@ -129,7 +138,7 @@ def test_a_record_cut_short_is_a_problem_and_the_others_stand(copy: Path) -> Non
 
 def test_an_unknown_key_in_a_record_is_named(copy: Path) -> None:
     path = file_of_numpy(copy)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "speed": "great"}))
+    path.write_bytes(resealed({**json.loads(path.read_text()), "speed": "great"}))
     (problem,) = open_run(copy).problems
     assert "speed" in problem
 

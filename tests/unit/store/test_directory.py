@@ -49,7 +49,7 @@ def test_a_full_disk_is_a_store_that_may_work_later(store, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_whole", full)
+    monkeypatch.setattr(module, "write_below", full)
     with pytest.raises(StoreUnavailableError, match="No space left"):
         store.put("a", b"")
 
@@ -58,7 +58,7 @@ def test_a_directory_that_may_not_be_written_is_refused(store, monkeypatch):
     def denied(*_, **__):
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(module, "write_whole", denied)
+    monkeypatch.setattr(module, "write_below", denied)
     with pytest.raises(StoreRefusedError, match="allow this user to write"):
         store.check()
 

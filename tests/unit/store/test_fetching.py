@@ -92,7 +92,7 @@ def test_a_file_that_is_not_what_the_digests_say_is_named(tmp_path):
 def test_files_that_are_there_are_kept_when_a_run_goes_on(tmp_path):
     (tmp_path / "records").mkdir()
     (tmp_path / "records/a.json").write_text("newer")
-    fetch(Source({**MANIFEST, "records/a.json": b"older"}), tmp_path, keep=True)
+    fetch(Source({**MANIFEST, "records/a.json": b"older"}), tmp_path, keep={"records/a.json"})
     assert (tmp_path / "records/a.json").read_text() == "newer"
     assert (tmp_path / "manifest.json").exists()
 

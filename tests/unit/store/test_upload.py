@@ -12,6 +12,7 @@ import pytest
 from skymark.model.cell import Cell
 from skymark.model.record import Record, Status
 from skymark.model.schema import parse_record
+from skymark.model.sealed import sealed
 from skymark.store.upload import Upload
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -137,7 +138,7 @@ def test_two_workers_that_finish_one_cell_leave_a_whole_one_and_both_end(store, 
                 (tmp_path / name / folder).mkdir(parents=True)
             (tmp_path / name / paths[0]).write_text(f"samples of {name}")
             mine = record.model_copy(update={"hardware_key": name})
-            (tmp_path / name / paths[1]).write_text(mine.model_dump_json())
+            (tmp_path / name / paths[1]).write_bytes(sealed(mine))
             workers.append(stack.enter_context(uploading(store, tmp_path / name)))
         for worker in workers:
             worker.changed(cell.id, paths)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from skymark.model.sealed import KEY, seal
 from skymark.run.directory import RunDirectory
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.names import wandb_id
@@ -65,7 +66,8 @@ def test_figures_that_only_some_scenarios_have_are_in_the_summary_too(run):
     path = run / "records" / "loading.TAB-1.small.grain.json"
     content = json.loads(path.read_bytes())
     content["metrics"]["state_bytes"] = {"value": 12.0}
-    path.write_text(json.dumps(content))
+    del content[KEY]
+    path.write_bytes(seal(json.dumps(content)))
     assert RunContent(run).summary()["loading.TAB-1.small.grain/state_bytes"] == 12
 
 

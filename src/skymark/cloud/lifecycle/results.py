@@ -18,15 +18,24 @@ from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
 from skymark.model.base import Frozen
 from skymark.model.manifest import Manifest
 from skymark.model.record import Status
+from skymark.plain_files import entries_below, read_below
+from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
+from skymark.run.layout import MANIFEST
 from skymark.store.fetching import fetch
 from skymark.store.kinds import open_source
+
+PLAIN = ("--no-links", "--no-devices", "--no-specials")
+"""Options of rsync that leave what is no file or directory on the machine."""
 
 TIMED_OUT = {"124", "137"}
 """Exit statuses of `timeout`: told to end, and killed."""
 
 STOPPED = {"130", "143"}
 """Exit statuses of what was told to end: skymark's own, and 128 + SIGTERM."""
+
+LARGEST_PHASE_BYTES = 1 << 16
+"""Of a file with the last phase of a node."""
 
 CANCELLED_S = 30.0
 """Time that SkyPilot gives the processes of a cancelled job to end."""
@@ -41,6 +50,8 @@ class Results(Frozen):
     """Ids of planned cells without a record, or without the samples that belong to it."""
     differing: tuple[str, ...]
     """Files that are not what the run's own digests say."""
+    strange: tuple[str, ...] = ()
+    """Links, FIFOs and other things that are no regular files, which were left where they were."""
     phases: tuple[str, ...]
     """Last phase of each node with its status, such as ``run 0``; empty where it never began."""
 
@@ -60,7 +71,9 @@ def await_outcome(order: Order) -> None:
     with TemporaryDirectory() as place:
         for node in range(order.num_nodes):
             there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
-            rsync(order.cluster, there, place, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S))
+            rsync(
+                order.cluster, *PLAIN, there, place, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S)
+            )
 
 
 def bring_home(order: Order, directory: Path) -> Results | None:
@@ -82,7 +95,12 @@ def bring_home(order: Order, directory: Path) -> Results | None:
     try:
         for node, place in enumerate(parts):
             place.mkdir(parents=True, exist_ok=True)
-            wanted = (f"--include=/{run_id}/***", f"--include=/{run_id}.outcome", "--exclude=*")
+            wanted = (
+                *PLAIN,
+                f"--include=/{run_id}/***",
+                f"--include=/{run_id}.outcome",
+                "--exclude=*",
+            )
             rsync(cluster, *wanted, f"{host(cluster, node)}:{RESULTS}/", f"{place}/")
         return merge(parts, run_id, directory, order.plan_hash)
     finally:
@@ -130,16 +148,19 @@ def merge(parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str) -
         CloudError: a part is of another plan.
     """
     differing: list[str] = []
+    strange: list[str] = []
     manifests: list[Manifest] = []
     for part in parts:
-        if not (part / run_id / "manifest.json").is_file():
+        strange += _strange(part, run_id)
+        if not _has_manifest(part / run_id):
             continue
         differing += fetch(open_source((part / run_id).resolve().as_uri()), directory)
         manifests.append(RunDirectory(directory).manifest())
-    phases = tuple(_phase(part / f"{run_id}.outcome") for part in parts)
+    phases = tuple(_phase(part, f"{run_id}.outcome") for part in parts)
     if not manifests:
-        return _nothing(directory, phases) if any(phases) else None
-    return _completed(RunDirectory(directory), plan_hash, manifests, differing, phases)
+        return _nothing(directory, phases, strange) if any(phases) or strange else None
+    found = _completed(RunDirectory(directory), plan_hash, manifests, differing, phases)
+    return found.model_copy(update={"strange": tuple(strange)})
 
 
 def problems_of(results: Results) -> tuple[str, ...]:
@@ -161,12 +182,17 @@ def problems_of(results: Results) -> tuple[str, ...]:
         )
     if results.differing:
         problems.append(f"files differ from their digests: {', '.join(results.differing[:5])}")
+    if results.strange:
+        problems.append(
+            "left on the machine, because no regular files: " + ", ".join(results.strange[:5])
+        )
     return tuple(problems)
 
 
 def add_price(directory: Path, hourly_price_usd: float, price_usd: float) -> None:
     """Write a run's cost into its manifest, and each cell's share into its record."""
     run = RunDirectory(directory)
+    damaged = damages(directory)
     manifest = run.manifest()
     found = [run.record(cell) for cell in manifest.cells.values()]
     measured = [record for record in found if record is not None and record.measured_s]
@@ -176,7 +202,7 @@ def add_price(directory: Path, hourly_price_usd: float, price_usd: float) -> Non
         run.rewrite_record(record.model_copy(update={"price_usd": share_usd}))
     priced = {"hourly_price_usd": hourly_price_usd, "price_usd": price_usd}
     run.write_manifest(manifest.model_copy(update=priced))
-    run.write_sums()
+    run.write_sums(damaged)
 
 
 def _completed(
@@ -210,8 +236,9 @@ def _completed(
         "ended_at": max(ended, default=datetime.now(UTC)),
         "counts": dict(counts),
     }
+    damaged = {*differing, *damages(run.path)}
     run.write_manifest(head.model_copy(update=update))
-    run.write_sums()
+    run.write_sums(damaged)
     return Results(
         directory=run.path,
         records=dict(counts),
@@ -221,9 +248,35 @@ def _completed(
     )
 
 
-def _nothing(directory: Path, phases: tuple[str, ...]) -> Results:
-    return Results(directory=directory, records={}, missing=(), differing=(), phases=phases)
+def _nothing(directory: Path, phases: tuple[str, ...], strange: Sequence[str]) -> Results:
+    return Results(
+        directory=directory,
+        records={},
+        missing=(),
+        differing=(),
+        strange=tuple(strange),
+        phases=phases,
+    )
 
 
-def _phase(path: Path) -> str:
-    return path.read_text("utf-8", "replace").strip() if path.is_file() else ""
+def _strange(part: Path, run_id: str) -> list[str]:
+    """Return what came from a machine and is no regular file."""
+    return [
+        path
+        for path, entry in entries_below(part)
+        if path.partition("/")[0] in {run_id, f"{run_id}.outcome"}
+        and not entry.is_file(follow_symlinks=False)
+    ]
+
+
+def _has_manifest(run: Path) -> bool:
+    return any(path == MANIFEST for path in RunDirectory(run).files()) and not run.is_symlink()
+
+
+def _phase(part: Path, name: str) -> str:
+    try:
+        return (
+            read_below(part, name, largest=LARGEST_PHASE_BYTES).decode("utf-8", "replace").strip()
+        )
+    except (OSError, ValueError):
+        return ""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle.results import add_price, bring_from_store, merge
+from skymark.cloud.lifecycle.results import add_price, bring_from_store, merge, problems_of
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Round, Status
+from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
 from tests.unit.cloud.test_order import order_of
 from tests.unit.run.past_runs import cell, plan
@@ -178,3 +180,43 @@ def test_a_run_of_another_plan_than_was_sent_is_refused(part, tmp_path):
         merge([place], "one", tmp_path / "home", PLAN.hash)
     with pytest.raises(CloudError, match="and is not taken for it"):
         bring_from_store(stored(place.as_uri()), tmp_path / "stored")
+
+
+@pytest.mark.timeout(30)
+def test_links_and_fifos_from_a_machine_are_named_and_not_followed(part, tmp_path):
+    secret = tmp_path / "credentials"
+    secret.write_text("the provider's key")
+    came = part("a", *CELLS)
+    (came / "one" / "logs").mkdir()
+    (came / "one" / "logs" / "key.log").symlink_to(secret)
+    os.mkfifo(came / "one" / "logs" / "fifo.log")
+    (came / "one.outcome").unlink()
+    (came / "one.outcome").symlink_to(secret)
+    results = merge([came], "one", tmp_path / "home", PLAN.hash)
+    assert results.records == {Status.OK: 2}
+    assert set(results.strange) == {"one/logs/key.log", "one/logs/fifo.log", "one.outcome"}
+    assert "no regular files" in problems_of(results)[0]
+    assert results.phases == ("",)
+    brought = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert not any(b"provider" in path.read_bytes() for path in brought)
+
+
+def test_a_run_directory_that_is_a_link_is_not_brought_home(part, tmp_path):
+    elsewhere = part("a", *CELLS) / "one"
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "one").symlink_to(elsewhere)
+    results = merge([tmp_path / "b"], "one", tmp_path / "home", PLAN.hash)
+    assert results.records == {}
+    assert results.strange == ("one",)
+
+
+def test_a_changed_log_keeps_the_digest_that_the_machine_made_of_it(part, tmp_path):
+    came = part("a", *CELLS)
+    run = RunDirectory(came / "one")
+    run.write_log(CELLS[0], "as it was")
+    run.write_sums()
+    run.log_path(CELLS[0]).write_text("changed")
+    results = merge([came], "one", tmp_path / "home", PLAN.hash)
+    assert results.differing == (f"logs/{CELLS[0].id}.log",)
+    add_price(tmp_path / "home", 1.0, 0.5)
+    assert damages(tmp_path / "home").keys() == set(results.differing)

@@ -1,0 +1,135 @@
+"""Reading and writing below a directory that came from elsewhere: no link is ever followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from skymark.whole_files import LARGEST_FILE_BYTES, write_whole
+
+OPENING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""A FIFO opened so does not wait for a writer; a link is refused."""
+KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def read_below(root: Path, path: str, *, largest: int = LARGEST_FILE_BYTES) -> bytes:
+    """Read a regular file below a directory.
+
+    Args:
+        root: the directory; it may itself be reached by links.
+        path: relative to it; no part of it may be a link.
+        largest: in bytes.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it may not be read, or a directory on the way is a link.
+        ValueError: it is no regular file, or it is larger.
+    """
+    require_plain_folders(root, path)
+    return read_regular(f"{root}/{path}", largest=largest)
+
+
+def read_regular(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> bytes:
+    """Read a regular file; the directories on the way to it are taken as they are.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it may not be read.
+        ValueError: it is no regular file, or it is larger.
+    """
+    try:
+        descriptor = os.open(path, OPENING)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link, a socket
+            raise ValueError(_no_regular_file(os.lstat(path))) from error
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(_no_regular_file(found))
+        if found.st_size > largest:
+            raise ValueError(f"is larger than {largest >> 20} MiB; skymark writes no such file")
+        parts = []
+        left = largest
+        while left and (part := os.read(descriptor, min(left, max(found.st_size, 1) + 1))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def write_below(root: Path, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Write a file below a directory, whole or not at all; what is in its place is replaced.
+
+    Args:
+        root: the directory; made if absent.
+        path: relative to it; the directories on the way are made, and none may be a link.
+        data: its content.
+        durable: outlive a power cut.
+
+    Raises:
+        OSError: the write was refused; what was there before is intact.
+    """
+    require_plain_folders(root, path)
+    write_whole(root / path, data, durable=durable)
+
+
+def remove_below(root: Path, path: str) -> None:
+    """Remove a file below a directory, or a link in its place; no error if there is none.
+
+    Raises:
+        OSError: it is no file, may not be removed, or a directory on the way is a link.
+    """
+    require_plain_folders(root, path)
+    (root / path).unlink(missing_ok=True)
+
+
+def require_plain_folders(root: Path, path: str) -> None:
+    """Refuse a path that leads through a link.
+
+    Raises:
+        NotADirectoryError: a directory between the root and the last part is a link.
+    """
+    place = os.fspath(root)
+    for folder in path.split("/")[:-1]:
+        place = f"{place}/{folder}"
+        if os.path.islink(place):  # noqa: PTH114 - ten thousands of them
+            raise NotADirectoryError(errno.ENOTDIR, f"{place} is a link, and is not followed")
+
+
+def entries_below(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield everything below a directory but directories, by relative path, unsorted.
+
+    Links are not followed: they are entries themselves. There is nothing below what is a link, no
+    directory or not there.
+
+    Raises:
+        OSError: a directory may not be read.
+    """
+    if root.is_symlink() or not root.is_dir():
+        return
+    folders = [""]
+    while folders:
+        prefix = folders.pop()
+        with os.scandir(f"{root}/{prefix}") as found:
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{prefix}{entry.name}/")
+                else:
+                    yield f"{prefix}{entry.name}", entry
+
+
+def _no_regular_file(status: os.stat_result) -> str:
+    kind = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+    return f"is {kind}, no regular file; it is not read"

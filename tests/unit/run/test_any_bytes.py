@@ -1,0 +1,180 @@
+"""Any bytes in any file of a run: never a traceback, a hang, a write outside, a good copy lost."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from skymark.cli.main import main
+from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.model.errors import SkymarkError
+from skymark.model.sealed import KEY, seal
+from skymark.run.damage import damages
+from skymark.run.directory import RunDirectory
+from skymark.run.reader import open_run
+from skymark.store.directory import DirectoryStore
+from skymark.store.storing import Storing
+from tests.data import make_run
+from tests.unit.run.test_directory import round_of
+
+ANY_JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from([-1, 0, 2**63, 10**400, float("nan"), float("inf"), -1e308, 5e-324]),
+        st.floats(),
+        st.text(),
+        st.sampled_from(
+            ["../../../outside", "/etc/passwd", "\ud800", "2026-01-01T00:00:00", "\x1b[2J",
+             "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "", ".", "=1+1", "]]>", "x" * 999]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+    max_leaves=5,
+)  # fmt: skip
+
+
+class Deaf:
+    """Observer that keeps nothing."""
+
+    def stage(self, text):
+        """Take no notice."""
+
+
+def made(path, version):
+    """A finished run of each schema, with a log and, in this one, a kept round."""
+    if version == 3:
+        todo = make_run.cell("CV-1", "numpy")
+        make_run.write_run(path, make_run.one_of_each()[:3], planned=[todo], finished=False)
+        run = RunDirectory(path)
+        run.write_round(todo, round_of(0), {"numpy": "2"})
+        run.write_log(todo, "begun")
+    else:
+        shutil.copytree(Path(make_run.__file__).parent / f"run-v{version}", path)
+    RunDirectory(path).write_sums()
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return {
+        number: made(tmp_path_factory.mktemp("runs") / f"run-v{number}", number)
+        for number in (2, 3)
+    }
+
+
+def replaced(draw, content):
+    """Return JSON with one value somewhere in it replaced, removed or joined by another."""
+    place = content
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return content
+        key = draw(st.sampled_from(keys))
+        if isinstance(place[key], dict | list) and place[key] and draw(st.booleans()):
+            place = place[key]
+            continue
+        if draw(st.integers(0, 9)) == 0:
+            del place[key]
+        else:
+            place[key] = draw(ANY_JSON)
+        return content
+
+
+def damage(draw, root):
+    """Change one file of a run in some way; returns its path."""
+    path = draw(st.sampled_from(sorted(RunDirectory(root).files())))
+    file = root / path
+    data = file.read_bytes()
+    how = draw(st.sampled_from(["value", "value", "value", "bytes", "cut", "insert", "kind"]))
+    if how == "value" and path.endswith(".json"):
+        content = json.loads(data)
+        with_seal = content.pop(KEY, None) is not None
+        text = json.dumps(replaced(draw, content))
+        file.write_bytes(seal(text) if with_seal else text.encode())
+    elif how == "bytes":
+        file.write_bytes(draw(st.binary(max_size=300)))
+    elif how == "cut":
+        file.write_bytes(data[: draw(st.integers(0, len(data)))])
+    elif how == "insert":
+        at = draw(st.integers(0, len(data)))
+        file.write_bytes(data[:at] + draw(st.binary(max_size=9)) + data[at + 1 :])
+    elif how == "kind":
+        file.unlink()
+        kind = draw(st.sampled_from(["/dev/zero", "/etc/hostname", "fifo", "directory", "loop"]))
+        if kind == "fifo":
+            os.mkfifo(file)
+        elif kind == "directory":
+            file.mkdir()
+        else:
+            file.symlink_to(file if kind == "loop" else kind)
+    return path
+
+
+def tree(root):
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def resume(root, store, name):
+    manifest = open_run(store / name).manifest
+    stores = {"file": DirectoryStore(store / name)}
+    storing = Storing(stores, root)
+    try:
+        held = held_in(stores, Deaf())
+        return begin_or_resume(root, manifest, held, storing, Deaf(), resume=True)
+    finally:
+        storing.close()
+
+
+@pytest.mark.timeout(600)
+@settings(
+    max_examples=int(os.environ.get("SKYMARK_ANY_BYTES", "60")),
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],  # an example is small already, and takes seconds
+    suppress_health_check=list(HealthCheck),
+)
+@given(data=st.data(), version=st.sampled_from([2, 3, 3]))
+def test_any_bytes_in_any_file_do_no_harm(runs, data, version):
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as quiet:
+        quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        quiet.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        name = runs[version].name
+        home, shared, good = Path(place) / "home", Path(place) / "shared", runs[version]
+        shutil.copytree(good, home / name)
+        shutil.copytree(good, shared / name)
+        before = tree(shared)
+        changed = damage(data.draw, home / name)
+        forged = changed not in damages(home / name)
+        text = os.fspath(home / name)
+        assert main(["report", text]) in {0, 2}
+        assert main(["report", text, "--json"]) in {0, 2}
+        assert main(["compare", text, text]) in {0, 2}
+        assert main(["compare", os.fspath(good), text, "--across", "hardware", "cells"]) in {0, 2}
+        assert main(["export", text, "--to", f"{place}/out.csv"]) in {0, 2}
+        assert main(["export", text, "--to", shared.as_uri(), "--wait", "5"]) in {0, 1, 2}
+        after = tree(shared)
+        if not forged:
+            assert after == before
+        assert {path.parts[0] for path in after} == {name}
+        for path, content in before.items():
+            (shared / path).write_bytes(content)
+        if version == 3:
+            with contextlib.suppress(SkymarkError):
+                resume(home / name, shared, name)
+        assert {path.name for path in Path(place).iterdir()} <= {"home", "shared", "out.csv"}
+        assert {path.name for path in home.iterdir()} == {name}
+        assert tree(shared) == before
