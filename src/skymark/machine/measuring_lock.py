@@ -20,18 +20,18 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from skymark.machine.lock_holder import Holder, peer_of
+from skymark.machine.private_directory import private_directory
 from skymark.model.errors import UsageError
 
 LOCK_VARIABLE = "SKYMARK_LOCK"
 MACHINE_NAME = "skymark-measuring"
 """Name in the abstract namespace of sockets."""
 POLL_S = 0.2
-OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def lock_path() -> Path:
@@ -42,33 +42,10 @@ def lock_path() -> Path:
     """
     if chosen := os.environ.get(LOCK_VARIABLE):
         return Path(chosen)
-    return private_directory(_candidates()) / "skymark.lock"
-
-
-def private_directory(candidates: Iterable[Path]) -> Path:
-    """Return the first directory that is this user's alone; one that is absent is made.
-
-    Raises:
-        UsageError: none is, because they are links, or somebody else's.
-    """
-    tried = []
-    for directory in candidates:
-        try:
-            directory.mkdir(mode=0o700, exist_ok=True)
-            found = directory.lstat()
-        except OSError as error:
-            tried.append(f"{directory}: {error.strerror}")
-            continue
-        if not stat.S_ISDIR(found.st_mode):
-            tried.append(f"{directory}: no directory")
-        elif found.st_uid != os.getuid() or found.st_mode & OTHERS_MAY_WRITE:
-            tried.append(f"{directory}: others may write there")
-        else:
-            return directory
-    raise UsageError(
-        f"there is no directory for a lock of your own ({'; '.join(tried)}); "
-        f"set {LOCK_VARIABLE} to a file that only you can write"
-    )
+    try:
+        return private_directory(_candidates()) / "skymark.lock"
+    except UsageError as error:
+        raise UsageError(f"{error}, or set {LOCK_VARIABLE} to a file of your own") from error
 
 
 def _candidates() -> Iterator[Path]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-import stat
 import subprocess
 import sys
 import uuid
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 
 from skymark.machine import measuring_lock
 from skymark.machine.lock_holder import Holder
-from skymark.machine.measuring_lock import lock_path, measuring, private_directory
+from skymark.machine.measuring_lock import lock_path, measuring
 from skymark.model.errors import UsageError
 
 HOLD = """
@@ -172,25 +170,11 @@ def test_what_is_no_file_is_refused_and_not_followed(tmp_path, put):
     assert precious.read_text() == "kept"
 
 
-def open_to_all(path):
-    path.mkdir()
-    path.chmod(0o777)
-
-
-def link_to_a_directory(path):
-    (path.parent / "elsewhere").mkdir(mode=0o700)
-    path.symlink_to(path.parent / "elsewhere")
-
-
-@pytest.mark.parametrize("put", [open_to_all, link_to_a_directory, Path.touch, os.mkfifo])
-def test_a_directory_that_a_stranger_prepared_is_passed_over(tmp_path, put):
-    put(tmp_path / "prepared")
-    own = private_directory([tmp_path / "prepared", tmp_path / "own"])
-    assert own == tmp_path / "own"
-    assert stat.S_IMODE(own.stat().st_mode) == 0o700
-    assert private_directory([own]) == own
-    with pytest.raises(UsageError, match=r"prepared.*set SKYMARK_LOCK"):
-        private_directory([tmp_path / "prepared"])
+def test_a_user_without_a_directory_of_his_own_is_told_what_to_do(machine, monkeypatch, tmp_path):
+    (tmp_path / "prepared").symlink_to(tmp_path)
+    monkeypatch.setattr(measuring_lock, "_candidates", lambda: [tmp_path / "prepared"])
+    with pytest.raises(UsageError, match=r"prepared: no directory.* set SKYMARK_LOCK"):
+        lock_path()
 
 
 @given(st.binary(max_size=80))
