@@ -12,7 +12,8 @@ from pathlib import Path
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from skymark import __version__
-from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say
+from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say, tell_fault
+from skymark.cli.console import PlainConsole
 from skymark.model.errors import SkymarkError
 
 COMMANDS = {
@@ -87,7 +88,12 @@ def main(arguments: list[str] | None = None) -> int:
     usage, nothing was started; 3 a gate said no; 130 interrupted; 141 nobody reads the output.
     """
     try:
-        result = app(arguments, exit_on_error=False, result_action="return_value")
+        result = app(
+            arguments,
+            exit_on_error=False,
+            result_action="return_value",
+            error_console=PlainConsole(stderr=True),
+        )
     except CycloptsError:
         return USAGE_ERROR
     except SkymarkError as error:
@@ -107,4 +113,5 @@ def entry_point() -> None:
     # A command makes objects and ends: to look for cycles among ten thousand records takes a good
     # part of its time and frees next to nothing.
     gc.set_threshold(200_000, 50, 50)
+    sys.excepthook = tell_fault
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.parameters import Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import UsageError
@@ -28,7 +28,7 @@ def report(
     """Show a run as a table and write its report.html anew."""
     run = open_run(directory)
     show(run, json=json)
-    print(write_page(run), file=sys.stderr)
+    note(write_page(run))
     return 0
 
 
@@ -37,7 +37,7 @@ def show(run: Run, *, json: bool) -> None:
     from skymark.report.terminal import print_report
 
     if json:
-        print("[" + ",\n".join(r.model_dump_json(indent=1) for r in run.records) + "]")
+        print_json("[" + ",\n".join(r.model_dump_json(indent=1) for r in run.records) + "]")
     else:
         print_report(run, stdout_console())
 
@@ -86,7 +86,7 @@ def compare(
 
     found = compare_runs(open_run(before), open_run(after), across=across, practical=practical)
     if json:
-        print(found.model_dump_json(indent=1))
+        print_json(found.model_dump_json(indent=1))
     else:
         print_comparison(found, stdout_console())
     if gate:
@@ -134,14 +134,12 @@ def export(
         raise UsageError(
             f"cannot write {to}: {error.strerror}; name a file in a directory that can be written"
         ) from error
-    print(to)
+    print_plain(str(to))
     return 0
 
 
 def _store(run: Run, address: str, wait_s: float) -> int:
     """Put a run that is on disk into a store: all of it, or what was not stored before."""
-    from rich.console import Console
-
     from skymark.cli.stores import say_what_was_stored
     from skymark.store.kinds import open_store
     from skymark.store.storing import Storing
@@ -150,6 +148,6 @@ def _store(run: Run, address: str, wait_s: float) -> int:
     with closing(Storing({address: store}, run.directory)) as storing:
         store.check()
         storing.expect(store, store.sizes() if store.live else {})
-        (stored,) = storing.finish(wait_s, Console(stderr=True).print)
+        (stored,) = storing.finish(wait_s, note)
     say_what_was_stored([stored], run.directory)
     return 0 if stored.ok else 1
