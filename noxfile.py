@@ -29,7 +29,7 @@ EXTRAS = {
     "cloud": ("cloud",),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
-SIDE_BY_SIDE = ("-n", "4", "--dist", "loadgroup", "--benchmark-disable")
+SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
 TIMED = "tests/benchmarks"
 BUILDERS = ("docker", "podman", "buildah")

@@ -27,16 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-table", type=Path, help=help)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share a module's fixture in one worker, so that it is made once."""
-    for item in items:
-        found = getattr(item, "_fixtureinfo", None)
-        scopes = {one[-1].scope for one in found.name2fixturedefs.values()} if found else set()
-        if "module" in scopes and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let workers, which run in environments without coverage, load it from this one."""

@@ -16,7 +16,7 @@ from skymark.run.reader import read_manifest, read_record
 from tests.containers.conftest import CANARY, REVISION, Containers
 
 # One worker: the images and the store that they lie in are made once.
-pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
+pytestmark = pytest.mark.containers
 
 CELL = "loading.TAB-1.small.numpy"
 SELECTION = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
