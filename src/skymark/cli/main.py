@@ -9,11 +9,10 @@ import sys
 from inspect import cleandoc
 from pathlib import Path
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
 
 from skymark import __version__
 from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say, tell_fault
-from skymark.cli.console import PlainConsole
 from skymark.model.errors import SkymarkError
 
 COMMANDS = {
@@ -89,12 +88,10 @@ def main(arguments: list[str] | None = None) -> int:
     """
     try:
         result = app(
-            arguments,
-            exit_on_error=False,
-            result_action="return_value",
-            error_console=PlainConsole(stderr=True),
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
         )
-    except CycloptsError:
+    except CycloptsError as error:
+        _tell_usage(error)
         return USAGE_ERROR
     except SkymarkError as error:
         say(str(error))
@@ -106,6 +103,13 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return result if isinstance(result, int) else 0
+
+
+def _tell_usage(error: CycloptsError) -> None:
+    """Print what is wrong with the arguments, which may be anybody's text."""
+    from skymark.cli.console import PlainConsole
+
+    PlainConsole(stderr=True).print(CycloptsPanel(error))
 
 
 def entry_point() -> None:

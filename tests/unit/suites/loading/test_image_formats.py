@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import struct
+import zlib
 
 import pytest
 from PIL import EpsImagePlugin, Image
@@ -49,3 +51,11 @@ def test_the_formats_of_photographs_are_read(format):
     Image.new("RGB", (8, 4), "red").save(file, format)
     assert image_height(file.getvalue(), "a") == 4
     assert jpeg(file.getvalue(), "a")[:2].tobytes() == b"\xff\xd8"
+
+
+def test_an_image_of_billions_of_pixels_is_refused():
+    size = struct.pack(">2I5B", 60_000, 60_000, 8, 2, 0, 0, 0)
+    header = struct.pack(">I", len(size)) + b"IHDR" + size
+    data = b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", zlib.crc32(b"IHDR" + size))
+    with pytest.raises(DataError, match=r"the image of a\.png cannot be decoded"):
+        jpeg(data, "a.png")

@@ -57,7 +57,7 @@ def _image(value: Any, place: str) -> Any:
         raise DataError(f"the image of {place} is no encoded file but {type(value).__name__}")
     try:
         return Image.open(io.BytesIO(value), formats=IMAGE_FORMATS)
-    except (OSError, SyntaxError) as error:
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(
             f"the image of {place} cannot be decoded ({error}); copy it again or remove it"
         ) from error
