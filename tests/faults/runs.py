@@ -133,6 +133,7 @@ class Case:
         return plain | {
             "SKYMARK_LOCK": str(self.directory / self.lock),
             "WITNESS": str(self.witness),
+            "SKYMARK_PASS_VARIABLES": "WITNESS,CLOCK_OFFSET",
             "COLUMNS": "200",
         }
 

@@ -172,10 +172,11 @@ def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
     arguments = (*arguments, "./own.py:Own")
     first = skymark(*arguments)
     assert first.status == 1
-    kept = skymark(*arguments, "--resume", MENDED="1")
+    mended = {"MENDED": "1", "SKYMARK_PASS_VARIABLES": "MENDED"}
+    kept = skymark(*arguments, "--resume", **mended)
     assert kept.status == 1
     assert kept.records == first.records
-    again = skymark(*arguments, "--resume", "--retry", "failed,timeout", MENDED="1")
+    again = skymark(*arguments, "--resume", "--retry", "failed,timeout", **mended)
     assert again.status == 0, again.stderr
     assert again.records["loading.TAB-1.small.own"].status is Status.OK
     assert again.records["loading.TAB-1.small.numpy"] == first.records["loading.TAB-1.small.numpy"]

@@ -266,9 +266,7 @@ def digests(directory: Path) -> dict[str, str]:
     return {
         path.relative_to(directory).as_posix(): sha256(path.read_bytes()).hexdigest()
         for path in directory.rglob("*")
-        if path.is_file()
-        and path.name not in {".lock", "report.html"}
-        and "wandb" not in path.parts
+        if path.is_file() and path.name not in {".lock", "report.html"}
     }
 
 

@@ -78,9 +78,9 @@ def test_no_text_of_a_pull_request_reaches_a_shell():
 
 
 def commands() -> list[list[str]]:
-    """Every skymark command in the workflows, as words; redirections are left out."""
+    """Every skymark command in the workflows, as words; redirections and pipes are left out."""
     text = "\n".join(path.read_text() for path in WORKFLOWS).replace("\\\n", " ")
-    found = re.findall(r"^\s*(?:run: )?(?:\.venv/bin/)?skymark ([^\n>]*)", text, re.MULTILINE)
+    found = re.findall(r"^\s*(?:run: )?(?:\.venv/bin/)?skymark ([^\n>|]*)", text, re.MULTILINE)
     return [shlex.split(words.replace('"$MAX_COST_USD"', "2.5")) for words in found]
 
 
@@ -96,3 +96,9 @@ def test_machines_are_ended_whatever_happened_before():
     (ending,) = (step for step in steps if "skymark down" in step)
     assert "if: always()" in ending
     assert text.index("skymark launch") < text.index("skymark down")
+
+
+def test_a_report_in_a_fence_cannot_end_it():
+    fenced = lines(r"skymark report ")
+    assert fenced
+    assert all(line.count("| tr '`' \"'\"") == 1 for line in fenced)

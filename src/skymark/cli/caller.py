@@ -1,10 +1,11 @@
-"""Print a message, stop with an exit status, or stop when told to."""
+"""Print a message or a result, stop with an exit status, or stop when told to."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType
+import traceback
+from types import FrameType, TracebackType
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -13,7 +14,35 @@ BROKEN_PIPE = 141
 
 def say(text: str, program: str = "skymark") -> None:
     """Print a message on standard error, at once and under the program's name."""
-    print(f"{program}: {text}", file=sys.stderr, flush=True)
+    note(f"{program}: {text}")
+
+
+def note(text: str) -> None:
+    """Print a line on standard error; text that others wrote steers no terminal."""
+    from skymark.report.text import plain
+
+    print(plain(text), file=sys.stderr, flush=True)
+
+
+def print_plain(text: str, end: str = "\n") -> None:
+    """Print a result on standard output; text that others wrote steers no terminal."""
+    from skymark.report.text import plain
+
+    print(plain(text), end=end)
+
+
+def print_json(text: str) -> None:
+    """Print JSON on standard output, control characters in its strings as escapes."""
+    from skymark.report.text import escaped_json
+
+    print(escaped_json(text))
+
+
+def tell_fault(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print the traceback of an error that nobody expected; its text may be anybody's."""
+    note("".join(traceback.format_exception(kind, error, trace)).rstrip())
 
 
 def end_when_told() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from skymark.cli.caller import INTERRUPTED, end_when_told, say
+from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.parameters import HOW, Several
 from skymark.model.errors import GateError, UsageError
@@ -295,7 +296,11 @@ def _agree() -> None:
 def _screen(order: Order) -> Screen:
     from skymark.cloud.lifecycle.screen import Screen
 
-    return Screen(say=say, log=sys.stderr, interrupted=lambda: _stop_or_leave(order))
+    return Screen(
+        say=say,
+        log=plain_stream(sys.stderr),
+        interrupted=lambda: _stop_or_leave(order),
+    )
 
 
 def _stop_or_leave(order: Order) -> Choice:

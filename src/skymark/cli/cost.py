@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import print_plain
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import WHERE
 from skymark.cli.tables import Json, print_rows, stdout_console
@@ -116,7 +117,7 @@ def cost(
     if json:
         print(json_module.dumps(as_json(found), indent=1))
     elif format == "github":
-        print(as_markdown(found, where.max_cost))
+        print_plain(as_markdown(found, where.max_cost))
     else:
         print_quote(found)
     if where.max_cost is not None:
@@ -172,8 +173,9 @@ def print_quote(quote: Quote) -> None:
 def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
     """Return a quote as a comment for a pull request."""
     from skymark.model.errors import GateError
+    from skymark.report.markdown import code_span, markdown
 
-    lines = [f"### What the benchmark would cost: `{quote.profile}`", ""]
+    lines = [f"### What the benchmark would cost: {code_span(quote.profile)}", ""]
     if max_cost_usd is not None:
         from skymark.cloud.cost.ceiling import check_ceiling
 
@@ -181,11 +183,11 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
             check_ceiling(quote, max_cost_usd)
             lines += [f"✅ At most {max_cost_usd:.2f} USD, the ceiling.", ""]
         except GateError as refusal:
-            lines += [f"❌ Not started: {refusal}.", ""]
+            lines += [f"❌ Not started: {markdown(str(refusal))}.", ""]
     lines += [_markdown_row(HEADERS), _markdown_row(["---"] * len(HEADERS))]
     lines += [_markdown_row(row) for row in _rows(quote)]
     for line in (*_parts(quote), *_notes(quote)):
-        lines += ["", line]
+        lines += ["", markdown(line)]
     return "\n".join(lines)
 
 
@@ -280,4 +282,6 @@ def _notes(quote: Quote) -> list[str]:
 
 
 def _markdown_row(cells: tuple[str, ...] | list[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+    from skymark.report.markdown import markdown
+
+    return f"| {' | '.join(markdown(cell) for cell in cells)} |"

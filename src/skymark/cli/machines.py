@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from skymark.cli.caller import say
+from skymark.cli.console import plain_stream
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
 
@@ -80,7 +81,7 @@ def logs(
     """
     from skymark.cloud.live import show_log
 
-    return 0 if show_log(cluster, job, sys.stdout, wait_for_end=not so_far) else 1
+    return 0 if show_log(cluster, job, plain_stream(sys.stdout), wait_for_end=not so_far) else 1
 
 
 def rsync(

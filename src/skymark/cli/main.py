@@ -9,10 +9,10 @@ import sys
 from inspect import cleandoc
 from pathlib import Path
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
 
 from skymark import __version__
-from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say
+from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say, tell_fault
 from skymark.model.errors import SkymarkError
 
 COMMANDS = {
@@ -87,8 +87,11 @@ def main(arguments: list[str] | None = None) -> int:
     usage, nothing was started; 3 a gate said no; 130 interrupted; 141 nobody reads the output.
     """
     try:
-        result = app(arguments, exit_on_error=False, result_action="return_value")
-    except CycloptsError:
+        result = app(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+    except CycloptsError as error:
+        _tell_usage(error)
         return USAGE_ERROR
     except SkymarkError as error:
         say(str(error))
@@ -102,9 +105,17 @@ def main(arguments: list[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _tell_usage(error: CycloptsError) -> None:
+    """Print what is wrong with the arguments, which may be anybody's text."""
+    from skymark.cli.console import PlainConsole
+
+    PlainConsole(stderr=True).print(CycloptsPanel(error))
+
+
 def entry_point() -> None:
     """Run as a program."""
     # A command makes objects and ends: to look for cycles among ten thousand records takes a good
     # part of its time and frees next to nothing.
     gc.set_threshold(200_000, 50, 50)
+    sys.excepthook = tell_fault
     sys.exit(main())

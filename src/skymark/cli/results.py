@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import say
+from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import DamagedManifestError, StoreError, UsageError
@@ -32,7 +31,7 @@ def report(
     """Show a run as a table and write its report.html anew."""
     run = open_run(directory)
     show(run, json=json)
-    print(write_page(run), file=sys.stderr)
+    note(write_page(run))
     return 0
 
 
@@ -41,7 +40,7 @@ def show(run: Run, *, json: bool) -> None:
     from skymark.report.terminal import print_report
 
     if json:
-        print("[" + ",\n".join(r.model_dump_json(indent=1) for r in run.records) + "]")
+        print_json("[" + ",\n".join(r.model_dump_json(indent=1) for r in run.records) + "]")
     else:
         print_report(run, stdout_console())
 
@@ -90,7 +89,7 @@ def compare(
 
     found = compare_runs(open_run(before), open_run(after), across=across, practical=practical)
     if json:
-        print(found.model_dump_json(indent=1))
+        print_json(found.model_dump_json(indent=1))
     else:
         print_comparison(found, stdout_console())
     if gate:
@@ -138,14 +137,12 @@ def export(
         raise UsageError(
             f"cannot write {to}: {error.strerror}; name a file in a directory that can be written"
         ) from error
-    print(to)
+    print_plain(str(to))
     return 0
 
 
 def _store(directory: Path, address: str, wait_s: float) -> int:
     """Put a run that is on disk into a store: all of it, or what was not stored before."""
-    from rich.console import Console
-
     from skymark.cli.stores import say_what_was_stored
     from skymark.run.damage import damages
     from skymark.store.fetching import recover_manifest, require_same_run
@@ -171,7 +168,7 @@ def _store(directory: Path, address: str, wait_s: float) -> int:
         storing.expect(store, sizes)
         # The list of digests would name files that the store has not.
         storing.withhold([*damaged, SUMS] if damaged else ())
-        (stored,) = storing.finish(wait_s, Console(stderr=True).print)
+        (stored,) = storing.finish(wait_s, note)
     say_what_was_stored([stored], directory)
     if damaged:
         say(_not_sent(damaged, directory))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import end_when_told, say
+from skymark.cli.caller import end_when_told, note, print_json, say
+from skymark.cli.console import PlainConsole
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import WHAT, WHERE, Several
 from skymark.cli.tables import Json, expected_time
@@ -99,8 +99,6 @@ def run(
     Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, or something could not
     be stored, 2 nothing was started, 130 interrupted.
     """
-    from rich.console import Console
-
     from skymark.cli.progress import ProgressObserver
     from skymark.cli.stores import open_stores, say_what_was_stored
     from skymark.execute.partition import Shard
@@ -114,7 +112,7 @@ def run(
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
     stores = open_stores(store, run_id_of(path))
     end_when_told()
-    progress_console = Console(stderr=True)
+    progress_console = PlainConsole(stderr=True)
     try:
         expected_s = expected_time(wanted, part).measuring.expected_s
         with ProgressObserver(progress_console, expected_s) as observer:
@@ -179,9 +177,9 @@ def plan(
     made = options.plan()
     if output is not None:
         write_plan(made, output)
-        print(f"plan in {output}; run it: skymark run --plan {output}", file=sys.stderr)
+        note(f"plan in {output}; run it: skymark run --plan {output}")
     if json:
-        print(plan_text(made), end="")
+        print_json(plan_text(made).rstrip("\n"))
     else:
         print_plan(made)
     return 0
@@ -198,7 +196,7 @@ def _show(path: Path, records: Iterable[Record], *, json: bool) -> bool:
         page, written = write_page(opened), True
     except SkymarkError as error:  # the results are safe all the same
         page, written = str(error), False
-    print(f"results in {path}; {page}", file=sys.stderr)
+    note(f"results in {path}; {page}")
     return written
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import say
+from skymark.cli.caller import note, print_plain, say
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
     for one in stored:
         if one.ok:
             read = f"stored in {one.url}: {one.files} files, read back" if one.files else ""
-            print(". ".join(part for part in (read, one.note) if part), file=sys.stderr)
+            note(". ".join(part for part in (read, one.note) if part))
             continue
         named = ", ".join(one.missing[:NAMED_FILES])
         more = len(one.missing) - NAMED_FILES
@@ -71,25 +70,22 @@ def fetch(
     Exit status: 0 all files are what they should be, 1 some are not, or the store
     is away, 2 there is no such run.
     """
-    from rich.console import Console
-
     from skymark.run.reader import open_run
     from skymark.store.fetching import fetch as fetch_run
     from skymark.store.kinds import open_source, runs_at
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is not empty; name a new directory")
-    console = Console(stderr=True)
     with closing(open_source(url)) as source:
         try:
-            differing = fetch_run(source, directory, announce=console.print)
+            differing = fetch_run(source, directory, announce=note)
         except FileNotFoundError as error:
             runs = runs_at(url)
             there = f"; the runs there are {', '.join(runs)}" if runs else ""
             raise UsageError(f"{error}{there}") from error
     run = open_run(directory)
     left = f", {len(run.missing)} planned cells without a record" if run.missing else ""
-    print(f"{directory}: {len(run.records)} records{left}")
+    print_plain(f"{directory}: {len(run.records)} records{left}")
     for problem in run.problems:
         say(problem)
     for path in differing:

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
+from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime, run_time
 from skymark.execute.partition import Shard
 from skymark.model.plan import Plan
@@ -28,8 +29,8 @@ Json = Annotated[bool, Parameter(help="Print JSON instead of a table.")]
 
 def stdout_console() -> Console:
     """Return a console on standard output, wide where that is no terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPED_WIDTH)
+    console = PlainConsole()
+    return console if console.is_terminal else PlainConsole(width=PIPED_WIDTH)
 
 
 def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from skymark.cache.location import cache_directory
+from skymark.cli.caller import note, print_plain
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.plan_file import read_plan
 from skymark.execute.planner import make_plan
@@ -72,15 +72,15 @@ def build(
 
     Exit status: 0 all were built, or there before; 1 one could not be built, 2 bad usage.
     """
-    venvs = Venvs(cache_directory(), announce=lambda text: print(text, file=sys.stderr))
+    venvs = Venvs(cache_directory(), announce=note)
     failed = False
     for name, spec in _wanted(names, plan, profile).items():
         try:
             built = venvs.ensure(spec)
-            print(f"{name}: {built.directory}")
+            print_plain(f"{name}: {built.directory}")
         except VenvBuildError as error:
             failed = True
-            print(f"{error}\n{error.log_tail}", file=sys.stderr)
+            note(f"{error}\n{error.log_tail}")
     return 1 if failed else 0
 
 
@@ -113,5 +113,5 @@ def clean(
             chosen = {spec.name for spec in venvs_named([name], suites()).values()}
         for one in chosen:
             for removed in venvs.clean(one):
-                print(f"removed {removed.name}: {removed.directory}")
+                print_plain(f"removed {removed.name}: {removed.directory}")
     return 0

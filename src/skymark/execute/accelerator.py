@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cache.location import cache_directory
+from skymark.execute.variables import absolute_path, worker_variables
 from skymark.execute.venvs import Venvs
 from skymark.machine.accelerator import device_places, has_driver, is_rehearsed
 from skymark.model.errors import UsageError
@@ -92,7 +93,9 @@ def _ask(library: str, platform: str, python: Path) -> dict[str, Any]:
     """
     try:
         done = subprocess.run(
-            [python, PROGRAM, library, platform],
+            [python, "-P", PROGRAM, library, platform],
+            env=worker_variables()
+            | {"PYTHONPATH": absolute_path(os.environ.get("PYTHONPATH", ""))},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

@@ -31,6 +31,7 @@ from skymark.execute.messages import (
     line_of,
     parse_event,
 )
+from skymark.execute.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
@@ -91,16 +92,16 @@ class WorkerProcess:
         """
         self.id = uuid.uuid4().hex
         self._cell = cell
-        variables = {**os.environ, MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
-        own_modules = os.environ.get(WORKER_PATH_VARIABLE, "")
-        root = "" if import_root is None else os.fspath(import_root)
+        variables = {**worker_variables(), MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
+        own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
+        root = "" if import_root is None else os.fspath(import_root.absolute())
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
         to_worker, self._out = os.pipe()
         self._in, from_worker = os.pipe()
         command = [
             os.fspath(python),
-            "-m",
-            "skymark.execute.worker",
+            "-P",  # else modules in the current directory would come before all others
+            *("-m", "skymark.execute.worker"),
             *("--receive", str(to_worker), "--send", str(from_worker)),
             *("--runner", runner, "--cache", os.fspath(cache)),
         ]

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from skymark.execute.variables import uv_variables
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import VenvBuildError
 from skymark.model.venv import VenvSpec
@@ -25,6 +26,10 @@ from skymark.resources import resource_directory
 
 LOG_TAIL_LINES = 15
 MARKER = "skymark-venv.json"
+ROOT = Path("/")
+"""Current directory of uv, which obeys a ``uv.toml`` there and in every directory above.
+
+Only the machine's owner can put one here. The user's own, ``~/.config/uv/uv.toml``, holds too."""
 
 
 class BuiltVenv(Frozen):
@@ -44,7 +49,7 @@ class Venvs:
     """The adapter venvs below one cache directory."""
 
     def __init__(self, cache: Path, announce: Callable[[str], None] = lambda _: None) -> None:
-        self._root = cache / "venvs"
+        self._root = cache.absolute() / "venvs"
         self._announce = announce
 
     def path_of(self, spec: VenvSpec) -> Path:
@@ -117,7 +122,14 @@ class Venvs:
         from uv import find_uv_bin
 
         command = [find_uv_bin(), *arguments, "--quiet"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env=uv_variables(),
+        )
         if done.returncode != 0:
             tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LOG_TAIL_LINES:])
             raise VenvBuildError(

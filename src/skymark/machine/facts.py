@@ -74,6 +74,10 @@ def capture(directory: Path, run: Run | None = None) -> Machine:
     )
 
 
+PROGRAM_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH")
+"""What the machine's programs need; no secret, and no ``GIT_DIR`` of another repository."""
+
+
 def run_program(command: Sequence[str]) -> str | None:
     """Run a program for at most 10 s and return its standard output.
 
@@ -82,7 +86,13 @@ def run_program(command: Sequence[str]) -> str | None:
     """
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=10, errors="replace"
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+            errors="replace",
+            env={name: os.environ[name] for name in PROGRAM_VARIABLES if name in os.environ},
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,21 +1,61 @@
-"""Measuring lock: one measurement at a time on a machine, because two disturb each other."""
+"""Measuring lock: one measurement at a time on a machine, because two disturb each other.
+
+Two locks are held, and neither lies where somebody else could put something in its way.
+
+- A file in a directory that only this user can write to. Another user can neither make, hold nor
+  break it.
+- On Linux, a name in the kernel's abstract namespace of sockets, which is the same for all users
+  and gone with its process. Another user can hold it, as another user's run does; the kernel says
+  whose process that is. Containers with a network of their own do not see it.
+
+``SKYMARK_LOCK=FILE`` takes that file in place of both: for tests, for machines that share a disk,
+and to go on beside somebody who holds the machine for nothing.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
-import tempfile
+import socket
+import stat
+import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
+from skymark.machine.lock_holder import Holder, peer_of
+from skymark.machine.private_directory import private_directory
 from skymark.model.errors import UsageError
+
+LOCK_VARIABLE = "SKYMARK_LOCK"
+MACHINE_NAME = "skymark-measuring"
+"""Name in the abstract namespace of sockets."""
+POLL_S = 0.2
 
 
 def lock_path() -> Path:
-    """Return the machine-wide lock file, the same for every user."""
-    return Path(os.environ.get("SKYMARK_LOCK", Path(tempfile.gettempdir()) / "skymark.lock"))
+    """Return the lock file: the one of ``SKYMARK_LOCK``, else one that only this user can touch.
+
+    Raises:
+        UsageError: no directory is this user's alone.
+    """
+    if chosen := os.environ.get(LOCK_VARIABLE):
+        return Path(chosen)
+    try:
+        return private_directory(_candidates()) / "skymark.lock"
+    except UsageError as error:
+        raise UsageError(f"{error}, or set {LOCK_VARIABLE} to a file of your own") from error
+
+
+def _candidates() -> Iterator[Path]:
+    """Yield directories for the lock: those of the session, of the machine, of the user."""
+    user = os.getuid()
+    session = Path(f"/run/user/{user}")
+    if session.is_dir():
+        yield session
+    yield Path(f"/tmp/skymark-{user}")  # noqa: S108 - its owner is looked at
+    yield Path.home() / f".skymark-{socket.gethostname()}"
 
 
 @contextmanager
@@ -26,24 +66,81 @@ def measuring(
 
     Args:
         wait_s: how long to wait for another run to finish.
-        announce: told once if there is a wait.
+        announce: told once if there is a wait, and for whom.
 
     Raises:
-        UsageError: another run is still measuring after that time.
+        UsageError: another run is still measuring after that time, or there can be no lock.
     """
-    lock = FileLock(lock_path(), mode=0o666, thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        announce("waiting: another skymark run is measuring on this machine")
-        try:
-            lock.acquire(timeout=wait_s)
-        except Timeout as error:
-            raise UsageError(
-                f"another run still measures on this machine after {wait_s:g} s "
-                f"(it holds {lock_path()}); wait for it or stop it"
-            ) from error
-    try:
+    path = lock_path()
+    takers: list[Callable[[], Holder | ExitStack]] = [lambda: _take_file(path)]
+    if sys.platform == "linux" and not os.environ.get(LOCK_VARIABLE):
+        takers.append(_take_machine)
+    deadline = time.monotonic() + wait_s
+    with ExitStack() as held:
+        told = False
+        for take in takers:
+            while isinstance(taken := take(), Holder):
+                if not told:
+                    announce(f"waiting: another skymark run is measuring on this machine ({taken})")
+                    told = True
+                if time.monotonic() >= deadline:
+                    raise UsageError(
+                        f"another run still measures on this machine after {wait_s:g} s: {taken} "
+                        f"holds the lock {path}; wait for it, have it stopped, or go on beside it "
+                        f"with {LOCK_VARIABLE}=FILE, which disturbs both"
+                    )
+                time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+            held.enter_context(taken)
         yield
-    finally:
-        lock.release()
+
+
+def _take_file(path: Path) -> Holder | ExitStack:
+    """Lock the file and write into it who has it; return the holder where that is another."""
+    descriptor = _opened(path)
+    with ExitStack() as closing:
+        closing.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return Holder.of_note(os.pread(descriptor, Holder.LONGEST_NOTE, 0))
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, Holder.of_this_process().note(), 0)
+        return closing.pop_all()
+
+
+def _opened(path: Path) -> int:
+    """Open a lock file, without following a link or waiting for a pipe's other end.
+
+    Raises:
+        UsageError: something else lies there, or it may not be written.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        try:
+            descriptor = os.open(path, flags)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, flags | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be a lock ({error.strerror}); remove it, or set {LOCK_VARIABLE} to "
+            "another file"
+        ) from error
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise UsageError(
+        f"{path} cannot be a lock (no regular file); remove it, or set {LOCK_VARIABLE} to another"
+    )
+
+
+def _take_machine() -> Holder | ExitStack:
+    """Take the machine's name; return the holder where that is another."""
+    with ExitStack() as closing:
+        held = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        try:
+            held.bind(f"\0{MACHINE_NAME}")
+        except OSError:
+            return peer_of(f"\0{MACHINE_NAME}")
+        held.listen()  # nothing is accepted: whoever connects is told by the kernel whose it is
+        return closing.pop_all()

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skymark.report.text import plain
 from skymark.run.row import Value, columns_of, rows_of
 
 if TYPE_CHECKING:
     from skymark.run.reader import Run
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\ufffd", "＝", "＋", "－", "＠")
+"""Beginnings that a spreadsheet may take for a formula's; U+FFFD stood for a control character."""
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
 
 def write_csv(run: Run, path: Path) -> None:
     """Write one line per record, in UTF-8 with a heading; missing is an empty field."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(columns(run)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows(run))
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(csv_cell, columns(run)))
+    writer.writerows(map(csv_cell, row.values()) for row in rows(run))
     path.write_text(text.getvalue(), encoding="utf-8")
+
+
+def csv_cell(value: Value) -> Value:
+    """Return a value as a cell that no spreadsheet takes for a formula (OWASP: CSV injection)."""
+    if not isinstance(value, str):
+        return value
+    shown = plain(value)
+    return f"'{shown}" if shown.startswith(FORMULAS) and not NUMBER.fullmatch(shown) else shown
 
 
 def write_parquet(run: Run, path: Path) -> None:

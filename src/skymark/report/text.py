@@ -95,6 +95,21 @@ def margin(figure: Figure | None) -> str:
     return f"±{width:.1%}".replace("%", " %") if width < 0.1 else f"±{width:.0%}".replace("%", " %")
 
 
+def escaped_json(text: str) -> str:
+    """Return JSON with control characters as escapes, as only strings can hold them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character == "\n" or character.isprintable() else _escape(character)
+        for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def plain(text: str) -> str:
     """Return untrusted text without control characters, so that it cannot steer a terminal."""
     if text.isprintable():  # nearly all text is, and this is quickly told

@@ -39,6 +39,7 @@ def home(tmp_path, monkeypatch):
     (home / "temporary").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("TMPDIR", str(home / "temporary"))
+    monkeypatch.setenv("SKYMARK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv("NETRC", raising=False)
     monkeypatch.chdir(home)

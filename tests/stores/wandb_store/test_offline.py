@@ -6,13 +6,14 @@ import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.home import home_of
 from skymark.store.wandb.offline import log_offline, read_offline
 from tests.stores.wandb_backend import ENTITY, KEY
 from tests.stores.wandb_store.conftest import HURRIED
 
 
 def offline_path(run):
-    (found,) = (run / "wandb").glob("offline-run-*")
+    (found,) = (home_of(RunContent(run)) / "wandb").glob("offline-run-*")
     return found
 
 
@@ -25,7 +26,7 @@ def test_a_run_without_a_key_is_offline_and_says_what_to_do(opened, run, home):
         f"is set, upload it with: skymark export {run} --to wandb"
     )
     assert [path for path in home.rglob("*") if path.is_file()] == []
-    entries = read_offline(offline_path(run), run, 30)
+    entries = read_offline(offline_path(run), home_of(RunContent(run)), 30)
     (artifact,) = [
         one["artifact"]
         for one in entries
@@ -99,6 +100,6 @@ def test_a_client_that_does_not_end_is_ended(home, run):
 
 
 def test_a_directory_that_cannot_be_written_is_told(home, run):
-    (run / "wandb").write_text("in the way")
+    (home_of(RunContent(run)) / "wandb").write_text("in the way")
     with pytest.raises(StoreRefusedError, match="cannot write"):
         log_offline(RunContent(run), (None, "skymark"), HURRIED)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import stat
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from skymark.model.errors import UsageError
+from skymark.model.errors import StoreRefusedError, UsageError
 from skymark.run.directory import RunDirectory
 from skymark.store.wandb.source import open_artifact
 from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import MACHINE
 from tests.stores.finished_run import make_run
-from tests.stores.wandb_backend import KEY
+from tests.stores.wandb_backend import ENTITY, KEY
+from tests.stores.wandb_store.conftest import HURRIED
 
 ARTIFACT = f"benchmark-results-{MACHINE.git.commit}"
 
@@ -29,6 +33,7 @@ def completed(shared_server, tmp_path_factory):
             patch.setenv(name, value)
         patch.setenv("HOME", str(home))
         patch.setenv("TMPDIR", str(home / "temporary"))
+        patch.setenv("SKYMARK_CACHE", str(base / "cache"))
         patch.setattr("tempfile.tempdir", None)
         patch.chdir(home)
         run = make_run(base / "nightly")
@@ -183,18 +188,73 @@ def test_a_reference_to_a_file_of_this_machine_is_not_followed(
         stored.write_bytes(before)
 
 
-def test_the_key_is_in_no_file_of_the_run(completed):
+def test_the_key_is_in_no_file_of_the_run_and_the_cache(completed):
     directory, told, _ = completed
-    files = [path for path in directory.rglob("*") if path.is_file()]
+    files = [path for path in directory.parent.rglob("*") if path.is_file()]
     assert any(path.suffix == ".wandb" for path in files)
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
     assert KEY not in "".join(told)
 
 
-def test_nothing_is_written_outside_the_run_s_directory(completed):
-    _, _, (wrote, left) = completed
+def test_nothing_is_written_outside_the_cache(completed):
+    directory, _, (wrote, left) = completed
+    assert not (directory / "wandb").exists()
+    (home,) = (directory.parent / "cache" / "wandb").iterdir()
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert [path for path in wrote if "temporary" not in path.parts] == []
     assert left == ["temporary"]
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Someone else's server, which notes what it is asked and with which key."""
+
+    def note(self):
+        self.server.asked.append((self.path, self.headers.get("Authorization")))
+        self.send_error(500)
+
+    do_GET = do_POST = do_PUT = note  # noqa: N815 - the names that http.server looks for
+
+    def log_message(self, *_):
+        """Say nothing on standard error."""
+
+
+@pytest.fixture
+def stranger():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        server.asked = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_settings_in_a_run_from_elsewhere_send_the_key_nowhere(
+    linked, server, stranger, opened, home, run, monkeypatch
+):
+    settings = home / ".config" / "wandb"
+    settings.mkdir(parents=True)
+    (settings / "settings").write_text(f"[default]\nbase_url = {server.base_url}\n")
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    monkeypatch.setenv("WANDB_ENTITY", ENTITY)
+    theirs = run / (".x" if linked else "wandb")
+    theirs.mkdir()
+    address = f"http://127.0.0.1:{stranger.server_address[1]}"
+    (theirs / "settings").write_text(f"[default]\nbase_url = {address}\n")
+    if linked:
+        (run / "wandb").symlink_to(".x")
+    opened(limits=HURRIED).complete(run)
+    assert stranger.asked == []
+    assert list(server.runs) == [f"{ENTITY}/skymark/run-1"]
+
+
+def test_a_home_that_somebody_else_prepared_is_refused(opened, home, run, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "cache" / "wandb").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreRefusedError, match="no directory"):
+        opened().complete(run)
 
 
 @pytest.mark.parametrize(

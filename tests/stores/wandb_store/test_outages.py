@@ -15,6 +15,8 @@ import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.run.directory import RunDirectory
+from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.home import home_of
 from tests.stores.wandb_backend import KEY
 from tests.stores.wandb_store.conftest import HURRIED
 
@@ -62,11 +64,11 @@ def test_a_server_that_is_away_from_the_start_is_told_in_time_and_loses_nothing(
     with pytest.raises(StoreUnavailableError, match="did not answer"):
         store.complete(run)
     assert time.monotonic() - begin < BOUND_S
-    assert not list((run / "wandb").glob("offline-run-*/*.sync*"))
-    (offline,) = (run / "wandb").glob("offline-run-*")
+    assert not list((home_of(RunContent(run)) / "wandb").glob("offline-run-*/*.sync*"))
+    (offline,) = (home_of(RunContent(run)) / "wandb").glob("offline-run-*")
     server.start()
     store.complete(run)
-    assert [*(run / "wandb").glob("offline-run-*")] == [offline]
+    assert [*(home_of(RunContent(run)) / "wandb").glob("offline-run-*")] == [offline]
     assert stored_files(server) == files_of(run)
 
 

@@ -91,6 +91,32 @@ def test_a_worker_sees_skymark_through_the_import_root_and_nothing_beside_it(tmp
     assert worker.measure(cell_of("a"), 0, EFFORT, log).result.round == 0
 
 
+@pytest.mark.parametrize("named", ["", ":", "{own}:"])
+def test_a_module_in_the_current_directory_is_not_imported(
+    tmp_path, start, log, monkeypatch, named
+):
+    for name in ("numpy", "json", "scripted", "pydantic"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger in the data folder')")
+    own = os.environ["SKYMARK_WORKER_PATH"]
+    monkeypatch.setenv("SKYMARK_WORKER_PATH", f":{own}:{named.format(own=own)}")
+    monkeypatch.chdir(tmp_path)
+    worker = start()
+    worker.await_ready()
+    assert worker.measure(cell_of("a"), 0, EFFORT, log).versions == {"library": "1"}
+
+
+def test_a_worker_and_its_children_have_none_of_the_callers_secrets(start, log, monkeypatch):
+    for name in ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "PRIVATE"):
+        monkeypatch.setenv(name, "canary-of-the-caller")
+    worker = start()
+    worker.await_ready()
+    worker.measure(cell_of("a", does="leak"), 0, EFFORT, log)
+    pids = processes_of(worker)
+    seen = [Path(f"/proc/{pid}/environ").read_bytes() for pid in pids]
+    assert len(seen) > 1
+    assert not any(b"canary" in one for one in seen)
+
+
 def test_what_a_library_prints_goes_to_the_log_and_not_into_the_protocol(start, log):
     worker = start()
     worker.await_ready()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -132,6 +133,58 @@ def test_a_failed_build_tells_the_tail_of_its_log_and_leaves_nothing(tmp_path):
     assert len(e.value.log_tail.splitlines()) <= module.LOG_TAIL_LINES
     assert not venvs.path_of(spec).exists()
     assert list(venvs.built()) == []
+
+
+BUILD_BACKEND = """
+import os, pathlib, zipfile
+
+def build_wheel(directory, settings=None, metadata=None):
+    pathlib.Path({seen!r}).write_text("\\n".join(f"{{k}}={{v}}" for k, v in os.environ.items()))
+    name = "tiny_library-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(pathlib.Path(directory) / name, "w") as archive:
+        info = "tiny_library-1.0.dist-info"
+        archive.writestr("tiny_library.py", "ANSWER = 42")
+        about = "Metadata-Version: 2.1\\nName: tiny-library\\nVersion: 1.0"
+        archive.writestr(f"{{info}}/METADATA", about)
+        archive.writestr(f"{{info}}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true")
+        archive.writestr(f"{{info}}/RECORD", "")
+    return name
+"""
+
+
+def test_a_build_back_end_sees_none_of_the_callers_secrets(tmp_path, monkeypatch):
+    package, seen = tmp_path / "package", tmp_path / "seen"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        "[project]\nname = 'tiny-library'\nversion = '1.0'\n"
+    )
+    (package / "backend.py").write_text(BUILD_BACKEND.format(seen=str(seen)))
+    for name in ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "GH_TOKEN", "PRIVATE"):
+        monkeypatch.setenv(name, "canary-of-the-caller")
+    spec = VenvSpec(name="tiny", packages=(f"tiny-library @ {package.as_uri()}",))
+    assert answer(Venvs(tmp_path / "cache").ensure(spec)) == "42"
+    assert "PATH=" in seen.read_text()
+    assert "canary" not in seen.read_text()
+
+
+@pytest.mark.parametrize("place", [".", ".."])
+def test_uv_obeys_no_settings_in_or_above_the_current_directory(
+    tmp_path, wheel, monkeypatch, place
+):
+    here = tmp_path / "data" / "set"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    (here / place / "uv.toml").write_text("[pip]\nno-binary = ['tiny-library']\n")
+    spec = VenvSpec(name="tiny", packages=(wheel,))
+    assert answer(Venvs(tmp_path / "cache").ensure(spec)) == "42"
+
+
+def test_a_cache_below_the_current_directory_is_found_by_uv(tmp_path, wheel, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    built = Venvs(Path("cache")).ensure(VenvSpec(name="tiny", packages=(wheel,)))
+    assert built.directory.is_relative_to(tmp_path)
+    assert answer(built) == "42"
 
 
 def test_a_half_made_environment_is_made_again(tmp_path, wheel):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skymark.report.export import columns, write_csv, write_parquet
+from skymark.report.export import columns, csv_cell, write_csv, write_parquet
 from skymark.run.reader import Run
 
 
@@ -42,3 +45,23 @@ def test_both_forms_hold_the_same_numbers(saved: Run, tmp_path: Path) -> None:
         from_csv = [line["samples_per_s"] for line in csv.DictReader(file)]
     from_parquet = pq.read_table(tmp_path / "run.parquet").column("samples_per_s").to_pylist()
     assert from_csv == ["" if value is None else str(value) for value in from_parquet]
+
+
+@given(st.text(st.sampled_from("=+-@\t\r\n'1.5e \x1b\u200b＝") | st.characters(), max_size=12))
+def test_a_csv_cell_of_any_text_is_no_formula_and_no_escape(text: str) -> None:
+    cell = str(csv_cell(text))
+    assert "\x1b" not in cell
+    assert not cell.startswith(("=", "@", "\t", "\r", "\n", "＝"))
+    if cell.startswith(("+", "-")):
+        float(cell)
+
+
+def test_numbers_stay_numbers_and_headings_are_no_formulas(saved: Run, tmp_path: Path) -> None:
+    assert [csv_cell(value) for value in (-1.5, "-1.5", "+2e3", None, True)] == [
+        -1.5, "-1.5", "+2e3", None, True,
+    ]  # fmt: skip
+    assert csv_cell("-1.5;=1") == "'-1.5;=1"
+    manifest = saved.manifest.model_copy(update={"run_id": '=HYPERLINK("http://x.invalid")'})
+    write_csv(dataclasses.replace(saved, manifest=manifest), tmp_path / "run.csv")
+    with (tmp_path / "run.csv").open(newline="", encoding="utf-8") as file:
+        assert {line["run_id"][:2] for line in csv.DictReader(file)} == {"'="}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import unicodedata
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skymark.model.metric import Figure, Metric, Shown
 from skymark.report import text
 from skymark.report.chart import linear_axis, log_axis
+from skymark.report.markdown import code_span, markdown
 
 
 @pytest.mark.parametrize(
@@ -112,3 +119,36 @@ def test_a_metric_is_written_as_it_declares(
 ) -> None:
     metric = Metric(name="x", heading="x", shown=shown, integer=integer)
     assert text.writer(metric)(value) == written
+
+
+@given(st.text())
+def test_plain_text_has_no_control_character(text_: str) -> None:
+    shown = text.plain(text_)
+    assert len(shown) == len(text_)
+    assert not [one for one in shown if one not in "\n\t" and unicodedata.category(one)[0] == "C"]
+    shown.encode()
+
+
+@given(st.recursive(st.text() | st.integers(), st.lists, max_leaves=5))
+def test_escaped_json_has_no_control_character_and_the_same_value(value: object) -> None:
+    found = text.escaped_json(json.dumps(value, ensure_ascii=False, indent=1))
+    assert not [one for one in found if one != "\n" and not one.isprintable()]
+    assert json.loads(found) == value
+
+
+@given(st.text(st.sampled_from("`<>[]()|&@\\*~!# ab\n\r\x1b\u202e") | st.characters()))
+def test_markdown_of_any_text_is_one_line_without_power(text_: str) -> None:
+    line = markdown(text_)
+    assert len(line.splitlines()) <= 1
+    assert not set("`<>[]|*~\x1b\u202e\\") & set(line)
+    assert not re.search(r"@\w", line)
+    assert not re.search(r"&(?!#\d+;)", line)
+
+
+@given(st.text("`a \n"))
+def test_a_code_span_is_longer_fenced_than_any_run_of_backticks_in_it(text_: str) -> None:
+    span = code_span(text_)
+    fence = re.match("`+", span)[0]
+    inner = span[len(fence) : -len(fence)]
+    assert span.endswith(fence)
+    assert fence not in re.findall("`+", inner)

@@ -36,7 +36,7 @@ class ApiServer:
         self.port = port
         self.log = directory / "api-server.log"
         self._spec = directory / "api-server.json"
-        command = [sys.executable, "-u", "-m", "sky.server.server", "--port", str(port)]
+        command = [sys.executable, "-P", "-u", "-m", "sky.server.server", "--port", str(port)]
         self._spec.write_text(
             json.dumps(
                 {

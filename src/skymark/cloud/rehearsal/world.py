@@ -251,7 +251,7 @@ def _ask_skypilot(home: Path) -> tuple[str, str, str]:
     """Return the provider's host name, the catalogue version and the release of this SkyPilot."""
     variables = {**_kept_variables(), "HOME": os.fspath(home)}
     asked = subprocess.run(
-        [sys.executable, "-c", ASK_SKYPILOT],
+        [sys.executable, "-P", "-c", ASK_SKYPILOT],
         env=variables,
         capture_output=True,
         text=True,

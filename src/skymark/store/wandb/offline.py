@@ -1,8 +1,12 @@
-"""Offline W&B run of a directory: logged, and read back from its ``.wandb`` file."""
+"""Offline W&B run of a directory: logged, and read back from its ``.wandb`` file.
+
+It is kept below the cache (`skymark.store.wandb.home`), where a later upload finds it.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.home import home_of
 from skymark.store.wandb.limits import Limits
 from skymark.store.wandb.names import wandb_id
 from skymark.store.wandb.processes import python_module, run_bounded
@@ -26,7 +31,7 @@ class OfflineRun:
     """Offline run on disk, as wandb wrote it."""
 
     path: Path
-    """The folder ``wandb/offline-run-…`` below the run's directory."""
+    """The folder ``wandb/offline-run-…`` in the run's home below the cache."""
     synced: bool
     """Whether an upload of it has been tried: its artifact cannot be sent from here again."""
 
@@ -47,31 +52,31 @@ def offline_run(content: RunContent, place: Place, limits: Limits) -> OfflineRun
 
 
 def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
-    """Log the run anew, unread; an earlier one in the directory is replaced.
+    """Log the run anew, unread; an earlier one is replaced.
 
     Raises:
         StoreRefusedError: it cannot be written.
         StoreUnavailableError: it was not written, or not in time.
     """
-    directory = content.directory.resolve()
+    directory, home = content.directory.resolve(), home_of(content)
     entity, project = place
-    shutil.rmtree(directory / "wandb", ignore_errors=True)
+    shutil.rmtree(home / "wandb", ignore_errors=True)
     try:
-        (directory / "wandb").mkdir(exist_ok=True)
+        (home / "wandb").mkdir(exist_ok=True)
         code = run_bounded(
             python_module("skymark.store.wandb.publish", str(directory), project),
-            directory,
-            directory / LOG,
+            home,
+            home / LOG,
             _limit_s(content, limits),
             {"WANDB_MODE": "offline"} | ({"WANDB_ENTITY": entity} if entity else {}),
             without=("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"),
         )
     except OSError as error:
         raise StoreRefusedError(
-            f"cannot write {directory / 'wandb'}: {error.strerror}; free some space, then "
-            f"skymark export {directory} --to wandb"
+            f"cannot write {home / 'wandb'}: {error.strerror}; free some space, then "
+            f"skymark export {shlex.quote(str(directory))} --to wandb"
         ) from error
-    found = _found(directory)
+    found = _found(home)
     if code is None or found is None:
         raise _unwritten("was not written" + (" in time" if code is None else ""), content)
     return OfflineRun(found, synced=False)
@@ -79,16 +84,16 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
 
 def kept_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
     """Return the offline run that is there, if it agrees with the directory."""
-    found = _found(content.directory.resolve())
+    found = _found(home_of(content))
     if found is None or not _agrees(found, content, place, limits):
         return None
     return OfflineRun(found, synced=any(found.glob("*.wandb.sync*")))
 
 
-def log_tail(directory: Path) -> str:
-    """Return the last output of wandb's commands in a run's directory."""
+def log_tail(content: RunContent) -> str:
+    """Return the last output of wandb's commands for a run."""
     try:
-        text = (directory / LOG).read_text("utf-8", errors="replace").strip()
+        text = (home_of(content) / LOG).read_text("utf-8", errors="replace").strip()
     except OSError:
         return "wandb printed nothing"
     return text[-TAIL_CHARACTERS:] or "wandb printed nothing"
@@ -112,14 +117,14 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
     return [json.loads(line) for line in lines if line.startswith('{"num"')]
 
 
-def _found(directory: Path) -> Path | None:
-    runs = sorted((directory / "wandb").glob("offline-run-*"))
+def _found(home: Path) -> Path | None:
+    runs = sorted((home / "wandb").glob("offline-run-*"))
     return runs[-1] if len(runs) == 1 else None
 
 
 def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bool:
     """Whether an offline run ended, and holds the artifact and the figures of the directory."""
-    entries = read_offline(path, content.directory.resolve(), _limit_s(content, limits))
+    entries = read_offline(path, home_of(content), _limit_s(content, limits))
     by_type: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         by_type.setdefault(entry["type"], []).append(entry[entry["type"]])
@@ -134,17 +139,20 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
     logged = [
         {one["path"]: one["digest"] for one in artifact["manifest"]["contents"]}
         for artifact in by_type.get("artifact", [])
-        if artifact["name"] == content.artifact and _still_there(artifact)
+        if artifact["name"] == content.artifact and _is_of(content.directory, artifact)
     ]
     return logged == [wanted] and content.summary().items() <= summary.items()
 
 
 def _unwritten(why: str, content: RunContent) -> StoreUnavailableError:
-    return StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(content.directory)}")
+    return StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(content)}")
 
 
-def _still_there(artifact: dict[str, Any]) -> bool:
-    return all(Path(one["local_path"]).is_file() for one in artifact["manifest"]["contents"])
+def _is_of(directory: Path, artifact: dict[str, Any]) -> bool:
+    """Whether an artifact's files, which are uploaded later, are those of the run's directory."""
+    own = directory.resolve()
+    paths = [Path(one["local_path"]) for one in artifact["manifest"]["contents"]]
+    return all(path.is_relative_to(own) and path.is_file() for path in paths)
 
 
 def _limit_s(content: RunContent, limits: Limits) -> float:

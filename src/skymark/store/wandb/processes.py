@@ -84,7 +84,7 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
     Args:
         home: where wandb keeps runs, copies and logs.
         temporary: for what a client that is killed cannot remove. Its sockets lie there too, and
-            their paths must be short, so it is not below a run's directory.
+            their paths must be short, so it is not below `home`.
     """
     variables = {name: value for name, value in os.environ.items() if name not in DROPPED}
     settings = Path(variables.get("WANDB_CONFIG_DIR", "~/.config/wandb")).expanduser()

@@ -1,4 +1,4 @@
-"""Process that logs a run with wandb's library, offline and within the run's directory.
+"""Process that logs a run with wandb's library, offline and below the cache.
 
     python -P -m skymark.store.wandb.publish DIRECTORY PROJECT
 

@@ -12,6 +12,7 @@ from typing import Any
 from skymark.model.errors import StoreUnavailableError
 from skymark.store.wandb.client import Client
 from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.home import home_of
 from skymark.store.wandb.limits import Limits
 from skymark.store.wandb.names import wandb_id
 from skymark.store.wandb.offline import LOG, OfflineRun, log_tail
@@ -36,18 +37,16 @@ def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limit
         place: entity and project.
         limits: how long it may take.
     """
-    directory = content.directory.resolve()
+    home = home_of(content)
     limit_s = limits.sync_s + limits.per_file_s * len(content.files)
     entity, project = place
     command = python_module(
         "skymark.store.wandb.tool", "sync", "--entity", entity, "--project", project
     )
-    code = run_bounded(
-        [*command, "--include-synced", str(offline.path)], directory, directory / LOG, limit_s
-    )
+    code = run_bounded([*command, "--include-synced", str(offline.path)], home, home / LOG, limit_s)
     if code is None:
         return f"`wandb sync` was ended after {limit_s:.0f} s"
-    return f"`wandb sync` said: {log_tail(directory)}"
+    return f"`wandb sync` said: {log_tail(content)}"
 
 
 def read_back(content: RunContent, place: tuple[str, str], client: Client, limits: Limits) -> str:
@@ -72,7 +71,7 @@ def read_back(content: RunContent, place: tuple[str, str], client: Client, limit
         raise IncompleteError(f"W&B: {error}") from error
     _compare(content, found["entries"], digests)
     for copies in ("cache", "data"):  # wandb's own copies of what is now known to be stored
-        shutil.rmtree(content.directory / "wandb" / copies, ignore_errors=True)
+        shutil.rmtree(home_of(content) / "wandb" / copies, ignore_errors=True)
     return f"W&B: {run['url']}, artifact {entity}/{project}/{content.artifact}:{found['version']}"
 
 

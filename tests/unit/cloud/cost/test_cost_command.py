@@ -59,6 +59,13 @@ def test_a_name_cannot_add_a_column_to_the_markdown(make_quote):
     assert "lambda a&#124;b" in odd
 
 
+def test_a_name_gets_no_power_in_the_markdown(make_quote):
+    odd = as_markdown(make_quote(offer(1.0, region="<img src=x> [a](b) ```\n# @everyone\x1b[2J")))
+    (row,) = [line for line in odd.splitlines() if "everyone" in line]
+    assert not set("<`[\x1b") & set(row)
+    assert "@everyone" not in row
+
+
 def test_json_has_the_cost_on_every_machine(quote):
     found = json.loads(json.dumps(as_json(quote)))
     assert found["cost"]["expected_usd"] == pytest.approx(2.58)

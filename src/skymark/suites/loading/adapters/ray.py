@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -247,16 +248,18 @@ class RayData(Adapter):
             self.directory = f"{tempfile.gettempdir()}/skymark-ray-{launch}"
         address = Path(self.directory, "address")
         if self.is_head:
-            ray.init(
-                address="local",
-                include_dashboard=False,
-                log_to_driver=False,
-                _temp_dir=self.directory,
-            )
+            with chdir("/"):  # Ray's processes import from where it is started
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    _temp_dir=self.directory,
+                )
             address.write_text(ray.get_runtime_context().gcs_address)
         else:
             await_file(address)
-            ray.init(address=address.read_text(), log_to_driver=False)
+            with chdir("/"):
+                ray.init(address=address.read_text(), log_to_driver=False)
         context = DataContext.get_current()
         context.execution_options.preserve_order = True
         context.use_datasource_v2 = False

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import needs
 from skymark.suites.loading.dataset.tabular import MISSING
+from skymark.suites.loading.image_formats import IMAGE_FORMATS
 
 _JPEG_START = b"\xff\xd8"
 _HEXADECIMAL = re.compile(r"[0-9a-f]{1,8}")
@@ -55,8 +56,8 @@ def _image(value: Any, place: str) -> Any:
     if not isinstance(value, bytes):
         raise DataError(f"the image of {place} is no encoded file but {type(value).__name__}")
     try:
-        return Image.open(io.BytesIO(value))
-    except (OSError, SyntaxError) as error:
+        return Image.open(io.BytesIO(value), formats=IMAGE_FORMATS)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(
             f"the image of {place} cannot be decoded ({error}); copy it again or remove it"
         ) from error

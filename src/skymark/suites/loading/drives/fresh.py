@@ -74,7 +74,7 @@ class FreshLoader:
         self._connection, theirs = Pipe()
         import_root = os.fspath(Path(skymark.__file__).parents[1])
         paths = [import_root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        command = [sys.executable, "-m", "skymark.suites.loading.drives.fresh_main"]
+        command = [sys.executable, "-P", "-m", "skymark.suites.loading.drives.fresh_main"]
         self._process = subprocess.Popen(
             [*command, str(theirs.fileno()), reference],
             stdin=subprocess.DEVNULL,

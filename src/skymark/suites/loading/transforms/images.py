@@ -11,6 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.image_formats import IMAGE_FORMATS
 from skymark.suites.loading.transforms.random_crop import central_box, pixel_box
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ def decode_rgb(data: Any, index: int) -> Image.Image:
     """Decode an encoded image (bytes or uint8 ``[length]``) to 8-bit RGB, whatever its mode.
 
     Raises:
-        DataError: the bytes are no image, or end too early.
+        DataError: the bytes are of none of `IMAGE_FORMATS`, or end too early.
     """
     try:
-        image = Image.open(io.BytesIO(memoryview(data)))
+        image = Image.open(io.BytesIO(memoryview(data)), formats=IMAGE_FORMATS)
         return image.convert("RGB")
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(

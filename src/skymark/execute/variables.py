@@ -1,0 +1,118 @@
+"""Variables that workers and uv inherit: those that libraries need to work, and no secret.
+
+The code of a hundred packages runs in a worker, and what they print goes to a log that goes to
+every store. So they are given what is on these lists, not all but what is known to be secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PASSED_NAMES = "SKYMARK_PASS_VARIABLES"
+"""Names, with commas between them, of variables that the user lets through besides."""
+
+NAMES = frozenset({
+    # The user's account, language and time.
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
+    "TERM", "COLUMNS", "LINES", "NO_COLOR",
+    # Native libraries and certificates.
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    # Python itself; its path is set by skymark.
+    "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONHASHSEED", "PYTHONUTF8",
+    "PYTHONIOENCODING", "PYTHONWARNINGS", "PYTHONFAULTHANDLER", "PYTHONMALLOC", "PYTHONNOUSERSITE",
+    "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG", "PYTHONTRACEMALLOC",
+    # Data sets on this disk.
+    "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "HUGGINGFACE_HUB_CACHE",
+    "TORCH_HOME", "KERAS_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "TRITON_CACHE_DIR",
+    # Devices and threads.
+    "GOMP_CPU_AFFINITY", "VECLIB_MAXIMUM_THREADS", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+    # skymark's own.
+    "SKYMARK_CACHE", "SKYMARK_LOCK", "SKYMARK_REHEARSAL",
+})  # fmt: skip
+"""Variables that every library may see."""
+
+PREFIXES = (
+    "LC_", "XDG_", "CUDA_", "NVIDIA_", "NCCL_", "XLA_", "JAX_", "TPU_", "LIBTPU_", "MEGASCALE_",
+    "TF_", "TORCH_", "PYTORCH_", "DALI_", "RAY_", "NUMBA_", "OMP_", "MKL_", "OPENBLAS_",
+    "NUMEXPR_", "KMP_", "BLIS_", "MALLOC_", "TCMALLOC_", "HF_DATASETS_", "COVERAGE_",
+)  # fmt: skip
+"""Beginnings of the names of settings of libraries, which every library may see."""
+
+OTHERS = ("TF_VAR_", "TF_CLI_")
+"""Beginnings that belong to other programs (Terraform's, not TensorFlow's)."""
+
+UV_NAMES = frozenset({
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+    "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS", "PKG_CONFIG_PATH",
+    "NETRC",
+})  # fmt: skip
+"""Variables that uv may see besides: the way to package indexes, and compilers."""
+
+UV_PREFIXES = ("UV_", "PIP_")
+
+WORKER_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+"""Proxies that workers may see, where their addresses hold no password."""
+
+SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|_AUTH", re.IGNORECASE
+)
+"""Parts of names that no list lets through."""
+
+SECRET_VALUE = re.compile(r"://[^/\s@]*@")
+"""A user's name, mostly with a password, in an address."""
+
+
+def worker_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that library code may see.
+
+    Args:
+        variables: the caller's; None for this process's.
+    """
+    given = os.environ if variables is None else variables
+    allowed = {
+        name: given[name]
+        for name in given
+        if _is_allowed(name, NAMES.union(WORKER_PROXIES), PREFIXES)
+        and not SECRET_VALUE.search(given[name])
+    }
+    return allowed | dict(_passed(given))
+
+
+def uv_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that uv and the build back-ends that it starts may see.
+
+    The address of an index or a proxy may hold a password there, for uv must send it; settings of
+    uv that are nothing but a password are left out like all others.
+
+    Args:
+        variables: the caller's; None for this process's.
+    """
+    given = os.environ if variables is None else variables
+    addresses = {name: given[name] for name in given if _is_allowed(name, UV_NAMES, UV_PREFIXES)}
+    return worker_variables(given) | addresses
+
+
+def absolute_path(path: str) -> str:
+    """Return a ``PYTHONPATH`` with absolute entries.
+
+    An empty one, which Python takes for the current directory, is left out.
+    """
+    return os.pathsep.join(str(Path(one).absolute()) for one in path.split(os.pathsep) if one)
+
+
+def _is_allowed(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> bool:
+    if SECRET_NAME.search(name) or name.startswith(OTHERS):
+        return False
+    return name in names or name.startswith(prefixes)
+
+
+def _passed(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what the user lets through by name."""
+    for name in given.get(PASSED_NAMES, "").split(","):
+        if (wanted := name.strip()) in given:
+            yield wanted, given[wanted]

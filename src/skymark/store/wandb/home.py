@@ -1,0 +1,37 @@
+"""Directories that W&B's client works in: below the cache, never in a run's directory.
+
+A run's directory may come from somebody else, and the client takes its server's address from files
+in the directory that it works in.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skymark.cache.location import cache_directory
+from skymark.machine.private_directory import private_directory
+from skymark.model.base import digest_of
+from skymark.model.errors import StoreRefusedError, UsageError
+from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.names import wandb_id
+
+KEY_LENGTH = 12
+
+
+def home_of(content: RunContent) -> Path:
+    """Return the directory for a run's id and plan, made on first use and this user's alone.
+
+    Raises:
+        StoreRefusedError: it cannot be made, or somebody else may write there.
+    """
+    manifest = content.manifest
+    key = digest_of([manifest.run_id, manifest.plan_hash])[:KEY_LENGTH]
+    cache = cache_directory()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        homes = private_directory([cache / "wandb"])
+        return private_directory([homes / f"{wandb_id(manifest.run_id)}-{key}"])
+    except OSError as error:
+        raise StoreRefusedError(f"cannot write {cache}: {error.strerror}") from error
+    except UsageError as error:
+        raise StoreRefusedError(str(error)) from error

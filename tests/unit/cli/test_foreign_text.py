@@ -1,0 +1,103 @@
+"""Text that others wrote, on the way to a terminal: it is shown, and steers nothing."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.table import Table
+
+from skymark.cli.caller import note, print_json, print_plain, say, tell_fault
+from skymark.cli.console import PlainConsole, plain_stream
+from skymark.cli.main import main
+from skymark.cli.tables import print_rows
+
+ESCAPES = (
+    "\x1b[2J",
+    "\x1b]0;title\x07",
+    "\x9b2J",
+    "\x1b]8;;http://x.invalid\x1b\\",
+    "\u202e",
+    "\r",
+)
+ANY_TEXT = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def steering(text):
+    """Characters that a terminal obeys."""
+    return [one for one in text if one not in "\n\t" and unicodedata.category(one)[0] == "C"]
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "{}"),
+        ("compare", "{}", "{}"),
+        ("export", "{}", "--to", "{}"),
+        ("fetch", "{}", "out"),
+        ("plan", "--adapters", "{}"),
+        ("plan", "--scenarios", "{}"),
+        ("plan", "--profile", "{}"),
+        ("plan", "--set", "{}"),
+        ("plan", "--{}"),
+        ("plan", "--effort", "{}"),
+        ("{}",),
+        ("list", "{}"),
+        ("run", "--plan", "{}"),
+        ("plan", "--data", "{}", "--scenarios", "CV-1"),
+    ],
+)
+def test_no_error_passes_an_escape_on(capsys, tmp_path, monkeypatch, arguments, escape):
+    monkeypatch.chdir(tmp_path)
+    assert main([one.replace("{}", f"a{escape}b") for one in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert err
+    assert steering(out + err) == []
+
+
+@ANY_TEXT
+@given(text=st.text())
+def test_any_text_is_shown_without_control_characters(capsys, text):
+    say(text)
+    note(text)
+    print_plain(text)
+    print_json(f'"{text}"')
+    print_rows(("a", text), [(text, text)], title=text)
+    stream = io.StringIO()
+    print(text, file=plain_stream(stream))
+    out, err = capsys.readouterr()
+    assert steering(out + err + stream.getvalue()) == []
+
+
+def test_markup_in_foreign_text_is_text(capsys):
+    print_rows(("name",), [("[link=http://x.invalid]a[/link] [bold]b :warning:",)])
+    assert "[link=http://x.invalid]a[/link] [bold]b :warning:" in capsys.readouterr().out
+
+
+def test_a_table_drops_the_colours_of_others():
+    console = PlainConsole(width=60)
+    console.file = stream = io.StringIO()
+    table = Table("name")
+    table.add_row("\x1b[31mred")
+    console.print(table)
+    assert "\ufffd[31mre" in stream.getvalue()
+
+
+def test_another_machine_s_output_has_lines_and_no_colours():
+    stream = io.StringIO()
+    plain_stream(stream).write("\x1b[32mok\x1b[0m\r\n10 %\r20 %\x1b[2K\n")
+    assert stream.getvalue() == "ok\n10 %\n20 %\ufffd[2K\n"
+
+
+def test_the_traceback_of_an_unexpected_error_steers_nothing(capsys):
+    with pytest.raises(ValueError) as caught:
+        int("a\x1b[2Jb\x9b")
+    told = ValueError("a\x1b[2Jb")
+    tell_fault(ValueError, told, caught.tb)
+    err = capsys.readouterr().err
+    assert "ValueError: a\ufffd[2Jb" in err
+    assert steering(err) == []
