@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_last
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import forget_secrets, keep_plan, keep_secrets, remember
-from skymark.cloud.lifecycle.ending import prove_gone
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import (
+    forget_secrets,
+    keep_plan,
+    keep_secrets,
+    note_hired,
+    remember,
+)
+from skymark.cloud.lifecycle.gone import prove_gone
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.results import await_outcome
@@ -19,7 +27,8 @@ from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.clusters import costs_of, find_cluster
+from skymark.cloud.sky.clusters import costs_of, is_there
+from skymark.cloud.sky.hired import hired_machines
 from skymark.cloud.sky.jobs import await_cluster, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import SkymarkError
@@ -41,6 +50,7 @@ class NewCluster:
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
         remember(order)
+        note_hired(ordered_machines(quoted))
         files = {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)}
         if quoted.secrets:
             files[secrets_file(order.run_id)] = keep_secrets(order.cluster, quoted.secrets)
@@ -58,6 +68,9 @@ class NewCluster:
                 ) from error
             self._request.granted()
         forget_secrets(order.cluster)
+        with suppress(CloudError):  # else they are asked for again when they are ended
+            if (machines := hired_machines(order.cluster)) is not None:
+                note_hired(machines)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
         screen.say(
             f"{order.cluster} is up after {time.time() - asked_s:.0f} s; it ends itself after "
@@ -89,12 +102,26 @@ class NewCluster:
     def end(self, finished: Finished, screen: Screen) -> float | None:
         """End the machine, unless it is to be kept and its run came to an end."""
         order = finished.order
-        record = find_cluster(order.cluster, refresh=False)
         wanted = order.keep and finished.end is not None and not finished.interrupted
-        if wanted and record is not None:
+        if wanted and is_there(order.cluster):
             return None
-        return prove_gone(order.cluster, screen.say, record)
+        return prove_gone(order.cluster, screen.say).after_s
 
     def bill(self, order: Order) -> Bill | None:
         """Return the cost of the cluster."""
         return bill_of_last(costs_of(order.cluster))
+
+
+def ordered_machines(quoted: Quoted) -> HiredMachines:
+    """Return what is known of machines before they are hired: the price of the cheapest offer."""
+    order, quote = quoted.order, quoted.quote
+    name = order.cluster
+    if quote is None:
+        return HiredMachines(name=name, cluster=name)
+    cheapest = quote.cheapest
+    return HiredMachines(
+        name=name,
+        cluster=name,
+        kind=f"{order.num_nodes} × {cheapest.instance_type} of {cheapest.cloud} or the like",
+        hourly_price_usd=cheapest.hourly_price_usd * order.num_nodes or None,
+    )
