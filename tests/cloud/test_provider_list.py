@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
+from skymark.cloud.known_machines import all_hired, note_hired
+from skymark.cloud.known_machines import hired as known
 from skymark.cloud.lifecycle.ending import Patience, until_gone
+from skymark.cloud.live import forgotten_machines
 from skymark.cloud.rehearsal.lambda_cloud import Instance
 from skymark.cloud.sky.hired import ProviderList
+from skymark.cloud.sky.told_prices import at_told_price, told_prices_usd, with_told_prices
 from tests.cloud.test_lambda_api import Provider
+from tests.unit.cloud.cost.conftest import offer, quote_of
 
 pytestmark = [
     pytest.mark.cloud,
@@ -107,11 +113,14 @@ def test_without_an_address_or_with_the_server_elsewhere_the_provider_cannot_be_
     from sky.server import common
 
     monkeypatch.setenv("SKYPILOT_API_SERVER_ENDPOINT", "http://sky.example:46580")
-    common.get_server_url.cache_clear()
+    remembered = (common.get_server_url, common.is_api_server_local)
+    for one in remembered:
+        one.cache_clear()
     try:
         assert not ProviderList().can_be_asked(MACHINES)
     finally:
-        common.get_server_url.cache_clear()
+        for one in remembered:
+            one.cache_clear()
 
 
 @pytest.mark.parametrize("fault", ["ignores", "lists nothing", "500", "refuses"])
@@ -132,3 +141,77 @@ def test_a_machine_that_skypilot_has_forgotten_is_ended_whatever_its_provider_do
     gone = until_gone(Forgotten(), ProviderList(), said.append, QUICK)
     assert gone.proved
     assert hired.ended_s is not None, said
+
+
+def test_a_machine_that_is_not_proved_gone_stays_in_the_status(
+    provider: Provider, hired: Instance
+) -> None:
+    left = MACHINES.model_copy(update={"not_ended_since": datetime.now(UTC)})
+    note_hired(left)
+    (shown,) = forgotten_machines(set(), refresh=True)
+    assert (shown.name, shown.status) == (NAME, "running, not proved gone")
+    assert shown.hourly_price_usd == 36.0
+    assert list(forgotten_machines({NAME}, refresh=True)) == []
+    provider.cloud.list_nothing(60)
+    assert [one.status for one in forgotten_machines(set(), refresh=True)] == ["not proved gone"]
+    provider.api.break_down(60)
+    (shown,) = forgotten_machines(set(), refresh=True)
+    assert shown.status.startswith("not proved gone (lambda: ")
+
+
+def test_a_machine_that_ended_itself_is_soon_forgotten_and_one_that_runs_is_not(
+    provider: Provider, hired: Instance
+) -> None:
+    note_hired(MACHINES)
+    assert [one.status for one in forgotten_machines(set(), refresh=True)] == [
+        "running, not proved gone"
+    ]
+    provider.cloud.preempt(hired.id)
+    assert list(forgotten_machines(set(), refresh=True)) == []
+    assert known(NAME).absent_since is not None, "one look proves nothing"
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    note_hired(MACHINES.model_copy(update={"absent_since": long_ago}))
+    assert list(forgotten_machines(set(), refresh=True)) == []
+    assert all_hired() == []
+
+
+def test_a_quote_is_made_at_the_price_that_the_provider_tells(
+    provider: Provider,
+) -> None:
+    quote = quote_of(
+        offer(3.6, instance_type="gpu_1x"),
+        offer(4.0, instance_type="gpu_2x", cloud="vast"),
+        offer(36.0, instance_type="gpu_8x"),
+    )
+    provider.cloud.set_price("gpu_1x", 36.5)
+    told = with_told_prices(quote)
+    assert [
+        (one.instance_type, one.hourly_price_usd, one.price_from, one.catalogue_price_usd)
+        for one in told.offers
+    ] == [
+        ("gpu_2x", 4.0, "catalogue", None),
+        ("gpu_8x", 36.0, "provider", 36.0),
+        ("gpu_1x", 36.5, "provider", 3.6),
+    ]
+
+
+def test_a_provider_that_does_not_tell_keeps_the_catalogue_s_price_and_it_is_said(
+    provider: Provider,
+) -> None:
+    provider.api.break_down(60)
+    told = with_told_prices(quote_of(offer(3.6, instance_type="gpu_1x")))
+    assert (told.cheapest.hourly_price_usd, told.cheapest.price_from) == (3.6, "catalogue")
+    (problem,) = told.problems
+    assert "boom" in problem
+
+
+def test_hired_machines_get_the_price_that_their_provider_tells(provider: Provider) -> None:
+    two = MACHINES.model_copy(update={"instance_type": "gpu_8x", "nodes": 2})
+    provider.cloud.set_price("gpu_8x", 360.0)
+    told = at_told_price(two)
+    assert (told.hourly_price_usd, told.price_from) == (720.0, "provider")
+    spot = at_told_price(two.model_copy(update={"spot": True}))
+    assert (spot.hourly_price_usd, spot.price_from) == (36.0, "catalogue")
+    provider.cloud.set_price("gpu_8x", 0.0)
+    assert "gpu_8x" not in told_prices_usd("lambda"), "0 is no price"
+    assert told_prices_usd("vast") == {}

@@ -335,10 +335,7 @@ def _show_end(ended: Ended | Left) -> int:
     for problem in ended.problems:
         say(problem)
     if ended.bill is not None:
-        say(
-            f"{ended.order.cluster} cost ${ended.bill.price_usd:.4f}: {ended.bill.seconds:.0f} s "
-            f"at ${ended.bill.hourly_price_usd:.2f}/h"
-        )
+        say(f"{ended.order.cluster} cost {ended.bill.in_words}")
     if ended.gone_after_s is None:
         _say_how_to_come_back(ended.order)
     if ended.interrupted:

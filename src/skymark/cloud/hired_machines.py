@@ -30,6 +30,10 @@ class HiredMachines(Frozen):
     ids: tuple[str, ...] = ()
     """With the provider; empty where they are not known (yet)."""
     kind: str = "of an unknown kind"
+    instance_type: str | None = None
+    """The provider's name of the kind."""
+    nodes: int = 1
+    spot: bool = False
     hourly_price_usd: float | None = Field(default=None, gt=0)
     """Of all machines together; None where it is not known."""
     price_from: Literal["catalogue", "provider"] = "catalogue"

@@ -39,7 +39,7 @@ def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
         for one in (*live_clusters(refresh=refresh), *live_managed_jobs())
         if one.name.startswith(PREFIX)
     ]
-    return [*found, *_forgotten({one.name for one in found}, refresh=refresh)]
+    return [*found, *forgotten_machines({one.name for one in found}, refresh=refresh)]
 
 
 def names_of_machines() -> list[str]:
@@ -102,10 +102,14 @@ def down(name: str, say: Say) -> Gone:
     return prove_gone(name, say)
 
 
-def _forgotten(names: set[str], *, refresh: bool) -> Iterator[LiveMachine]:
+def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachine]:
     """Return the machines that SkyPilot has no record of and that are not proved gone.
 
     What ended itself is not among them, where its provider says so.
+
+    Args:
+        names: of the machines that SkyPilot has a record of.
+        refresh: ask the providers.
     """
     provider = ProviderList()
     for one in all_hired():

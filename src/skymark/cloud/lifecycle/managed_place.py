@@ -13,9 +13,10 @@ from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_all
 from skymark.cloud.errors import CloudError
+from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import keep_plan, note_hired
 from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone
-from skymark.cloud.lifecycle.new_cluster import ordered_machines
+from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_store
@@ -24,7 +25,6 @@ from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.hired import hired_machines
 from skymark.cloud.sky.managed_jobs import (
     ManagedJob,
     await_managed_job,
@@ -61,6 +61,7 @@ class ManagedPlace:
     def __init__(self) -> None:
         self._request = RequestInFlight()
         self._job: ManagedJob | None = None
+        self._machines: HiredMachines | None = None
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Start the job, and return once it has a machine."""
@@ -68,7 +69,8 @@ class ManagedPlace:
         screen.say(f"hiring {order.cluster} as a managed job")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
-        note_hired(ordered_machines(quoted))
+        self._machines = ordered_machines(quoted)
+        note_hired(self._machines)
         # SkyPilot reads the file again for each machine, from here where its server is here.
         send_files(task, {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)})
         with explained(f"{order.cluster} could not be started"):
@@ -80,9 +82,7 @@ class ManagedPlace:
         self._job = job
         _await_machine(job, order.boot_timeout_s, screen.say)
         job.remove_plain_files()
-        with suppress(CloudError):  # else it is asked for again when it is ended
-            if (machine := hired_machines(job.machine, job.name)) is not None:
-                note_hired(machine)
+        self._machines = note_machines(quoted, job.machine)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
         screen.say(
             f"{order.cluster} is up after {time.time() - asked_s:.0f} s; if its machine is taken "
@@ -117,7 +117,7 @@ class ManagedPlace:
     def bill(self, order: Order) -> Bill | None:
         """Return the cost of all machines that the job had."""
         del order
-        return None if self._job is None else bill_of_all(self._job.machines())
+        return None if self._job is None else bill_of_all(self._job.machines(), self._machines)
 
 
 def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:

@@ -58,11 +58,14 @@ def is_up(record: Any) -> bool:
 
 
 def hourly_price_usd(handle: Any) -> float | None:
-    """Return the price per hour of all machines of a cluster; None where it is not known."""
+    """Return the price per hour of all machines of a cluster; None where it is not known.
+
+    The catalogue has 0 for what it has no price of.
+    """
     resources = getattr(handle, "launched_resources", None)
     if resources is None or not resources.is_launchable():
         return None
-    return float(resources.get_cost(3600)) * int(handle.launched_nodes)
+    return float(resources.get_cost(3600)) * int(handle.launched_nodes) or None
 
 
 def end_cluster(cluster: str) -> None:
@@ -81,7 +84,7 @@ def costs_of(cluster: str) -> list[MachineCost]:
         MachineCost(
             launched_at_s=float(one["launched_at"] or 0),
             seconds=float(one["duration"] or 0),
-            price_usd=float(one["total_cost"] or 0),
+            price_usd=float(one["total_cost"] or 0) or None,
             ended=one["status"] is None,
         )
         for one in ask(lambda sky: sky.cost_report())

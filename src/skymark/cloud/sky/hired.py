@@ -51,7 +51,10 @@ def hired_machines(cluster: str, name: str | None = None) -> HiredMachines | Non
             cluster=cluster,
             ids=instance_ids(handle),
             kind=_kind(handle),
-            hourly_price_usd=hourly_price_usd(handle) or None,
+            instance_type=handle.launched_resources.instance_type,
+            nodes=int(handle.launched_nodes),
+            spot=bool(handle.launched_resources.use_spot),
+            hourly_price_usd=hourly_price_usd(handle),
             address=_address(handle) if here else None,
         )
 

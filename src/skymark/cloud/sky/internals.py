@@ -135,6 +135,20 @@ def provider_ends(provider: str, name: str, settings: dict[str, Any]) -> None:
     provision.terminate_instances(provider, name, settings)
 
 
+def lambda_prices_usd() -> dict[str, float]:
+    """Return Lambda's own prices per hour by instance type, from the list that SkyPilot reads.
+
+    SkyPilot takes from it which machines there are, and the prices from its catalogue.
+    """
+    from sky.provision.lambda_cloud import lambda_utils
+
+    listed = lambda_utils.LambdaCloudClient().list_catalog()
+    return {
+        name: float(one["instance_type"]["price_cents_per_hour"]) / 100
+        for name, one in listed.items()
+    }
+
+
 def is_api_server_here() -> bool:
     """Whether the API server is this machine's; what it keeps in files can be removed then."""
     from sky.server import common
