@@ -29,7 +29,7 @@ class HiredMachines(Frozen):
     """Of the cluster, with SkyPilot."""
     ids: tuple[str, ...] = ()
     """With the provider; empty where they are not known (yet)."""
-    kind: str = "of an unknown kind"
+    kind: str = "a machine of unknown kind"
     instance_type: str | None = None
     """The provider's name of the kind."""
     nodes: int = 1

@@ -14,6 +14,7 @@ from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import forget, hired, note_hired
 from skymark.cloud.lifecycle.disappearance import DROPPED_S, QUIET_S, Disappearance
 from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
+from skymark.cloud.lifecycle.naming import not_proved_gone
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.waiting import BackgroundCall
 
@@ -246,22 +247,13 @@ class _Ending:
         self._say(f"{self._remains()}. It is still being ended; Ctrl-C again leaves it as it is")
 
     def _remains(self) -> str:
-        name, machines = self._what.name, self._machines
-        known = "a machine that SkyPilot does not know" if machines is None else machines.in_words
-        state = (
-            "IS STILL THERE AND COSTS MONEY"
-            if self._proof.running
-            else "IS NOT PROVED GONE AND MAY COST MONEY"
-        )
-        provider = None if machines is None or machines.address is None else machines.address
-        page = "the provider's own page" if provider is None else f"{provider.provider}'s own page"
-        return (
-            f"{name} {state}: {known}. {self._problem}. End it: `skymark down {name}`; where that "
-            f"fails, on {page}"
-        )
+        return not_proved_gone(self._known, self._problem, runs=bool(self._proof.running))
+
+    @property
+    def _known(self) -> HiredMachines:
+        name = self._what.name
+        return self._machines or HiredMachines(name=name, cluster=name)
 
     def _note_that_it_is_left(self) -> None:
-        name = self._what.name
-        left = self._machines or HiredMachines(name=name, cluster=name)
         with suppress(OSError):
-            note_hired(left.model_copy(update={"not_ended_since": datetime.now(UTC)}))
+            note_hired(self._known.model_copy(update={"not_ended_since": datetime.now(UTC)}))

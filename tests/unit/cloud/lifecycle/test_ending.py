@@ -12,8 +12,9 @@ import pytest
 
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import all_hired, hired, note_hired
+from skymark.cloud.known_machines import all_hired, forget, hired, note_hired
 from skymark.cloud.lifecycle.ending import Patience, until_gone
+from skymark.cloud.lifecycle.naming import named_where_left
 from skymark.cloud.rehearsal.instance_types import InstanceType
 from skymark.cloud.rehearsal.lambda_cloud import LambdaCloud, RefusedError
 
@@ -282,3 +283,16 @@ def test_a_closed_terminal_does_not_keep_the_machine(cloud, instance):
     gone = until_gone(SkyPilotLike(cloud, facts(instance)), CloudsList(cloud), say, QUICK)
     assert gone.proved
     assert instance.ended_s is not None
+
+
+@pytest.mark.parametrize("way_out", [KeyboardInterrupt(), ValueError("boom")])
+def test_on_every_way_out_a_machine_that_may_be_left_is_named(instance, way_out):
+    note_hired(facts(instance))
+    said = []
+    with pytest.raises(type(way_out)), named_where_left(NAME, said.append):
+        raise way_out
+    for fact in (instance.id, "$0.80/h", f"skymark down {NAME}", "NOT PROVED GONE"):
+        assert fact in said[0]
+    forget(NAME)
+    with pytest.raises(type(way_out)), named_where_left(NAME, pytest.fail):
+        raise way_out
