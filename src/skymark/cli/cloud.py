@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from skymark.cli.caller import INTERRUPTED, end_when_told, say
+from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.parameters import HOW, Several
@@ -292,9 +292,7 @@ def _agree() -> None:
     """
     if not sys.stdin.isatty():
         raise UsageError("nothing was hired: there is no terminal to ask at; add --yes")
-    sys.stderr.write("Hire it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+    if ask("Hire it? [y/N] ") not in {"y", "yes"}:
         raise GateError("nothing was hired")
 
 
@@ -314,10 +312,8 @@ def _stop_or_leave(order: Order) -> Choice:
 
     if not sys.stdin.isatty():
         return Choice.STOP
-    sys.stderr.write(f"\nStop {order.cluster}, or leave it running? [S/l] ")
-    sys.stderr.flush()
-    left = sys.stdin.readline().strip().casefold() in {"l", "leave"}
-    return Choice.LEAVE if left else Choice.STOP
+    answer = ask(f"\nStop {order.cluster}, or leave it running? [S/l] ")
+    return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP
 
 
 def _show_end(ended: Ended | Left) -> int:
@@ -333,10 +329,10 @@ def _show_end(ended: Ended | Left) -> int:
     if ended.results is not None and ended.results.records:
         run = open_run(ended.results.directory)
         show(run, json=False)
-        print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
+        note(f"results in {run.directory}; {write_page(run)}")
         good = not any(record.status.is_bad for record in run.records)
     elif ended.results is not None and ended.results.directory.exists():
-        print(f"what was measured is in {ended.results.directory}", file=sys.stderr)
+        note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
     if ended.bill is not None:
@@ -361,7 +357,7 @@ def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     }
     print_points(runs)
     for run in runs.values():
-        print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
+        note(f"results in {run.directory}; {write_page(run)}")
     for ended in all_ended:
         for problem in ended.problems:
             say(f"{ended.order.run_id}: {problem}")

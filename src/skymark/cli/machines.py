@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import say
+from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.console import plain_stream
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
@@ -22,10 +22,10 @@ def status(*, json: Json = False) -> int:
 
     found = live_machines()
     if json:
-        print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+        print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
         return 0
     if not found:
-        print("no machine is running")
+        print_plain("no machine is running")
         return 0
     print_rows(
         ("machine", "status", "what", "idle timer", "USD/h", "USD so far"),
@@ -50,7 +50,7 @@ def queue(cluster: Cluster, /, *, json: Json = False) -> int:
 
     found = queued_jobs(cluster)
     if json:
-        print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+        print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
         return 0
     print_rows(
         ("job", "what", "status", "submitted (UTC)", "seconds"),
@@ -121,11 +121,11 @@ def down(
         raise UsageError("name machines, or give --all; `skymark status` shows what there is")
     names = names_of_machines() if all else list(clusters)
     if not names:
-        print("no machine is running")
+        print_plain("no machine is running")
     faults = []
     for name in names:  # one that does not end must not keep the others running
         try:
-            print(end(name, say).of(name))
+            print_plain(end(name, say).of(name))
         except SkymarkError as error:
             faults.append(error)
             say(str(error))
