@@ -138,9 +138,12 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
 
     Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
     nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
+    Where it is not proved gone, the status is 1, and its id, its price and the command that ends
+    it are printed.
     """
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
+    from skymark.cloud.lifecycle.naming import named_where_left
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.order import Order, cluster_name, idle_minutes_for, seconds_of
@@ -180,7 +183,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         _agree()
     end_when_told()
     place = ManagedPlace() if managed else NewCluster()
-    return _show_end(carry_out(quoted, place, _screen(order), output))
+    with named_where_left(order.cluster, say):
+        ended = carry_out(quoted, place, _screen(order), output)
+    return _show_end(ended)
 
 
 def execute(
@@ -331,10 +336,7 @@ def _show_end(ended: Ended | Left) -> int:
     for problem in ended.problems:
         say(problem)
     if ended.bill is not None:
-        say(
-            f"{ended.order.cluster} cost ${ended.bill.price_usd:.4f}: {ended.bill.seconds:.0f} s "
-            f"at ${ended.bill.hourly_price_usd:.2f}/h"
-        )
+        say(f"{ended.order.cluster} cost {ended.bill.in_words}")
     if ended.gone_after_s is None:
         _say_how_to_come_back(ended.order)
     if ended.interrupted:

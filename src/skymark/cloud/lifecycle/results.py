@@ -200,8 +200,10 @@ def problems_of(results: Results) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def add_price(directory: Path, hourly_price_usd: float, price_usd: float) -> None:
-    """Write a run's cost into its manifest, and each cell's share into its record."""
+def add_price(directory: Path, hourly_price_usd: float | None, price_usd: float | None) -> None:
+    """Write a run's cost into its manifest, and each cell's share into its record, where known."""
+    if price_usd is None:
+        return
     run = RunDirectory(directory)
     damaged = damages(directory)
     manifest = run.manifest()
