@@ -138,6 +138,12 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def attacks(session: nox.Session) -> None:
+    """Make the table of attacks of docs/security.md: every attempt to do harm (some minutes)."""
+    session.run("python", "-m", "tests.attacks", "docs/security.md", *session.posargs)
+
+
+@nox.session
 def docker(session: nox.Session) -> None:
     """Build an image with what is installed: nox -s docker -- cpu, gpu or tpu."""
     (platform,) = session.posargs or ["cpu"]
