@@ -15,7 +15,7 @@ from cyclopts import Group, Parameter
 from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
-from skymark.cli.parameters import HOW, Several
+from skymark.cli.parameters import HOW, IDLE_MINUTES, NODES, USD, Several
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -72,7 +72,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         ),
     ] = False,
     num_nodes: Annotated[
-        int, Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once.")
+        int,
+        NODES,
+        Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once."),
     ] = 1,
     image: Annotated[
         str | None,
@@ -91,6 +93,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = False,
     idle_minutes: Annotated[
         int | None,
+        IDLE_MINUTES,
         Parameter(
             group=MACHINE,
             help="Minutes without a job after which the machine ends itself. [default: 1 where "
@@ -107,6 +110,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = "20m",
     max_cost: Annotated[
         float | None,
+        USD,
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
