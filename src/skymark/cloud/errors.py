@@ -15,5 +15,9 @@ class MachineLostError(CloudError):
     """The machine is no longer there: preempted, ended by its timer or by somebody else."""
 
 
+class UnreachableError(CloudError):
+    """The machine does not answer, or the connection to it breaks."""
+
+
 class StillBillingError(CloudError):
     """A machine was told to end and has not; it costs money until somebody ends it."""
