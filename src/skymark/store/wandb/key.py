@@ -48,6 +48,7 @@ def check_key(variables: Variables) -> None:
         with build_opener(_NoRedirect).open(asked, timeout=ANSWER_S) as answer:
             found = json.loads(answer.read(LARGEST_ANSWER_BYTES))
     except HTTPError as error:
+        error.close()
         if error.code in REFUSED:
             raise _refused(host, f"answered {error.code}") from error
         raise StoreUnavailableError(
