@@ -29,7 +29,7 @@ def carry_out(quoted: Quoted, place: Place, screen: Screen, results: Path) -> En
         results: directory of runs; this one gets a directory of its own there.
 
     Raises:
-        UsageError: another launch has a machine of that name; this one touches nothing of it.
+        NameTakenError: another launch has a machine of that name; this one touches nothing of it.
         StillBillingError: the machine does not end.
     """
     place.claim(quoted.order)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from skymark.cloud.known_machines import hired
 from skymark.cloud.lifecycle.stages import Kept, Retrieved
 from skymark.cloud.order import IDLE_MINUTES
-from skymark.cloud.sky.clusters import find_cluster, hourly_price_usd, set_idle_timer
+from skymark.cloud.sky.clusters import set_idle_timer
 from skymark.model.errors import SkymarkError
 
 
@@ -17,12 +18,9 @@ def keep_cluster(retrieved: Retrieved) -> Kept:
     waits so long now, unless what it may cost was limited.
     """
     order = retrieved.finished.order
-    minutes, price_usd = order.idle_minutes, None
-    with suppress(SkymarkError):  # an API server that is away is no reason to end it
-        record = find_cluster(order.cluster, refresh=False)
-        if record is not None:
-            price_usd = hourly_price_usd(record["handle"])
-        if minutes < IDLE_MINUTES and order.max_cost_usd is None:
+    minutes, machines = order.idle_minutes, hired(order.cluster)
+    if minutes < IDLE_MINUTES and order.max_cost_usd is None:
+        with suppress(SkymarkError):  # an API server that is away is no reason to end it
             set_idle_timer(order.cluster, IDLE_MINUTES)
             minutes = IDLE_MINUTES
-    return Kept(retrieved, minutes, price_usd)
+    return Kept(retrieved, minutes, None if machines is None else machines.hourly_price_usd)

@@ -27,7 +27,7 @@ class Place(Protocol):
         """Take the name of a machine that is going to be hired.
 
         Raises:
-            UsageError: it is in use.
+            NameTakenError: it is in use.
         """
         ...
 
