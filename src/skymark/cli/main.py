@@ -36,6 +36,7 @@ COMMANDS = {
         "status": "machines:status",
         "queue": "machines:queue",
         "logs": "machines:logs",
+        "collect": "collect:collect",
         "rsync": "machines:rsync",
         "down": "machines:down",
         "rehearse": "rehearse:rehearse",
