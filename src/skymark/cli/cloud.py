@@ -16,6 +16,7 @@ from skymark.cli.caller import INTERRUPTED, end_when_told, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.parameters import HOW, Several
+from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -110,7 +111,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
-            "when this is used up.",
+            "when this is used up. [default: the profile's, for each machine]",
         ),
     ] = None,
     deadline: Annotated[
@@ -118,7 +119,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="Longest time of set-up and run, such as 90m or 2h; the machine keeps to it, the "
-            "results so far come home, and the exit status is 1.",
+            "results so far come home, and the exit status is 1. [default: the profile's]",
         ),
     ] = None,
     dry_run: Annotated[
@@ -139,6 +140,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
     nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
     """
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.new_cluster import NewCluster
@@ -149,6 +151,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.run.layout import new_run_id
 
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -161,8 +164,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
-        deadline_s=None if deadline is None else seconds_of(deadline),
-        max_cost_usd=max_cost,
+        deadline_s=limits.deadline_s,
+        max_cost_usd=limits.max_cost_usd,
         keep=keep,
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
         idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
@@ -199,7 +202,10 @@ def execute(
     ] = (),
     deadline: Annotated[
         str | None,
-        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
+        Parameter(
+            group=LIMITS,
+            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
+        ),
     ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
@@ -214,10 +220,10 @@ def execute(
     or no such machine, nothing was queued, 130 interrupted.
     """
     from skymark.cli.grid import points
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import recall
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.secret_variables import secrets_for
     from skymark.run.layout import new_run_id
 
@@ -231,7 +237,7 @@ def execute(
             f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
             for point, one in of_points
         }
-    limit_s = None if deadline is None else seconds_of(deadline)
+    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
     runs = []
     for id, plan in plans.items():
         changes = {
