@@ -33,8 +33,8 @@ TIMED = "tests/benchmarks"
 LARGE_BYTES = 5_000_000
 SIZES = REQUIREMENTS / "sizes.toml"
 SIZES_HEADER = """\
-# Unpacked size of large packages, in megabytes, as their wheels for Linux on x86-64 list their files.
-# `nox -s sizes` makes it from the adapters' venvs. It estimates set-ups; nothing is installed by it."""
+# Unpacked size of large packages, in megabytes, as their wheels for Linux on x86-64 list them.
+# `nox -s sizes` makes it from the adapters' venvs. It estimates set-ups; nothing obeys it."""
 BUILDERS = ("docker", "podman", "buildah")
 
 
@@ -96,6 +96,12 @@ def in_the_cloud(session: nox.Session, command: str, *arguments: str) -> None:
 
 
 @nox.session
+def cloud(session: nox.Session) -> None:
+    """Make the venv of SkyPilot, which `skymark launch` and the other cloud commands run in."""
+    cloud_venv(session)
+
+
+@nox.session
 def cloud_cpu(session: nox.Session) -> None:
     """Run the cpu profile on a rented machine: nox -s cloud_cpu -- --infra gcp."""
     in_the_cloud(session, "launch", "cpu", *session.posargs)
@@ -127,13 +133,9 @@ def cost(session: nox.Session) -> None:
 
 def cloud_venv(session: nox.Session) -> str:
     """Make the venv of SkyPilot, which wants older packages than the tools; its Python."""
-    python = ROOT / ".venv-cloud" / "bin" / "python"
-    pins = ("--require-hashes", "-r", str(REQUIREMENTS / "cloud.txt"))
-    install = ("uv", "pip", "install", "--quiet", "--python", str(python))
-    session.run("uv", "venv", "--quiet", "--allow-existing", str(python.parents[1]))
-    session.run(*install, "--compile-bytecode", *pins)
-    session.run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    return str(python)
+    here = {"PYTHONPATH": str(ROOT / "src")}
+    session.run("python", "-m", "skymark", "env", "cloud", env=here)
+    return str(ROOT / ".venv-cloud" / "bin" / "python")
 
 
 @nox.session

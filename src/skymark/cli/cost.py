@@ -156,7 +156,7 @@ def _quote(options: CostOptions, where: MachineOptions, deadline_s: int | None) 
     )
     task = make_task(order)
     history = read_history(where.history, plan)
-    return quote_for(task, plan, SkyPilotCatalogue(), history=history, deadline_s=deadline_s)
+    return quote_for(task, plan, SkyPilotCatalogue(say), history=history, deadline_s=deadline_s)
 
 
 def as_json(quote: Quote) -> dict[str, object]:

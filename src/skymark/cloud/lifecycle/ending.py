@@ -9,6 +9,7 @@ from typing import Any
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import forget
 from skymark.cloud.lifecycle.screen import Say
+from skymark.cloud.sky.client import sky_program
 from skymark.cloud.sky.clusters import describe_cluster, end_cluster, find_cluster, is_up
 from skymark.cloud.sky.managed_jobs import ManagedJob
 from skymark.model.errors import UsageError
@@ -90,7 +91,7 @@ def prove_job_gone(job: ManagedJob, say: Say, timeout_s: float = GONE_TIMEOUT_S)
         time.sleep(LOOK_S)
     raise StillBillingError(
         f"{job.name} IS STILL THERE AND COSTS MONEY. {problem}. Try `skymark down {job.name}` "
-        f"again, then `sky down {job.machine}`, or end it on the provider's own page"
+        f"again, then `{sky_program()} down {job.machine}`, or end it on the provider's own page"
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from importlib.util import find_spec
 
+from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
 
 PROGRAMS = {
@@ -52,8 +52,8 @@ def check_requirements(programs: dict[str, str] | None = None) -> None:
         raise RehearsalUnfitError(
             f"a rehearsal needs programs that are not here: apt-get install {' '.join(absent)}"
         )
-    if find_spec("sky") is None:
-        raise RehearsalUnfitError("SkyPilot is not installed: pip install 'skymark[cloud]'")
+    if not has_skypilot():
+        raise RehearsalUnfitError(f"a rehearsal needs SkyPilot; {how_to_make_it()}")
 
 
 def missing_packages(programs: dict[str, str]) -> list[str]:

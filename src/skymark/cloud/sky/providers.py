@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skymark.cloud.sky.client import explained, sdk
+from skymark.cloud.sky.client import explained, sdk, sky_program
 from skymark.model.errors import UsageError
 
 ALIASES = {"k8s": "kubernetes"}
@@ -36,7 +36,7 @@ def enabled_clouds(infra: str | None) -> tuple[str, ...]:
     if missing or not known:
         name = missing[0] if missing else ""
         raise UsageError(
-            f"no working credentials for {name or 'any provider'}; `sky check {name}".rstrip()
+            f"no working credentials for {name or 'any provider'}; `{sky_program()} check {name}".rstrip()
             + "` says what is missing"
         )
     return tuple(known) if wanted is None else wanted
