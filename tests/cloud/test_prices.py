@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.rehearsal.certificate import make_certificate
+from skymark.cloud.rehearsal.world import CATALOGS
 from skymark.execute.profiles import load_profile, profile_paths
 
-CATALOGS = Path(__file__).with_name("catalogs")
 ROOT = Path(__file__).parents[2]
 FETCHED = datetime(2026, 10, 3, 12, tzinfo=UTC)
 

@@ -128,6 +128,6 @@ def bounded(what: str, call: Callable[[], T], timeout_s: float) -> T:
         return future.result(timeout_s)
     except TimeoutError as error:
         raise CloudError(
-            f"{what} got no answer in {timeout_s:g} s; is there a network? `{sky_program()} api info` says "
-            "whether SkyPilot's API server is there"
+            f"{what} got no answer in {timeout_s:g} s; is there a network? "
+            f"`{sky_program()} api info` says whether SkyPilot's API server is there"
         ) from error

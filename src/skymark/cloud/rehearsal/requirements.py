@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
+from pathlib import Path
 
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
@@ -45,7 +47,7 @@ def check_requirements(programs: dict[str, str] | None = None) -> None:
     if os.geteuid() != 0:
         raise RehearsalUnfitError(
             f"a rehearsal makes network namespaces and needs root; this is user {os.geteuid()}. "
-            "Run the same command with: sudo --preserve-env=PATH"
+            f"Run: sudo {same_command()}"
         )
     absent = missing_packages(PROGRAMS if programs is None else programs)
     if absent:
@@ -54,6 +56,13 @@ def check_requirements(programs: dict[str, str] | None = None) -> None:
         )
     if not has_skypilot():
         raise RehearsalUnfitError(f"a rehearsal needs SkyPilot; {how_to_make_it()}")
+
+
+def same_command() -> str:
+    """Return this program's command line as a shell takes it, by its whole path."""
+    program = Path(sys.argv[0]).absolute()
+    own = [sys.executable, "-m", "skymark"] if program.name == "__main__.py" else [str(program)]
+    return shlex.join([*own, *sys.argv[1:]])
 
 
 def missing_packages(programs: dict[str, str]) -> list[str]:

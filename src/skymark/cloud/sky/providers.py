@@ -35,9 +35,9 @@ def enabled_clouds(infra: str | None) -> tuple[str, ...]:
     missing = [name for name in wanted or () if name not in known]
     if missing or not known:
         name = missing[0] if missing else ""
+        check = f"{sky_program()} check {name}".rstrip()
         raise UsageError(
-            f"no working credentials for {name or 'any provider'}; `{sky_program()} check {name}".rstrip()
-            + "` says what is missing"
+            f"no working credentials for {name or 'any provider'}; `{check}` says what is missing"
         )
     return tuple(known) if wanted is None else wanted
 
