@@ -56,9 +56,9 @@ def rehearse(
     """Do all that `launch` does on a machine simulated here, for nothing.
 
     Needs Linux and root: sudo .venv/bin/skymark rehearse ci_cpu. SkyPilot is the real one, with
-    SSH, set-up, run, retrieval and teardown; the provider and its machines are simulated. Then it says what the run would have
-    cost, and what it changed on this machine and undid. Its figures are no measurements.
-    Takes the options of `launch`.
+    SSH, set-up, run, retrieval and teardown; the provider and its machines are simulated. Then it
+    says what the run would have cost, and what it changed on this machine and undid. Its figures
+    are no measurements. Takes the options of `launch`.
 
     Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
     """

@@ -95,7 +95,7 @@ def test_what_is_named_counts_before_the_checkout_s(venv, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(venv))
     assert program_there() == venv / "bin" / "skymark"
     monkeypatch.setenv(VARIABLE, str(venv.parent))
-    with pytest.raises(UsageError, match="is not installed|are not installed"):
+    with pytest.raises(UsageError, match="where skymark and SkyPilot"):
         program_there()
 
 
