@@ -18,6 +18,7 @@ from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.hangup import Hangup
 from skymark.cli.parameters import HOW, IDLE_MINUTES, NODES, USD, Several
+from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -117,7 +118,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
-            "when this is used up.",
+            "when this is used up. [default: the profile's, for each machine]",
         ),
     ] = None,
     deadline: Annotated[
@@ -125,7 +126,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="Longest time of set-up and run, such as 90m or 2h; the machine keeps to it, the "
-            "results so far come home, and the exit status is 1.",
+            "results so far come home, and the exit status is 1. [default: the profile's]",
         ),
     ] = None,
     dry_run: Annotated[
@@ -151,6 +152,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
     the command that ends it are printed.
     """
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import free_name
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.homes import check_home
@@ -165,6 +167,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
 
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     check_home(output)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -177,8 +180,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
-        deadline_s=None if deadline is None else seconds_of(deadline),
-        max_cost_usd=max_cost,
+        deadline_s=limits.deadline_s,
+        max_cost_usd=limits.max_cost_usd,
         keep=keep,
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
         idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
@@ -219,7 +222,10 @@ def execute(
     ] = (),
     deadline: Annotated[
         str | None,
-        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
+        Parameter(
+            group=LIMITS,
+            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
+        ),
     ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
@@ -234,11 +240,11 @@ def execute(
     or no such machine, nothing was queued, 130 interrupted.
     """
     from skymark.cli.grid import points
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import recall
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.secret_variables import secrets_for
     from skymark.cloud.stores import check_stores
     from skymark.run.layout import new_run_id
@@ -254,7 +260,7 @@ def execute(
             f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
             for point, one in of_points
         }
-    limit_s = None if deadline is None else seconds_of(deadline)
+    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
     runs = []
     for id, plan in plans.items():
         changes = {
