@@ -1,6 +1,6 @@
 """The table of attacks of ``docs/security.md``: how many were tried, and how many went through.
 
-    python -m tests.attacks docs/security.md
+    python -m tests.attacks docs/security.md ["W&B" …]
 
 An attempt is a case of a test, or an example that Hypothesis made.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 
@@ -71,8 +71,8 @@ COLUMNS = ("attack", "tests", "attempts", "went through")
 class Attempts:
     """Plugin of pytest that counts the attempts of each attack."""
 
-    def __init__(self) -> None:
-        self.tests: dict[str, set[str]] = {name: set() for name in ATTACKS}
+    def __init__(self, chosen: Sequence[str]) -> None:
+        self.tests: dict[str, set[str]] = {name: set() for name in chosen}
         self.attempts = Counter[str]()
         self.through = Counter[str]()
 
@@ -80,7 +80,7 @@ class Attempts:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Leave out the tests of the same files that try no attack."""
-        others = [item for item in items if not any(_attacks_of(item.nodeid))]
+        others = [item for item in items if not self._attacks_of(item.nodeid)]
         items[:] = [item for item in items if item not in others]
         config.hook.pytest_deselected(items=others)
 
@@ -92,14 +92,17 @@ class Attempts:
         if handle is not None:
             handle.inner_test = _counted(handle.inner_test, made)
         yield
-        for attack in _attacks_of(item.nodeid):
+        for attack in self._attacks_of(item.nodeid):
             self.tests[attack].add(item.nodeid.partition("[")[0])
             self.attempts[attack] += made["calls"] or 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count what went through."""
         if report.failed:
-            self.through.update(_attacks_of(report.nodeid))
+            self.through.update(self._attacks_of(report.nodeid))
+
+    def _attacks_of(self, node: str) -> list[str]:
+        return [name for name in self.tests if node.startswith(ATTACKS[name])]
 
     def rows(self) -> dict[str, list[str]]:
         """Return the columns of every attack that was tried."""
@@ -108,10 +111,6 @@ class Attempts:
             for name, tests in self.tests.items()
             if tests
         }
-
-
-def _attacks_of(node: str) -> Iterator[str]:
-    yield from (name for name, tests in ATTACKS.items() if node.startswith(tests))
 
 
 def _counted(test, made):
@@ -123,11 +122,12 @@ def _counted(test, made):
     return call
 
 
-def main(page: Path, *options: str) -> int:
-    """Try every attack, and renew the table of a page."""
-    files = dict.fromkeys(test.partition("::")[0] for tests in ATTACKS.values() for test in tests)
-    counted = Attempts()
-    status = pytest.main([*files, "--benchmark-disable", "-q", *options], plugins=[counted])
+def main(page: Path, *beginnings: str) -> int:
+    """Try every attack, or those whose names begin so, and renew their rows of a page's table."""
+    chosen = [name for name in ATTACKS if name.startswith(beginnings or "")]
+    files = dict.fromkeys(test.partition("::")[0] for name in chosen for test in ATTACKS[name])
+    counted = Attempts(chosen)
+    status = pytest.main([*files, "--benchmark-disable", "-q"], plugins=[counted])
     renew(page, "attack table", COLUMNS, tuple(ATTACKS), counted.rows())
     return int(status)
 
