@@ -27,6 +27,8 @@ EXTRAS = {
     "cloud": ("cloud",),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
+BANDIT = "B613,B614,B615"
+"""What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
 TIMED = "tests/benchmarks"
@@ -43,6 +45,7 @@ def lint(session: nox.Session) -> None:
     """Check style, formatting and the direction of imports."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("bandit", "--quiet", "--recursive", "src", "benchmarks", "--tests", BANDIT)
     session.run("lint-imports")
 
 
@@ -143,6 +146,12 @@ def faults(session: nox.Session) -> None:
     """Make the fault table of docs/faults.md: every fault, at twenty moments (half an hour)."""
     table = ("--fault-moments", "20", "--fault-table", "docs/faults.md")
     session.run("python", "-m", "pytest", "tests/faults", *table, *session.posargs)
+
+
+@nox.session
+def attacks(session: nox.Session) -> None:
+    """Make the table of attacks of docs/security.md: every attempt to do harm (some minutes)."""
+    session.run("python", "-m", "tests.attacks", "docs/security.md", *session.posargs)
 
 
 @nox.session
