@@ -27,9 +27,9 @@ def list_specifications(names: Sequence[str]) -> None:
     target: Target = "cpu"
     if names[:1] == ["--accelerator"]:
         target, names = target_of("tpu" if names[1] == "tpu" else "gpu"), names[2:]
-        print(accelerator_venv(target).model_dump_json())
+        sys.stdout.write(f"{accelerator_venv(target).model_dump_json()}\n")
     for _, spec in sorted(venvs_named(names, suites(), target).items()):
-        print(spec.model_dump_json())
+        sys.stdout.write(f"{spec.model_dump_json()}\n")
 
 
 def build(lines: Iterable[str]) -> None:

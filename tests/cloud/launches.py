@@ -31,7 +31,7 @@ TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
 """Has what serves a bucket, which SkyPilot's environment has not."""
 
 SMALL = Path(__file__).with_name("machines") / "small.yaml"
-PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "quick")
+PLAN = ("--scenarios", "TAB-1:small", "--adapters", "numpy", "--effort", "quick")
 ROUNDS = ("--rounds", "1")
 TIMEOUT_S = 600.0
 
@@ -57,7 +57,9 @@ class Running:
     ) -> None:
         # A shell's background job ignores Ctrl-C, and so would what the tests start from one.
         self.process = subprocess.Popen(
-            ["env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments],
+            client.world.command(
+                "env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments
+            ),
             env={**client.world.variables(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -23,12 +23,18 @@ FAULTS = (
     "SSH is cut in the middle of the run, and comes back",
     "SkyPilot's API server restarts in the middle of the run",
     "Ctrl-C in the middle of the run",
+    "the terminal is closed, then Ctrl-C while the results come home",
+    "no directory takes the results when they come home",
     TAKEN_AWAY,
     "the client is killed while the machine is hired",
     "the client is killed during the set-up",
     "the client is killed during the run",
     "the client is killed while the results come home",
     "the provider refuses to end the machine",
+    "the provider says that it ends the machine, and does not",
+    "the provider lists no machine while the machine is ended",
+    "the provider answers 500 while the machine is ended",
+    "SkyPilot's API server is gone for good when the machine is to be ended",
 )
 """Every row of the first table, in order."""
 

@@ -18,10 +18,18 @@ def say(text: str, program: str = "skymark") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line on standard error; text that others wrote steers no terminal."""
+    """Print a line on standard error, without passwords; foreign text steers no terminal."""
+    from skymark.report.text import plain, without_credentials
+
+    print(plain(without_credentials(text)), file=sys.stderr, flush=True)
+
+
+def ask(question: str) -> str:
+    """Ask on standard error; returns the answer, an empty one where there is none."""
     from skymark.report.text import plain
 
-    print(plain(text), file=sys.stderr, flush=True)
+    print(plain(question), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold()
 
 
 def print_plain(text: str, end: str = "\n") -> None:

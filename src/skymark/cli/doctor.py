@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
-from skymark.cli.caller import say
+from skymark.cli.caller import print_json, say
 from skymark.cli.tables import print_rows, stdout_console
 from skymark.execute.accelerator import require_accelerator
 from skymark.machine.facts import capture
@@ -58,7 +58,7 @@ def _doctor_of_clouds(*, json: bool) -> int:
     found = check_up(os.environ)
     if json:
         state = {**found.model_dump(mode="json"), "all_well": found.all_well}
-        print(json_module.dumps(state, indent=1))
+        print_json(json_module.dumps(state, indent=1))
     else:
         print_checkup(found)
     return 0 if found.all_well else 1
@@ -85,6 +85,8 @@ def print_checkup(found: Checkup) -> None:
 
 def _needs(provider: Provider) -> list[str]:
     """Return a provider's needs in lines; the way there only where it is not enabled."""
+    from skymark.cloud.sky.client import sky_program
+
     access = provider.access
     if access is None:
         return []
@@ -92,7 +94,8 @@ def _needs(provider: Provider) -> list[str]:
     if provider.state != "enabled":
         places = " or ".join((*access.credentials, *access.variables))
         lines.append(f"  credentials: {places}")
-        lines.append(f"  how: {access.setup}; then `sky check {provider.name}`, which says why not")
+        check = f"{sky_program()} check {provider.name}"
+        lines.append(f"  how: {access.setup}; then `{check}`, which says why not")
     lines.append(f"  least privilege: {access.privilege}")
     if access.quota is not None:
         lines.append(f"  quota: {access.quota}")
@@ -124,7 +127,7 @@ def _doctor_of_this_machine(*, json: bool) -> int:
             "warnings": [warning.model_dump() for warning in warnings],
             "self_tests": self_tests,
         }
-        print(json_module.dumps(found, indent=1))
+        print_json(json_module.dumps(found, indent=1))
         return 0
     hardware = machine.hardware
     print_rows(

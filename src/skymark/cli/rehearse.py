@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import say
+from skymark.cli.caller import print_plain, say
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
 
@@ -45,7 +45,8 @@ def rehearse(
     catalogs: Annotated[
         Path | None,
         Parameter(
-            help="SkyPilot's prices. [default: ~/.sky/catalogs/v8, where `sky gpus list` puts them]"
+            help="Prices, such as SkyPilot's in ~/.sky/catalogs/v8. [default: a few of "
+            "Lambda's, of autumn 2026]"
         ),
     ] = None,
     output: Annotated[
@@ -54,10 +55,10 @@ def rehearse(
 ) -> int:
     """Do all that `launch` does on a machine simulated here, for nothing.
 
-    Needs Linux and root. SkyPilot is the real one, with SSH, set-up, run, retrieval and
-    teardown; the provider and its machines are simulated. Then it says what the run would have
-    cost, and what it changed on this machine and undid. Its figures are no measurements.
-    Takes the options of `launch`.
+    Needs Linux and root: sudo .venv/bin/skymark rehearse ci_cpu. SkyPilot is the real one, with
+    SSH, set-up, run, retrieval and teardown; the provider and its machines are simulated. Then it
+    says what the run would have cost, and what it changed on this machine and undid. Its figures
+    are no measurements. Takes the options of `launch`.
 
     Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
     """
@@ -82,7 +83,7 @@ def rehearse(
         catalogs=catalogs,
         say=say,
     )
-    print("\n".join(summary(went)))
+    print_plain("\n".join(summary(went)))
     return went.exit_code
 
 
@@ -109,7 +110,7 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
     """Check all that `skymark launch` is going to be told; returns the machine's YAML.
 
     Raises:
-        CycloptsError: an option is wrong; it has been printed.
+        CycloptsError: an option is wrong.
         UsageError: a name, setting or file is wrong, or cannot be rehearsed.
     """
     from skymark.cli.cost import CostOptions
@@ -117,7 +118,7 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
     from skymark.cloud.machine_kinds import machine_file
 
     words = ["launch", profile, "--infra", "lambda", "--yes", *options]
-    _, bound, _ = app.parse_args(words, exit_on_error=False)
+    _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     given: dict[str, Any] = bound.arguments
     for name, reason in REFUSED.items():
         if given.get(name):

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from skymark.cache.location import cache_directory
-from skymark.cli.caller import note, print_plain
+from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.plan_file import read_plan
 from skymark.execute.planner import make_plan
@@ -46,7 +46,7 @@ def list_venvs(
         for one in built
     ]
     if json:
-        print(json_module.dumps(rows, indent=1))
+        print_json(json_module.dumps(rows, indent=1))
     else:
         print_rows(
             ("name", "for", "size", "directory"),
@@ -111,6 +111,19 @@ def _wanted(
     if profile is not None:
         return venvs_of_plan(make_plan(load_profile(profile), Selection()))
     return venvs_named(names, suites(), target_of(platform))
+
+
+@env.command
+def cloud() -> int:
+    """Make the venv of SkyPilot, which launch and the other commands for rented machines run in.
+
+    Every one of them finds it by itself; in a checkout `make cloud` does the same.
+    """
+    from skymark.cloud.own_venv import make_cloud_venv
+
+    note("making the venv of SkyPilot (once)")
+    print_plain(f"cloud: {make_cloud_venv()}")
+    return 0
 
 
 @env.command

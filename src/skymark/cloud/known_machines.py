@@ -1,18 +1,22 @@
 """Persist launch orders by cluster name, with the files that SkyPilot sends to the machine.
 
-A plan stays as long as the machine may be replaced by another one; secrets stay until it is up.
+A plan stays as long as the machine may be replaced by another one; secrets stay until it is up; the
+facts that are needed to end the machine stay until it is proved gone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from skymark.cache.location import cache_directory
-from skymark.cloud.order import Order
+from skymark.cloud.errors import NameTakenError
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.order import Order, cluster_name
 from skymark.cloud.secret_variables import write_secrets
 from skymark.execute.plan_file import write_plan
 from skymark.model.errors import UsageError
@@ -21,12 +25,57 @@ from skymark.whole_files import write_whole
 
 SECRETS_SUFFIX = ".secrets"
 PLAN_SUFFIX = ".plan.json"
+HIRED_SUFFIX = ".hired.json"
 DAY_S = 86400
 
 
-def remember(order: Order) -> None:
-    """Persist an order."""
-    write_whole(_path(order.cluster), order.model_dump_json(indent=1).encode())
+def free_name(profile: str) -> str:
+    """Return a name for a machine that no other one from here has."""
+    while _path(name := cluster_name(profile)).exists():
+        pass
+    return name
+
+
+def claim(order: Order) -> None:
+    """Persist an order under a name that no other one from here has, nor takes at this moment.
+
+    Raises:
+        NameTakenError: another has it, whose machine is not known to be gone.
+    """
+    path = _path(order.cluster)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("xb") as file:
+            file.write(order.model_dump_json(indent=1).encode())
+    except FileExistsError as error:
+        raise taken(order.cluster) from error
+
+
+def taken(cluster: str) -> NameTakenError:
+    """Return the error of a launch under a name that another one has."""
+    return NameTakenError(
+        f"nothing was hired: the name {cluster} is in use by another launch; see `skymark status`, "
+        f"and end that one with `skymark down {cluster}`"
+    )
+
+
+@contextmanager
+def turn_of(cluster: str, announce: Callable[[str], None]) -> Iterator[None]:
+    """Wait until nobody else here is putting jobs into a machine's queue."""
+    from filelock import FileLock, Timeout
+
+    path = _path(cluster)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path.with_suffix(".lock"), thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        announce(f"waiting: another skymark exec is putting jobs into the queue of {cluster}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def recall(cluster: str) -> Order:
@@ -47,7 +96,31 @@ def forget(cluster: str) -> None:
     """Remove the order and the files of a machine that is gone."""
     _path(cluster).unlink(missing_ok=True)
     _path(cluster).with_suffix(PLAN_SUFFIX).unlink(missing_ok=True)
+    _path(cluster).with_suffix(".lock").unlink(missing_ok=True)
+    _path(cluster).with_suffix(HIRED_SUFFIX).unlink(missing_ok=True)
     forget_secrets(cluster)
+
+
+def is_known(cluster: str) -> bool:
+    """Whether a machine was ordered from here and is not known to be gone."""
+    return any(_path(cluster).with_suffix(one).exists() for one in (".json", HIRED_SUFFIX))
+
+
+def note_hired(machines: HiredMachines) -> None:
+    """Persist the facts of hired machines."""
+    path = _path(machines.name).with_suffix(HIRED_SUFFIX)
+    write_whole(path, machines.model_dump_json(indent=1).encode())
+
+
+def hired(cluster: str) -> HiredMachines | None:
+    """Return the facts of machines that were hired from here; None where there are none."""
+    return _read_hired(_path(cluster).with_suffix(HIRED_SUFFIX))
+
+
+def all_hired() -> list[HiredMachines]:
+    """Return the facts of all machines that were hired from here and not proved gone."""
+    found = map(_read_hired, sorted(_directory().glob(f"*{HIRED_SUFFIX}")))
+    return [one for one in found if one is not None]
 
 
 def keep_plan(cluster: str, plan: Plan) -> Path:
@@ -75,5 +148,16 @@ def forget_secrets(cluster: str) -> None:
     _path(cluster).with_suffix(SECRETS_SUFFIX).unlink(missing_ok=True)
 
 
+def _read_hired(path: Path) -> HiredMachines | None:
+    try:
+        return HiredMachines.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _directory() -> Path:
+    return cache_directory() / "machines"
+
+
 def _path(cluster: str) -> Path:
-    return cache_directory() / "machines" / f"{Path(cluster).name}.json"
+    return _directory() / f"{Path(cluster).name}.json"

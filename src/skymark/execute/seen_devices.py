@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from skymark.execute.variables import absolute_path, worker_variables
+from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.base import Frozen
 from skymark.model.platform import Platform
 

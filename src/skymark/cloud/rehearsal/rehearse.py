@@ -45,7 +45,8 @@ def rehearse(
         profile: as `skymark launch` takes it.
         options: of `skymark launch`, without --infra, --machine and --yes.
         machine: the SkyPilot YAML of the machine.
-        catalogs: prices, laid out as below ``~/.sky/catalogs/v8``, which is the default.
+        catalogs: prices in place of those that come with skymark, laid out as below
+            ``~/.sky/catalogs/v8``.
         say: told what happens.
 
     Raises:
@@ -61,16 +62,8 @@ def rehearse(
             went.changes = world.changes.record
             say("the cloud is up; what follows is `skymark launch`")
             arguments = ["--infra", INFRA, "--yes", "--machine", os.fspath(simulated)]
-            command = [
-                sys.executable,
-                "-P",
-                "-m",
-                "skymark",
-                "launch",
-                profile,
-                *arguments,
-                *options,
-            ]
+            launch = (sys.executable, "-P", "-m", "skymark", "launch", profile)
+            command = world.command(*launch, *arguments, *options)
             # What is noted of machines for those who come back to them goes with the machines.
             variables = {**world.variables(), "SKYMARK_CACHE": place}
             went.exit_code = _run(command, variables)

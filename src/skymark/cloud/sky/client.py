@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from skymark.cloud.errors import CloudError
+from skymark.cloud.own_venv import how_to_make_it
 from skymark.cloud.sky.internals import withhold_bucket_keys
-from skymark.model.errors import UsageError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
 
 QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
@@ -42,8 +46,7 @@ def sdk() -> Any:
         if error.name != "sky":
             raise
         raise UsageError(
-            "SkyPilot is not installed here; pip install 'skymark[cloud]', in an environment of "
-            "its own where its requirements do not fit"
+            f"this needs SkyPilot, which has a venv of its own; {how_to_make_it()}"
         ) from error
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         withhold_bucket_keys()
@@ -81,19 +84,27 @@ def request(question: Callable[[Any], Any]) -> Any:
         time.sleep(RETRY_S)
 
 
+def sky_program() -> str:
+    """Return SkyPilot's program as a user can type it; mostly it is on no path."""
+    beside = Path(sys.executable).with_name("sky")
+    return str(beside) if shutil.which("sky") is None and beside.is_file() else "sky"
+
+
 @contextmanager
 def explained(action: str = "SkyPilot") -> Iterator[None]:
-    """Turn SkyPilot's errors into ours, with the action that failed."""
+    """Turn SkyPilot's errors into ours, with the action that failed.
+
+    SkyPilot works in other processes and asks providers' libraries, whose exceptions arrive as any
+    type: those that the SDK does not know as bare `Exception`.
+    """
     sky = sdk()
     try:
         yield
+    except SkymarkError:
+        raise
     except (sky.exceptions.ClusterDoesNotExist, sky.exceptions.ClusterNotUpError) as error:
         raise UsageError(f"{short(error)}; `skymark status` shows what there is") from error
-    except Exception as error:
-        if not type(error).__module__.startswith("sky") and not isinstance(
-            error, (ValueError, RuntimeError, ConnectionError)
-        ):
-            raise
+    except Exception as error:  # the boundary to SkyPilot's processes
         raise CloudError(f"{action}: {short(error)}") from error
 
 
