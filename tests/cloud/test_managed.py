@@ -163,7 +163,10 @@ def test_a_managed_job_can_be_left_and_ended_later(
     assert f"skymark down {ended.cluster}" in ended.output
     assert len(watched.world.hired(ended.cluster)) == 1
 
-    assert "managed, RUNNING" in skymark(watched, "status").output
+    (shown,) = json.loads(skymark(watched, "status", "--json").output)
+    assert shown["status"] == "managed, RUNNING"
+    assert shown["hourly_price_usd"] == pytest.approx(0.8)
+    assert shown["cost_usd"] > 0
     so_far = skymark(watched, "logs", ended.cluster, "--so-far")
     assert so_far.status == 0, so_far.output
     assert "measuring" in so_far.output

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from skymark.cloud.cost.bill import Bill, bill_of_all
+from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import claim, keep_plan, note_hired, taken
@@ -56,6 +56,7 @@ class ManagedPlace:
     def __init__(self) -> None:
         self._request = RequestInFlight()
         self._job: ManagedJob | None = None
+        self._asked_s = time.time()
         self._machines: HiredMachines | None = None
 
     def claim(self, order: Order) -> None:
@@ -66,7 +67,8 @@ class ManagedPlace:
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Start the job, and return once it has a machine."""
-        order, asked_s = quoted.order, time.time()
+        order = quoted.order
+        self._asked_s = time.time()
         screen.say(f"hiring {order.cluster} as a managed job")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
@@ -86,8 +88,8 @@ class ManagedPlace:
         self._machines = note_machines(quoted, job.machine)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
         screen.say(
-            f"{order.cluster} is up after {time.time() - asked_s:.0f} s; if its machine is taken "
-            f"away, another one goes on from {order.lasting_store}"
+            f"{order.cluster} is up after {time.time() - self._asked_s:.0f} s; if its machine is "
+            f"taken away, another one goes on from {order.lasting_store}"
         )
         return Hired(order, job, until_s)
 
@@ -120,9 +122,14 @@ class ManagedPlace:
         return took_s
 
     def bill(self, order: Order) -> Bill | None:
-        """Return the cost of all machines that the job had."""
+        """Return the cost of all machines that the job had; by the clock without SkyPilot."""
         del order
-        return None if self._job is None else bill_of_all(self._job.machines(), self._machines)
+        if self._job is None:
+            return None
+        try:
+            return bill_of_all(self._job.machines(), self._machines)
+        except CloudError:
+            return bill_of_time(time.time() - self._asked_s, self._machines)
 
 
 def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:
