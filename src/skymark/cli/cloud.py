@@ -135,7 +135,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     home, verifies them by digest, ends the machine at once and says what it cost. Its idle
     timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running. With
     --managed, another machine goes on where one is taken away.
-    Needs SkyPilot: pip install 'skymark[cloud]'.
+    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
 
     Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
     nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
