@@ -85,8 +85,8 @@ def down(name: str, say: Say) -> Gone:
     known = is_known(name)
     if not known and not name.startswith(PREFIX):
         raise UsageError(
-            f"{name} was not hired by skymark; nothing was ended. `{sky_program()} down {name}` ends what is "
-            "not skymark's"
+            f"{name} was not hired by skymark; nothing was ended. `{sky_program()} down {name}` "
+            "ends what is not skymark's"
         )
     try:
         there = find_cluster(name, refresh=False) is not None
