@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,10 +11,10 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import WHERE
+from skymark.cli.parameters import NODES, USD, WHERE
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.profiles import load_profile
-from skymark.model.errors import GateError, UsageError
+from skymark.model.errors import GateError
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.prices import Offer
@@ -48,7 +47,7 @@ class MachineOptions:
     ] = None
     spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False
     num_nodes: Annotated[
-        int, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
+        int, NODES, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
     ] = 1
     machine: Annotated[
         Path | None,
@@ -64,6 +63,7 @@ class MachineOptions:
     ] = None
     max_cost: Annotated[
         float | None,
+        USD,
         Parameter(
             group=WHERE,
             help="USD. A gate: exit status 3 if the high figure of the cheapest machine is above. "
@@ -74,17 +74,6 @@ class MachineOptions:
         Path,
         Parameter(group=WHERE, help="Runs to learn from how long the same cells take."),
     ] = Path("results")
-
-    def check(self) -> None:
-        """Refuse numbers that mean nothing.
-
-        Raises:
-            UsageError: one does.
-        """
-        if self.max_cost is not None and not 0 < self.max_cost < math.inf:
-            raise UsageError(f"--max-cost {self.max_cost:g} must be above 0 USD")
-        if self.num_nodes < 1:
-            raise UsageError(f"--num-nodes {self.num_nodes} must be at least 1")
 
 
 DEFAULT_OPTIONS = CostOptions()
@@ -117,7 +106,6 @@ def cost(
     from skymark.cloud.cost.ceiling import check_ceiling
     from skymark.cloud.cost.limits import limits_for
 
-    where.check()
     limits = limits_for(load_profile(profile), where.deadline, where.max_cost, where.num_nodes)
     found = _quote(replace(options, profile=profile), where, limits.deadline_s)
     if json:
@@ -187,11 +175,12 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
 
     lines = [f"### What the benchmark would cost: {code_span(quote.profile)}", ""]
     if max_cost_usd is not None:
+        from skymark.cloud.cost.amounts import as_given
         from skymark.cloud.cost.ceiling import check_ceiling
 
         try:
             check_ceiling(quote, max_cost_usd)
-            lines += [f"✅ At most {max_cost_usd:.2f} USD, the ceiling.", ""]
+            lines += [f"✅ At most {as_given(max_cost_usd)} USD, the ceiling.", ""]
         except GateError as refusal:
             lines += [f"❌ Not started: {markdown(str(refusal))}.", ""]
     lines += [markdown(_headline(quote)), ""]
@@ -204,6 +193,7 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
 
 def _headline(quote: Quote) -> str:
     """Return the time that the run is limited to, and its cost on the cheapest machine."""
+    from skymark.cloud.cost.amounts import at_most
     from skymark.report.text import duration
 
     limit = "No deadline"
@@ -211,8 +201,8 @@ def _headline(quote: Quote) -> str:
         limit = f"Deadline of set-up and run {duration(quote.deadline_s)}"
     cost = quote.cost
     return (
-        f"{limit}: expected {cost.expected_usd:.2f} USD, at most {cost.high_usd:.2f} USD, on the "
-        "cheapest machine."
+        f"{limit}: expected {cost.expected_usd:.2f} USD, at most {at_most(cost.high_usd)} USD, "
+        "on the cheapest machine."
     )
 
 
@@ -234,6 +224,8 @@ def _machines(quote: Quote) -> list[list[Offer]]:
 
 
 def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
+    from skymark.cloud.cost.amounts import at_most
+
     one, cost = same[0], quote.cost_of(same[0])
     kind = (
         one.instance_type
@@ -250,7 +242,7 @@ def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
         hourly if one.price_from == "catalogue" else f"{hourly} ({one.price_from})",
         f"{cost.low_usd:.2f}",
         f"{cost.expected_usd:.2f}",
-        f"{cost.high_usd:.2f}",
+        at_most(cost.high_usd),
     )
 
 

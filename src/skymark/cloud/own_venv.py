@@ -101,7 +101,7 @@ def make_cloud_venv() -> Path:
 def _uv(*arguments: str) -> None:
     from uv import find_uv_bin
 
-    from skymark.execute.variables import uv_variables
+    from skymark.machine.variables import uv_variables
 
     command = [find_uv_bin(), *arguments, "--quiet"]
     done = subprocess.run(command, check=False, cwd="/", env=uv_variables())
