@@ -142,7 +142,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     home, verifies them by digest, ends the machine at once and says what it cost. Its idle
     timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running. With
     --managed, another machine goes on where one is taken away.
-    Needs SkyPilot: pip install 'skymark[cloud]'.
+    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
 
     Where results can be verified neither here nor in a store, the machine is kept for its idle
     minutes, and the commands that fetch them are printed. A closed terminal ends nothing.
