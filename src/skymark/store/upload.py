@@ -106,6 +106,12 @@ class Upload:
         """The number of files read back from the store."""
         return len(self._stored)
 
+    @property
+    def left(self) -> bool:
+        """Whether files wait or are on their way."""
+        with self._state:
+            return bool(self._pending or self._sending)
+
     def unstored(self) -> list[str]:
         """Return the paths on disk that have not been read back from the store, in order."""
         return [

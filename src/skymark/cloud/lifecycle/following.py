@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, cast
 
 from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.sky.jobs import ENDS, JobEnd
 from skymark.cloud.waiting import BackgroundCall
 from skymark.model.errors import UsageError
+from skymark.store.storing import STALLED
 
 RETRY_S = 5.0
 UNREACHABLE_S = 900.0
@@ -45,8 +46,39 @@ class RunningJob(Protocol):
         ...
 
 
+class WatchedLog:
+    """Output of a job that is looked at for a text on its way."""
+
+    def __init__(self, log: TextIO, text: str) -> None:
+        self.seen = False
+        self._log = log
+        self._text = text
+        self._end = ""
+
+    def write(self, text: str) -> int:
+        """Write text and return its length."""
+        said = self._end + text
+        self.seen = self.seen or self._text in said
+        self._end = said[-len(self._text) :]
+        return self._log.write(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        self._log.flush()
+
+    def isatty(self) -> bool:
+        """Return whether it goes to a terminal."""
+        return self._log.isatty()
+
+
 def follow(
-    job: RunningJob, log: TextIO, say: Say, until_s: float | None, retry_s: float = RETRY_S
+    job: RunningJob,
+    log: TextIO,
+    say: Say,
+    until_s: float | None,
+    retry_s: float = RETRY_S,
+    *,
+    alone: bool = True,
 ) -> JobEnd:
     """Show a job's output until it ends.
 
@@ -56,6 +88,8 @@ def follow(
         say: told when the connection breaks.
         until_s: a moment of `time.time`, after which it is stopped; None for no limit.
         retry_s: time between two attempts to reach the machine.
+        alone: whether it is on one machine: of several, one may wait for a store while others
+            measure.
 
     Raises:
         MachineLostError: the machine is no longer there.
@@ -65,8 +99,12 @@ def follow(
     lost_s: float | None = None
     while True:
         if not late:
-            output = BackgroundCall(lambda: job.show(log))
-            late = not output.wait(until_s)
+            watched = WatchedLog(log, STALLED)
+            shown = cast(TextIO, watched)
+            output = BackgroundCall(lambda shown=shown: job.show(shown))
+            late = not output.wait(until_s, lambda watched=watched: alone and watched.seen)
+            if late and alone and watched.seen:
+                return JobEnd.UNSTORED
             if not late and output.raised is None and output.result in ENDS:
                 return ENDS[output.result]
         late = late or (until_s is not None and time.time() > until_s)
