@@ -99,12 +99,10 @@ def follow(
     lost_s: float | None = None
     while True:
         if not late:
-            watched = WatchedLog(log, STALLED)
-            shown = cast(TextIO, watched)
-            output = BackgroundCall(lambda shown=shown: job.show(shown))
-            late = not output.wait(until_s, lambda watched=watched: alone and watched.seen)
-            if late and alone and watched.seen:
+            output, stalled = _show(job, log, until_s, alone=alone)
+            if stalled and not output.done:
                 return JobEnd.UNSTORED
+            late = not output.done
             if not late and output.raised is None and output.result in ENDS:
                 return ENDS[output.result]
         late = late or (until_s is not None and time.time() > until_s)
@@ -128,6 +126,16 @@ def follow(
         if end is not None:
             return end
         time.sleep(retry_s)
+
+
+def _show(
+    job: RunningJob, log: TextIO, until_s: float | None, *, alone: bool
+) -> tuple[BackgroundCall, bool]:
+    """Show a job's output until it ends, its time is up, or it only waits for a store."""
+    watched = WatchedLog(log, STALLED)
+    output = BackgroundCall(lambda: job.show(cast(TextIO, watched)))
+    output.wait(until_s, lambda: alone and watched.seen)
+    return output, alone and watched.seen
 
 
 def _is_lost(job: RunningJob) -> bool:
