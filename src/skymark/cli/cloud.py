@@ -17,7 +17,8 @@ from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.hangup import Hangup
-from skymark.cli.parameters import HOW, Several
+from skymark.cli.parameters import HOW, IDLE_MINUTES, NODES, USD, Several
+from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -75,7 +76,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         ),
     ] = False,
     num_nodes: Annotated[
-        int, Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once.")
+        int,
+        NODES,
+        Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once."),
     ] = 1,
     image: Annotated[
         str | None,
@@ -94,6 +97,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = False,
     idle_minutes: Annotated[
         int | None,
+        IDLE_MINUTES,
         Parameter(
             group=MACHINE,
             help="Minutes without a job after which the machine ends itself. [default: 1 where "
@@ -110,10 +114,11 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = "20m",
     max_cost: Annotated[
         float | None,
+        USD,
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
-            "when this is used up.",
+            "when this is used up. [default: the profile's, for each machine]",
         ),
     ] = None,
     deadline: Annotated[
@@ -121,7 +126,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="Longest time of set-up and run, such as 90m or 2h; the machine keeps to it, the "
-            "results so far come home, and the exit status is 1.",
+            "results so far come home, and the exit status is 1. [default: the profile's]",
         ),
     ] = None,
     dry_run: Annotated[
@@ -147,6 +152,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
     the command that ends it are printed.
     """
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import free_name
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.homes import check_home
@@ -161,6 +167,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
 
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     check_home(output)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -173,8 +180,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
-        deadline_s=None if deadline is None else seconds_of(deadline),
-        max_cost_usd=max_cost,
+        deadline_s=limits.deadline_s,
+        max_cost_usd=limits.max_cost_usd,
         keep=keep,
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
         idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
@@ -215,7 +222,10 @@ def execute(
     ] = (),
     deadline: Annotated[
         str | None,
-        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
+        Parameter(
+            group=LIMITS,
+            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
+        ),
     ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
@@ -230,11 +240,11 @@ def execute(
     or no such machine, nothing was queued, 130 interrupted.
     """
     from skymark.cli.grid import points
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import recall
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.secret_variables import secrets_for
     from skymark.cloud.stores import check_stores
     from skymark.run.layout import new_run_id
@@ -250,7 +260,7 @@ def execute(
             f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
             for point, one in of_points
         }
-    limit_s = None if deadline is None else seconds_of(deadline)
+    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
     runs = []
     for id, plan in plans.items():
         changes = {

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.console import plain_stream
+from skymark.cli.parameters import COUNT
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
 
@@ -70,7 +71,9 @@ def queue(cluster: Cluster, /, *, json: Json = False) -> int:
 
 def logs(
     cluster: Cluster,
-    job: Annotated[int | None, Parameter(help="Its number in `queue`. [default: the last]")] = None,
+    job: Annotated[
+        int | None, COUNT, Parameter(help="Its number in `queue`. [default: the last]")
+    ] = None,
     /,
     *,
     so_far: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from pydantic import JsonValue
 
-from skymark.cli.parameters import HOW, WHAT, Several
+from skymark.cli.parameters import COUNT, HOW, SOME_SECONDS, WHAT, Several
 from skymark.cli.suite_options import DeclaredOption, declared_options, field_of
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
@@ -38,8 +38,8 @@ class SharedOptions:
         Several,
         Parameter(
             group=WHAT,
-            help="Names that `skymark list scenarios` shows, with a size (NAME:medium; else "
-            "small), or many at once: tier-1, all.",
+            help="Names that `skymark list scenarios` shows, with a size (NAME:large; else the "
+            "profile's), or many at once: tier-1, all.",
         ),
     ] = ()
     adapters: Annotated[
@@ -48,7 +48,7 @@ class SharedOptions:
         Parameter(
             group=WHAT,
             help="Names that `skymark list adapters` shows, one version of a library "
-            "(NAME@1.2), or a class of your own (./my_file.py:MyClass).",
+            "(NAME@1.2), or a class of your own (./my_file.py:MyClass); or all.",
         ),
     ] = ()
     effort: Annotated[
@@ -60,10 +60,13 @@ class SharedOptions:
         ),
     ] = None
     rounds: Annotated[
-        int | None, Parameter(group=HOW, help="Exactly so many rounds, whatever the effort says.")
+        int | None,
+        COUNT,
+        Parameter(group=HOW, help="Exactly so many rounds, whatever the effort says."),
     ] = None
     timeout: Annotated[
         float | None,
+        SOME_SECONDS,
         Parameter(
             group=HOW,
             help="Seconds that one round of a cell may take, in place of the effort's; then its "

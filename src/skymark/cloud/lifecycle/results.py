@@ -23,8 +23,9 @@ from skymark.store.kinds import open_source
 TIMED_OUT = {"124", "137"}
 """Exit statuses of `timeout`: told to end, and killed."""
 
-STOPPED = {"130", "143"}
-"""Exit statuses of what was told to end: skymark's own, and 128 + SIGTERM."""
+STOPPED = {"130", "141", "143"}
+"""Exit statuses of what was told to end: skymark's own, 128 + SIGTERM, and skymark's where nobody
+reads its output any more: SkyPilot ends the reader of a cancelled job before the job."""
 
 LARGEST_PHASE_BYTES = 1 << 16
 """Of a file with the last phase of a node."""
