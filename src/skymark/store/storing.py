@@ -124,12 +124,15 @@ class Storing:
         if not self._stores:
             return []
         with ThreadPoolExecutor(len(self._stores)) as pool:  # one that is away delays no other
-            return list(
-                pool.map(
-                    lambda one: self._finish(one[0], one[1], deadline, announce),
-                    self._stores.items(),
-                )
+            outcomes = pool.map(
+                lambda one: self._finish(one[0], one[1], deadline, announce), self._stores.items()
             )
+            try:
+                return list(outcomes)
+            except BaseException:  # Ctrl-C waits for none of them
+                for upload in self._uploads.values():
+                    upload.stop()
+                raise
 
     def flush(self, wait_s: float = FLUSH_S) -> list[str]:
         """Send the remaining files of an interrupted run; return the addresses that lack some."""

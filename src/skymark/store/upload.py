@@ -99,7 +99,10 @@ class Upload:
         """Wait until nothing is left to send, or until the monotonic clock shows `end`, in s."""
         with self._state:
             left = max(0.0, end - time.monotonic())
-            self._state.wait_for(lambda: not self._pending and not self._sending, left)
+            self._state.wait_for(self._has_nothing_to_do, left)
+
+    def _has_nothing_to_do(self) -> bool:
+        return self._stopped.is_set() or not (self._pending or self._sending)
 
     @property
     def stored(self) -> int:

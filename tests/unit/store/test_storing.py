@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from contextlib import closing
+
+import pytest
 
 from skymark.store.storing import STALLED, Storing
 from tests.unit.store.conftest import FaultyStore
@@ -122,3 +127,15 @@ def test_a_store_that_has_all_is_not_said_to_take_nothing(store, directory, monk
         (stored,) = storing.finish(60, said.append)
     assert stored.ok
     assert len(said) == 1
+
+
+def test_ctrl_c_ends_the_wait_for_a_store_that_takes_nothing(store, directory):
+    store.may_go_on.clear()
+    began_s = time.monotonic()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        with closing(Storing({"a": store}, directory)) as storing, pytest.raises(KeyboardInterrupt):
+            storing.finish(120)
+    finally:
+        store.may_go_on.set()
+    assert time.monotonic() - began_s < 60
