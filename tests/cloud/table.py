@@ -25,6 +25,8 @@ FAULTS = (
     "Ctrl-C in the middle of the run",
     "the terminal is closed, then Ctrl-C while the results come home",
     "no directory takes the results when they come home",
+    "the bucket hangs in the middle of the run",
+    "the bucket hangs in the middle of a managed run",
     TAKEN_AWAY,
     "the client is killed while the machine is hired",
     "the client is killed during the set-up",
