@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from skymark.cli.caller import INTERRUPTED, end_when_told, say
+from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.parameters import HOW, IDLE_MINUTES, NODES, USD, Several
@@ -142,9 +142,12 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
 
     Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
     nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
+    Where it is not proved gone, the status is 1, and its id, its price and the command that ends
+    it are printed.
     """
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
+    from skymark.cloud.lifecycle.naming import named_where_left
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.order import Order, cluster_name, idle_minutes_for, seconds_of
@@ -184,7 +187,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         _agree()
     end_when_told()
     place = ManagedPlace() if managed else NewCluster()
-    return _show_end(carry_out(quoted, place, _screen(order), output))
+    with named_where_left(order.cluster, say):
+        ended = carry_out(quoted, place, _screen(order), output)
+    return _show_end(ended)
 
 
 def execute(
@@ -291,9 +296,7 @@ def _agree() -> None:
     """
     if not sys.stdin.isatty():
         raise UsageError("nothing was hired: there is no terminal to ask at; add --yes")
-    sys.stderr.write("Hire it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+    if ask("Hire it? [y/N] ") not in {"y", "yes"}:
         raise GateError("nothing was hired")
 
 
@@ -313,10 +316,8 @@ def _stop_or_leave(order: Order) -> Choice:
 
     if not sys.stdin.isatty():
         return Choice.STOP
-    sys.stderr.write(f"\nStop {order.cluster}, or leave it running? [S/l] ")
-    sys.stderr.flush()
-    left = sys.stdin.readline().strip().casefold() in {"l", "leave"}
-    return Choice.LEAVE if left else Choice.STOP
+    answer = ask(f"\nStop {order.cluster}, or leave it running? [S/l] ")
+    return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP
 
 
 def _show_end(ended: Ended | Left) -> int:
@@ -332,17 +333,14 @@ def _show_end(ended: Ended | Left) -> int:
     if ended.results is not None and ended.results.records:
         run = open_run(ended.results.directory)
         show(run, json=False)
-        print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
+        note(f"results in {run.directory}; {write_page(run)}")
         good = not any(record.status.is_bad for record in run.records)
     elif ended.results is not None and ended.results.directory.exists():
-        print(f"what was measured is in {ended.results.directory}", file=sys.stderr)
+        note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
     if ended.bill is not None:
-        say(
-            f"{ended.order.cluster} cost ${ended.bill.price_usd:.4f}: {ended.bill.seconds:.0f} s "
-            f"at ${ended.bill.hourly_price_usd:.2f}/h"
-        )
+        say(f"{ended.order.cluster} cost {ended.bill.in_words}")
     if ended.gone_after_s is None:
         _say_how_to_come_back(ended.order)
     if ended.interrupted:
@@ -363,7 +361,7 @@ def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     }
     print_points(runs)
     for run in runs.values():
-        print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
+        note(f"results in {run.directory}; {write_page(run)}")
     for ended in all_ended:
         for problem in ended.problems:
             say(f"{ended.order.run_id}: {problem}")

@@ -26,7 +26,7 @@ Moment = Annotated[
 class Frozen(BaseModel):
     """An immutable value that refuses unknown keys. Building one does no I/O."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some fields changed, and nothing cached of what they were before."""

@@ -7,9 +7,10 @@ scheme, the object a `StoreKind`.
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from skymark.model.errors import UsageError
+from skymark.references import extensions
 from skymark.store.kind import StoreKind, Variables
 from skymark.store.store import RunSource, Store
 
@@ -103,7 +104,7 @@ def _scheme(url: str) -> str:
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
     found = {one.name: one for one in BUILT_IN}
-    for one in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+    for one in sorted(extensions(GROUP), key=lambda one: one.name):
         if one.name in found and found[one.name].value != one.value:
             raise UsageError(
                 f"two packages have a store of the scheme {one.name!r}: {found[one.name].value} "

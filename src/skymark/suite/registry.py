@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.references import extensions
 
 if TYPE_CHECKING:
     from skymark.model.manifest import Manifest
@@ -19,7 +20,7 @@ GROUP = "skymark.suites"
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for one in entry_points(group=GROUP):
+    for one in extensions(GROUP):
         if one.name in found and found[one.name].value != one.value:
             raise UsageError(
                 f"two packages have a suite {one.name!r}: {found[one.name].value} and {one.value}; "

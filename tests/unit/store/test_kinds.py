@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from skymark import references
 from skymark.model.errors import UsageError
 from skymark.store import kinds
 from skymark.store.fetching import fetch
@@ -49,6 +50,7 @@ def site(tmp_path, monkeypatch):
 
 
 def forget():
+    references._extensions.cache_clear()
     kinds._entry_points.cache_clear()
     kinds._kind.cache_clear()
 

@@ -8,10 +8,10 @@ import importlib.util
 import pkgutil
 import sys
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.references import extensions
 from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
 from skymark.suites.loading.reference import AdapterReference, FileReference, SlugReference
@@ -40,7 +40,7 @@ def _import_all(package: str, group: str) -> None:
     path = importlib.import_module(package).__path__
     for module in pkgutil.iter_modules(path):
         importlib.import_module(f"{package}.{module.name}")
-    for entry_point in entry_points(group=group):
+    for entry_point in extensions(group):
         try:
             entry_point.load()
         except (ImportError, AttributeError) as error:
