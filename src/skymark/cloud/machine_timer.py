@@ -13,7 +13,7 @@ from collections.abc import Mapping
 TIMER = ".skymark-timer"
 """Directory in the home of the machine's user: the timer, its settings and what it has seen."""
 
-START_S = 600
+START_S = 300
 """Time that the run may take to begin once the timer is armed."""
 MARGIN_S = 120
 """Added to the idle minutes: SkyPilot's timer looks once a minute, and is to be first."""

@@ -91,6 +91,13 @@ def test_the_run_alone_has_the_secrets_and_takes_their_file_away(run, tmp_path):
     assert not path.exists()
 
 
+def test_a_failed_set_up_takes_the_file_of_secrets_away_too(run, tmp_path):
+    path = tmp_path / secrets_file("one")
+    write_secrets(path, {"KEY": "secret"})
+    assert run("exit 3", "echo never") == (1, "", "setup 3")
+    assert not path.exists()
+
+
 def test_the_set_up_counts_into_the_time(run):
     assert run("sleep 60", "echo never", limit_s=1) == (1, "", "setup 124")
 
