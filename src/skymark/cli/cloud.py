@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,13 +16,15 @@ from cyclopts import Group, Parameter
 from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
+from skymark.cli.hangup import Hangup
 from skymark.cli.parameters import HOW, IDLE_MINUTES, NODES, USD, Several
+from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.screen import Choice, Screen
-    from skymark.cloud.lifecycle.stages import Ended, Left
+    from skymark.cloud.lifecycle.stages import Ended, Kept, Left
     from skymark.cloud.order import Order
 
 MACHINE = Group.create_ordered("The machine")
@@ -38,7 +41,8 @@ Stores = Annotated[
         group=RESULTS,
         help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb "
         "(a directory would go with the machine). Without, they are lost where the connection is "
-        "away for as long as --idle-minutes. Keys are taken from this environment.",
+        "away for as long as --idle-minutes. Keys are taken from this environment, and tried "
+        "before anything is hired.",
     ),
 ]
 Output = Annotated[
@@ -114,7 +118,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
-            "when this is used up.",
+            "when this is used up. [default: the profile's, for each machine]",
         ),
     ] = None,
     deadline: Annotated[
@@ -122,7 +126,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="Longest time of set-up and run, such as 90m or 2h; the machine keeps to it, the "
-            "results so far come home, and the exit status is 1.",
+            "results so far come home, and the exit status is 1. [default: the profile's]",
         ),
     ] = None,
     dry_run: Annotated[
@@ -140,27 +144,35 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     --managed, another machine goes on where one is taken away.
     Needs SkyPilot: pip install 'skymark[cloud]'.
 
-    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
-    nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
-    Where it is not proved gone, the status is 1, and its id, its price and the command that ends
-    it are printed.
+    Where results can be verified neither here nor in a store, the machine is kept for its idle
+    minutes, and the commands that fetch them are printed. A closed terminal ends nothing.
+
+    Exit status: 0 all is well, 1 the machine or a cell failed, the time was up or results are not
+    home, 2 bad usage, nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the
+    machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
+    the command that ends it are printed.
     """
+    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.known_machines import free_name
     from skymark.cloud.lifecycle.carrying_out import carry_out
+    from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.naming import named_where_left
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
-    from skymark.cloud.order import Order, cluster_name, idle_minutes_for, seconds_of
+    from skymark.cloud.order import Order, idle_minutes_for, seconds_of
     from skymark.cloud.sky.managed_jobs import check_controller
-    from skymark.cloud.stores import lasting_store
+    from skymark.cloud.stores import check_stores, lasting_store
     from skymark.run.layout import new_run_id
 
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    check_home(output)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
         run_id=new_run_id(profile, datetime.now(UTC)),
-        cluster=cluster_name(profile),
+        cluster=free_name(profile),
         stores=store,
         machine=machine,
         infra=infra,
@@ -168,8 +180,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
-        deadline_s=None if deadline is None else seconds_of(deadline),
-        max_cost_usd=max_cost,
+        deadline_s=limits.deadline_s,
+        max_cost_usd=limits.max_cost_usd,
         keep=keep,
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
         idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
@@ -185,11 +197,13 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         return 0
     if not yes:
         _agree()
+    check_stores(store, order.run_id, os.environ)
     end_when_told()
     place = ManagedPlace() if managed else NewCluster()
-    with named_where_left(order.cluster, say):
-        ended = carry_out(quoted, place, _screen(order), output)
-    return _show_end(ended)
+    screen = _screen(order, output)
+    with named_where_left(order.cluster, screen.say):
+        ended = carry_out(quoted, place, screen, output)
+    return _show_end(ended, output)
 
 
 def execute(
@@ -208,7 +222,10 @@ def execute(
     ] = (),
     deadline: Annotated[
         str | None,
-        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
+        Parameter(
+            group=LIMITS,
+            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
+        ),
     ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
@@ -223,14 +240,17 @@ def execute(
     or no such machine, nothing was queued, 130 interrupted.
     """
     from skymark.cli.grid import points
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import recall
+    from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.secret_variables import secrets_for
+    from skymark.cloud.stores import check_stores
     from skymark.run.layout import new_run_id
 
     known = recall(cluster)
+    check_home(output)
     chosen = dataclasses.replace(options, profile=known.profile)
     run_id = new_run_id(known.profile, datetime.now(UTC))
     plans = {run_id: plan_to_send(chosen, with_source=known.image is None)}
@@ -240,7 +260,7 @@ def execute(
             f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
             for point, one in of_points
         }
-    limit_s = None if deadline is None else seconds_of(deadline)
+    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
     runs = []
     for id, plan in plans.items():
         changes = {
@@ -252,9 +272,10 @@ def execute(
         }
         order = known.model_copy(update=changes)
         runs.append(Quoted(order, plan, secrets_for(plan, store, os.environ), limit_s))
+    check_stores(store, run_id, os.environ)
     end_when_told()
-    ended = carry_out(runs, _screen(runs[0].order), output)
-    return _show_grid(ended, run_id) if grid else _show_end(ended[0])
+    ended = carry_out(runs, _screen(runs[0].order, output), output)
+    return _show_grid(ended, run_id, output) if grid else _show_end(ended[0], output)
 
 
 def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
@@ -300,11 +321,16 @@ def _agree() -> None:
         raise GateError("nothing was hired")
 
 
-def _screen(order: Order) -> Screen:
+def _screen(order: Order, output: Path) -> Screen:
+    """Return callbacks that outlive the terminal."""
     from skymark.cloud.lifecycle.screen import Screen
 
+    log = output / f"{order.run_id}.log"
+    hangup = Hangup(log)
+    hangup.outlive()
+    say(f"should this terminal be closed, it goes on, with its output in {log}")
     return Screen(
-        say=say,
+        say=hangup.say,
         log=plain_stream(sys.stderr),
         interrupted=lambda: _stop_or_leave(order),
     )
@@ -320,14 +346,14 @@ def _stop_or_leave(order: Order) -> Choice:
     return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP
 
 
-def _show_end(ended: Ended | Left) -> int:
+def _show_end(ended: Ended | Kept | Left, output: Path) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
-    from skymark.cloud.lifecycle.stages import Left
+    from skymark.cloud.lifecycle.stages import Kept, Left
     from skymark.run.reader import open_run
 
     if isinstance(ended, Left):
-        _say_how_to_come_back(ended.order)
+        _say_how_to_come_back(ended.order, output)
         return 0
     good = True
     if ended.results is not None and ended.results.records:
@@ -339,19 +365,22 @@ def _show_end(ended: Ended | Left) -> int:
         note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
-    if ended.bill is not None:
+    if isinstance(ended, Kept):
+        _say_what_is_kept(ended, output)
+    elif ended.gone_after_s is None:
+        _say_how_to_come_back(ended.order, output)
+    elif ended.bill is not None:
         say(f"{ended.order.cluster} cost {ended.bill.in_words}")
-    if ended.gone_after_s is None:
-        _say_how_to_come_back(ended.order)
     if ended.interrupted:
         return INTERRUPTED
     return 0 if ended.all_well and good else 1
 
 
-def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
+def _show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> int:
     """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page
+    from skymark.cloud.lifecycle.stages import Kept
     from skymark.run.reader import open_run
 
     runs = {
@@ -368,14 +397,29 @@ def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     if len(runs) > 1:
         before, after, *_ = (run.directory for run in runs.values())
         say(f"compare two: skymark compare {before} {after} --across cells")
-    _say_how_to_come_back(all_ended[-1].order)
+    for ended in all_ended:
+        if isinstance(ended, Kept):
+            _say_what_is_kept(ended, output)
+    _say_how_to_come_back(all_ended[-1].order, output)
     if any(ended.interrupted for ended in all_ended):
         return INTERRUPTED
     good = not any(record.status.is_bad for run in runs.values() for record in run.records)
     return 0 if good and all(ended.all_well for ended in all_ended) else 1
 
 
-def _say_how_to_come_back(order: Order) -> None:
+def _say_what_is_kept(kept: Kept, output: Path) -> None:
+    """Name a machine that has what is verified nowhere else, with all that is to be known."""
+    name, price_usd = kept.order.cluster, kept.hourly_price_usd
+    price = "AT AN UNKNOWN PRICE" if price_usd is None else f"AT ${price_usd:.2f}/h"
+    say(
+        f"{name} IS KEPT {price}, because its results are verified nowhere else. It ends itself "
+        f"after {kept.idle_minutes} idle min, and they go with it\n"
+        f"  fetch:   {_collect(kept.order, output)}\n"
+        f"  end:     skymark down {name}"
+    )
+
+
+def _say_how_to_come_back(order: Order, output: Path) -> None:
     name = order.cluster
     if order.lasting_store is not None:
         say(
@@ -388,7 +432,11 @@ def _say_how_to_come_back(order: Order) -> None:
     say(
         f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"
-        f"  fetch:   skymark rsync {name}:skymark-results/{order.run_id} results\n"
+        f"  fetch:   {_collect(order, output)}\n"
         f"  more:    skymark exec {name} --scenarios …\n"
         f"  end:     skymark down {name}"
     )
+
+
+def _collect(order: Order, output: Path) -> str:
+    return f"skymark collect {order.cluster} {order.run_id} --output {shlex.quote(str(output))}"

@@ -29,8 +29,8 @@ class Order(Frozen):
 
     profile: str
     """A profile's name, or a ``.toml`` file; it tells the kind of machine."""
-    plan_hash: str
-    """Of the plan that is sent; results of another one are refused."""
+    plan_hash: str | None
+    """Of the plan that is sent; results of another one are refused. None where it is not known."""
     run_id: str
     cluster: str
     """The machine's name with SkyPilot."""
@@ -66,7 +66,7 @@ def idle_minutes_for(stores: Sequence[str], variables: Mapping[str, str], *, kee
 
 
 def cluster_name(profile: str) -> str:
-    """Return a name for a machine that is short to type and not taken."""
+    """Return a name for a machine that is short to type: its kind and chance."""
     plain = re.sub(r"[^a-z0-9]+", "-", Path(profile).stem.casefold()).strip("-")
     return f"skymark-{plain}-{secrets.token_hex(2)}"
 
