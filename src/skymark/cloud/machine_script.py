@@ -113,8 +113,7 @@ def script(setup: str | None, run: str) -> str:
     ``setup 1`` or ``run 0``; it is not there while one goes on. SKYMARK_DEADLINE_S is the job's
     time limit in seconds, 0 for none: ``timeout`` of coreutils sends TERM, and KILL a minute later.
     The run has the variables of `secrets_file`, which is removed as it begins, or where the set-up
-    fails. Both phases find the
-    plan by SKYMARK_PLAN, where one was sent.
+    fails. Both phases find the plan by SKYMARK_PLAN, where one was sent.
     """
     steps = []
     if setup is not None:

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from skymark.cloud.lifecycle.results import Results, merge
+from skymark.cloud.errors import CloudError, UnreachableError
+from skymark.cloud.lifecycle.results import Results, launch_of, merge
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
+from skymark.cloud.sky.hired import running_machines
 from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
 from skymark.model.errors import DamagedManifestError
 from skymark.run.directory import RunDirectory
@@ -45,6 +47,22 @@ def await_outcome(order: Order) -> None:
             )
 
 
+def parts_over(order: Order) -> bool:
+    """Whether some node of a cluster answers, and all that do have ended their part of a run."""
+    answers = []
+    with TemporaryDirectory() as place:
+        for node in range(order.num_nodes):
+            there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
+            try:
+                rsync(order.cluster, *PLAIN, there, place, attempts=1)
+                answers.append(True)
+            except UnreachableError:
+                continue
+            except CloudError:  # it has none yet
+                answers.append(False)
+    return bool(answers) and all(answers)
+
+
 def bring_home(order: Order, directory: Path) -> Results | None:
     """Copy a run from every node of a cluster into one directory, and verify it there.
 
@@ -56,7 +74,7 @@ def bring_home(order: Order, directory: Path) -> Results | None:
         None if no node had anything of the run.
 
     Raises:
-        UnreachableError: a machine does not answer.
+        UnreachableError: a machine does not answer, and is not lost for good.
         CloudError: it could not be copied, or is of another plan.
         SkymarkError, OSError: the directory cannot be written.
     """
@@ -84,6 +102,7 @@ def bring_home(order: Order, directory: Path) -> Results | None:
 def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
     """Copy the parts of a run from their machines, make them one, and compare it with them."""
     parts = [staging / str(node) for node in range(order.num_nodes)]
+    silent: dict[int, UnreachableError] = {}
     for node, place in enumerate(parts):
         place.mkdir(parents=True)
         wanted = (
@@ -92,12 +111,29 @@ def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
             f"--include=/{order.run_id}.outcome",
             "--exclude=*",
         )
-        rsync(order.cluster, *wanted, f"{host(order.cluster, node)}:{RESULTS}/", f"{place}/")
+        try:
+            rsync(order.cluster, *wanted, f"{host(order.cluster, node)}:{RESULTS}/", f"{place}/")
+        except UnreachableError as error:
+            silent[node] = error
+    if silent and not _are_lost(order, len(silent)):
+        raise next(iter(silent.values()))
     results = merge(parts, order.run_id, whole, order.plan_hash)
     if results is None:
         return None
     had = [node for node, place in enumerate(parts) if (place / order.run_id).is_dir()]
-    return results.model_copy(update={"unequal": _unequal(order, whole, had)})
+    changes: dict[str, object] = {"unequal": _unequal(order, whole, had), "lost": tuple(silent)}
+    if silent and results.missing:
+        cells = RunDirectory(whole).manifest().cells
+        changes["again"] = launch_of((cells[id] for id in results.missing), order)
+    return results.model_copy(update=changes)
+
+
+def _are_lost(order: Order, silent: int) -> bool:
+    """Whether so many nodes that do not answer are no longer there, and others are."""
+    if silent == order.num_nodes:
+        return False
+    living = running_machines(order.cluster)
+    return living is not None and 0 < living <= order.num_nodes - silent
 
 
 def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
