@@ -13,6 +13,8 @@ from collections.abc import Mapping
 TIMER = ".skymark-timer"
 """Directory in the home of the machine's user: the timer, its settings and what it has seen."""
 
+IDLE_FILE = "idle_s"
+
 START_S = 300
 """Time that the run may take to begin once the timer is armed."""
 MARGIN_S = 120
@@ -57,8 +59,9 @@ fi
 exec 8> lock
 flock --nonblock 8 || exit 0  # there is one already
 echo "$(($(now) + START_S))" > active
-unmet=1 asked=0
+unmet=1 asked=0 idle_s=$(cat idle_s)
 while sleep "$(cat tick_s)" 8>&-; do
+  if [ "$(cat idle_s)" != "$idle_s" ]; then idle_s=$(cat idle_s); now > active; fi
   if late; then end "its time is up"; fi
   if works; then
     now > active
@@ -68,7 +71,7 @@ while sleep "$(cat tick_s)" 8>&-; do
   ask_others
   if [ -n "$other_works" ]; then now > active; continue; fi
   if [ -s kept ] && [ -z "$lost" ] && [ -n "$(ls parts)" ]; then now > active; continue; fi
-  if [ "$(now)" -ge "$(($(cat active) + $(cat idle_s)))" ]; then end "nothing works here"; fi
+  if [ "$(now)" -ge "$(($(cat active) + idle_s))" ]; then end "nothing works here"; fi
 done
 """.replace("TIMER", TIMER).replace("START_S", str(START_S))
 """What runs on every node until its end. On a machine that is kept, others may have jobs that it
@@ -82,10 +85,15 @@ python=$(cat "${SKY_RUNTIME_DIR:-$HOME}/.sky/python_path" 2> /dev/null || comman
 """Ends the machine: through its provider, as SkyPilot does, or else by switching it off."""
 
 
+def idle_setting(idle_minutes: int) -> str:
+    """Return the content of the file that says how long the timer waits; a change begins anew."""
+    return str(idle_minutes * 60 + MARGIN_S)
+
+
 def settings(idle_minutes: int, *, keep: bool) -> dict[str, str]:
     """Return the timer's settings by file."""
     return {
-        "idle_s": str(idle_minutes * 60 + MARGIN_S),
+        IDLE_FILE: idle_setting(idle_minutes),
         "tick_s": f"{TICK_S:g}",
         "kept": "kept" if keep else "",
     }

@@ -188,3 +188,15 @@ def test_a_machine_s_yaml_knows_no_suite(path):
         for word in ("SKYMARK_OPTIONS", "SKYMARK_ADAPTERS", "--scenarios", "eval ")
         if word in text
     }
+
+
+FILES = [*YAMLS, *sorted((YAMLS[0].parents[1] / "docker").glob("Dockerfile.*"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_what_a_machine_installs_is_compared_with_hashes(path):
+    """Installs go by a file of hashes, or are of what was sent and have no dependencies."""
+    text = path.read_text().replace("\\\n", " ")
+    installs = [line for line in text.splitlines() if "pip install" in line]
+    loose = [one for one in installs if not {"--require-hashes", "--no-deps"} & set(one.split())]
+    assert not loose

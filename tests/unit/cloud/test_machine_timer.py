@@ -114,6 +114,14 @@ def test_a_job_that_is_killed_counts_as_ended_although_its_children_go_on(node):
     node.await_end()
 
 
+def test_a_timer_that_is_set_anew_waits_so_long_from_then(node):
+    node.arm({**SOON, "idle_s": "4"}, start_s=-1)
+    time.sleep(1)
+    (node.home / TIMER / "idle_s").write_text("5")
+    assert node.stays(4)
+    node.await_end()
+
+
 def test_a_machine_ends_when_the_time_of_its_run_is_up_whatever_holds_the_run(node):
     node.arm({**SOON, "idle_s": "999"})
     with (node.home / TIMER / "parts" / "stuck").open("w") as part:
