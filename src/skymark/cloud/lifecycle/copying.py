@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -63,12 +63,15 @@ def parts_over(order: Order) -> bool:
     return bool(answers) and all(answers)
 
 
-def bring_home(order: Order, directory: Path) -> Results | None:
+def bring_home(
+    order: Order, directory: Path, running: Callable[[str], int | None] = running_machines
+) -> Results | None:
     """Copy a run from every node of a cluster into one directory, and verify it there.
 
     Args:
         order: names the cluster, its nodes, the run and its plan.
         directory: where it goes; made if absent.
+        running: tells how many of a cluster's machines run; None where that is not known.
 
     Returns:
         None if no node had anything of the run.
@@ -84,7 +87,7 @@ def bring_home(order: Order, directory: Path) -> Results | None:
         for last in (*(False for _ in range(COPIES - 1)), True):
             shutil.rmtree(staging, ignore_errors=True)
             try:
-                results = _copy(order, staging, whole)
+                results = _copy(order, staging, whole, running)
             except DamagedManifestError:
                 if last:
                     raise
@@ -99,7 +102,9 @@ def bring_home(order: Order, directory: Path) -> Results | None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
+def _copy(
+    order: Order, staging: Path, whole: Path, running: Callable[[str], int | None]
+) -> Results | None:
     """Copy the parts of a run from their machines, make them one, and compare it with them."""
     parts = [staging / str(node) for node in range(order.num_nodes)]
     silent: dict[int, UnreachableError] = {}
@@ -115,7 +120,8 @@ def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
             rsync(order.cluster, *wanted, f"{host(order.cluster, node)}:{RESULTS}/", f"{place}/")
         except UnreachableError as error:
             silent[node] = error
-    if silent and not _are_lost(order, len(silent)):
+    living = running(order.cluster) if 0 < len(silent) < order.num_nodes else None
+    if silent and (living is None or not 0 < living <= order.num_nodes - len(silent)):
         raise next(iter(silent.values()))
     results = merge(parts, order.run_id, whole, order.plan_hash)
     if results is None:
@@ -126,14 +132,6 @@ def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
         cells = RunDirectory(whole).manifest().cells
         changes["again"] = launch_of((cells[id] for id in results.missing), order)
     return results.model_copy(update=changes)
-
-
-def _are_lost(order: Order, silent: int) -> bool:
-    """Whether so many nodes that do not answer are no longer there, and others are."""
-    if silent == order.num_nodes:
-        return False
-    living = running_machines(order.cluster)
-    return living is not None and 0 < living <= order.num_nodes - silent
 
 
 def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:

@@ -6,6 +6,7 @@ SkyPilot's own job does not end then, for it waits for the lost machine.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -31,6 +32,9 @@ class SeveralMachines:
     job: RunningJob
     order: Order
     say: Say
+    running: Callable[[str], int | None] = running_machines
+    """Tells how many of a cluster's machines run; None where that is not known."""
+    look_s: float = LOOK_S
     _living: int | None = field(default=None, init=False)
     """Machines that are left, once some are lost."""
 
@@ -42,7 +46,7 @@ class SeveralMachines:
     def show(self, log: TextIO) -> int | None:
         """Write the output until the job ends, or the part of each machine that is left."""
         output = BackgroundCall(lambda: self.job.show(log))
-        while not output.wait(time.time() + LOOK_S):
+        while not output.wait(time.time() + self.look_s):
             if self._over():
                 return FAILED
         if output.raised is not None:
@@ -77,7 +81,7 @@ class SeveralMachines:
 
     def _over(self) -> bool:
         """Whether machines are lost, and all others have ended their parts."""
-        living = running_machines(self.order.cluster)
+        living = self.running(self.order.cluster)
         if living is None or not 0 < living < self.order.num_nodes:
             return False
         if living != self._living:
