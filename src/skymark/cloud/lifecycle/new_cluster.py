@@ -27,6 +27,7 @@ from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_cluster
 from skymark.cloud.lifecycle.screen import Screen
+from skymark.cloud.lifecycle.several_machines import SeveralMachines
 from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
@@ -92,6 +93,8 @@ class NewCluster:
             f"{order.cluster} is up after {took_s:.0f} s; it ends itself after "
             f"{order.idle_minutes} idle min, whatever happens here"
         )
+        if order.num_nodes > 1:
+            return Hired(order, SeveralMachines(job, order, screen.say), until_s)
         return Hired(order, job, until_s)
 
     def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
