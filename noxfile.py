@@ -228,3 +228,25 @@ def pins(session: nox.Session) -> None:
         extras = [word for extra in EXTRAS.get(name, ()) for word in ("--extra", extra)]
         target = directory / f"{name}.txt"
         session.run(*compile_, *options, *extras, *map(str, sources), "-o", str(target))
+
+
+@nox.session
+def resolve(session: nox.Session) -> None:
+    """Prove that adapters' pins install on Linux x86-64: nox -s resolve -- grain.gpu; or all.
+
+    Nothing is installed, so this needs no accelerator: uv finds a file with one of the hashes for
+    every pin, and none that contradict each other.
+    """
+    files = [REQUIREMENTS / f"container-{name}.txt" for name in ("gpu", "gpu-cuda13", "tpu")]
+    files += sorted(ADAPTERS.glob("*.txt"))
+    if session.posargs:
+        files = [path for path in files if path.stem in session.posargs]
+    if not files:
+        session.error(f"no pins are called {', '.join(session.posargs)}")
+    python = Path(session.create_tmp()) / "empty" / "bin" / "python"
+    session.run("uv", "venv", "--quiet", "--clear", "--python", "3.11", str(python.parents[1]))
+    platform = ("--python-platform", "x86_64-manylinux_2_31")
+    install = ("uv", "pip", "install", "--dry-run", "--python", str(python), *platform)
+    for path in files:
+        session.log(f"{path.stem}:")
+        session.run(*install, "--require-hashes", "-r", str(path))
