@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.machine_script import LATEST, RESULTS
 from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
 from skymark.cloud.rehearsal.machine import Machine
 from tests.cloud.table import Row
@@ -165,7 +165,6 @@ def machine_of(directory: Path, name: str, **sections: str) -> Path:
         "name": name,
         "resources": {"accelerators": "A6000:1"},
         "envs": {"SKYMARK_RUN_ID": ""},
-        "secrets": {"WANDB_API_KEY": ""},
         **sections,
     }
     path = directory / f"{name}.yaml"
@@ -184,7 +183,8 @@ class LastLook:
         assert isinstance(instance.machine, Machine)
         there = instance.machine.home / RESULTS
         if there.is_dir():
-            shutil.copytree(there, self._directory / instance.id)
+            newest = shutil.ignore_patterns(LATEST)  # a link to one that is copied besides
+            shutil.copytree(there, self._directory / instance.id, ignore=newest)
 
     def runs(self, instance: str) -> list[Path]:
         """Return the runs that were on a machine."""

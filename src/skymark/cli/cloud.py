@@ -386,7 +386,7 @@ def _say_how_to_come_back(order: Order) -> None:
     say(
         f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"
-        f"  fetch:   skymark rsync {name}:skymark-results/{order.run_id} results\n"
+        f"  fetch:   skymark rsync {name}:results/{order.run_id} results\n"
         f"  more:    skymark exec {name} --scenarios …\n"
         f"  end:     skymark down {name}"
     )

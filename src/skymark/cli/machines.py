@@ -91,7 +91,7 @@ def rsync(
 ) -> int:
     """Copy files from a machine or to one: skymark rsync CLUSTER:PATH DIRECTORY.
 
-    A path without a leading slash is below the machine's home; runs lie in skymark-results.
+    A path without a leading slash is below the machine's home; runs lie in results.
     """
     from skymark.cloud.sky.ssh import rsync as copy
 
