@@ -1,4 +1,4 @@
-"""`skymark launch` and `skymark exec`: carry out a plan on rented machines."""
+"""`skymark launch`: carry out a plan on a rented machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from cyclopts import Group, Parameter
 from skymark.cli.caller import INTERRUPTED, end_when_told, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
-from skymark.cli.parameters import HOW, Several
+from skymark.cli.parameters import Detach, JobName, Several
+from skymark.cli.variables import VariableOptions
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -30,6 +31,7 @@ RESULTS = Group.create_ordered("Results")
 
 
 DEFAULT_OPTIONS = CostOptions()
+DEFAULT_VARIABLES = VariableOptions()
 
 Stores = Annotated[
     tuple[str, ...],
@@ -44,7 +46,6 @@ Stores = Annotated[
 Output = Annotated[
     Path, Parameter(group=RESULTS, help="Directory of runs; this one gets a directory in it.")
 ]
-Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
 DEFAULT_RESULTS = Path("results")
 
 
@@ -54,7 +55,19 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ],
     /,
     options: CostOptions = DEFAULT_OPTIONS,
+    variables: VariableOptions = DEFAULT_VARIABLES,
     *,
+    cluster: Annotated[
+        str | None,
+        Parameter(
+            name=("--cluster", "-c"),
+            group=MACHINE,
+            help="The machine's name. [default: skymark-PROFILE, with a number where that is "
+            "taken]",
+        ),
+    ] = None,
+    name: JobName = None,
+    detach: Detach = False,
     infra: Annotated[
         str | None,
         Parameter(
@@ -71,6 +84,10 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             "from --store s3://…, which it needs.",
         ),
     ] = False,
+    gpus: Annotated[
+        str | None,
+        Parameter(group=MACHINE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
+    ] = None,
     num_nodes: Annotated[
         int, Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once.")
     ] = 1,
@@ -89,9 +106,24 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             help="Leave the machine for `skymark exec`; it ends itself after --idle-minutes.",
         ),
     ] = False,
+    idle: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="Set the machine up, run nothing, and leave it as --keep does.",
+        ),
+    ] = False,
+    down: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="End the machine after the run; so it is anyway, without --keep or --idle.",
+        ),
+    ] = False,
     idle_minutes: Annotated[
         int | None,
         Parameter(
+            name=("--idle-minutes", "--idle-minutes-to-autostop", "-i"),
             group=MACHINE,
             help="Minutes without a job after which the machine ends itself. [default: 1 where "
             "results go to a bucket or W&B too; else 10, for a connection that is away when the "
@@ -124,7 +156,10 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     dry_run: Annotated[
         bool, Parameter(group=LIMITS, help="Show prices and plan, and hire nothing.")
     ] = False,
-    yes: Annotated[bool, Parameter(group=LIMITS, help="Do not ask about the price.")] = False,
+    yes: Annotated[
+        bool,
+        Parameter(name=("--yes", "-y"), group=LIMITS, help="Do not ask about the price."),
+    ] = False,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
@@ -140,20 +175,32 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
     """
     from skymark.cloud.lifecycle.carrying_out import carry_out
+    from skymark.cloud.lifecycle.leaving import hire_and_leave
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
-    from skymark.cloud.order import Order, cluster_name, idle_minutes_for, seconds_of
+    from skymark.cloud.names import name_for
+    from skymark.cloud.order import Order, idle_minutes_for, seconds_of
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import lasting_store
     from skymark.run.layout import new_run_id
 
+    keep = keep or idle
+    if down and keep:
+        raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
+    if managed and (idle or detach):
+        raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
+    known = variables.beside(os.environ)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
         run_id=new_run_id(profile, datetime.now(UTC)),
-        cluster=cluster_name(profile),
+        cluster=name_for(profile, cluster),
+        job=name,
+        gpus=gpus,
+        variables=variables.variables(),
+        idle=idle,
         stores=store,
         machine=machine,
         infra=infra,
@@ -165,11 +212,12 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         max_cost_usd=max_cost,
         keep=keep,
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
-        idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
+        idle_minutes=idle_minutes or idle_minutes_for(store, known, keep=keep),
     )
     if managed:
         check_managed(order)
-    quoted = quote_order(order, plan, output, os.environ)
+    quoted = quote_order(order, plan, output, known)
+    quoted = dataclasses.replace(quoted, secrets={**quoted.secrets, **variables.secrets()})
     if managed:
         check_controller()
     assert quoted.quote is not None
@@ -179,73 +227,10 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     if not yes:
         _agree()
     end_when_told()
+    if idle or detach:
+        return show_end(hire_and_leave(quoted, NewCluster(), screen_for(order)))
     place = ManagedPlace() if managed else NewCluster()
-    return _show_end(carry_out(quoted, place, _screen(order), output))
-
-
-def execute(
-    cluster: Cluster,
-    /,
-    options: CostOptions = DEFAULT_OPTIONS,
-    *,
-    grid: Annotated[
-        tuple[str, ...],
-        Several,
-        Parameter(
-            group=HOW,
-            help="NAME=VALUE,VALUE,… of a setting that `skymark run --set` knows, such as "
-            "workers=1,4,16: a run for each value; of several grids, for each combination.",
-        ),
-    ] = (),
-    deadline: Annotated[
-        str | None,
-        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
-    ] = None,
-    store: Stores = (),
-    output: Output = DEFAULT_RESULTS,
-) -> int:
-    """Run other scenarios or adapters on a machine that `launch --keep` left, without set-up.
-
-    The source as it is here is sent again; results come home as with `launch`. The machine
-    stays, and its idle timer too. With --grid workers=1,4,16 there is a run for each value, all
-    queued at once, with a directory each.
-
-    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage
-    or no such machine, nothing was queued, 130 interrupted.
-    """
-    from skymark.cli.grid import points
-    from skymark.cloud.known_machines import recall
-    from skymark.cloud.lifecycle.kept_machine import execute as carry_out
-    from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import seconds_of
-    from skymark.cloud.secret_variables import secrets_for
-    from skymark.run.layout import new_run_id
-
-    known = recall(cluster)
-    chosen = dataclasses.replace(options, profile=known.profile)
-    run_id = new_run_id(known.profile, datetime.now(UTC))
-    plans = {run_id: plan_to_send(chosen, with_source=known.image is None)}
-    if grid:
-        of_points = points(chosen, grid).items()
-        plans = {
-            f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
-            for point, one in of_points
-        }
-    limit_s = None if deadline is None else seconds_of(deadline)
-    runs = []
-    for id, plan in plans.items():
-        changes = {
-            "run_id": id,
-            "plan_hash": plan.hash,
-            "stores": store,
-            "deadline_s": limit_s,
-            "keep": True,
-        }
-        order = known.model_copy(update=changes)
-        runs.append(Quoted(order, plan, secrets_for(plan, store, os.environ), limit_s))
-    end_when_told()
-    ended = carry_out(runs, _screen(runs[0].order), output)
-    return _show_grid(ended, run_id) if grid else _show_end(ended[0])
+    return show_end(carry_out(quoted, place, screen_for(order), output))
 
 
 def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
@@ -293,7 +278,8 @@ def _agree() -> None:
         raise GateError("nothing was hired")
 
 
-def _screen(order: Order) -> Screen:
+def screen_for(order: Order) -> Screen:
+    """Return the terminal as the lifecycle of an order uses it."""
     from skymark.cloud.lifecycle.screen import Screen
 
     return Screen(
@@ -315,7 +301,7 @@ def _stop_or_leave(order: Order) -> Choice:
     return Choice.LEAVE if left else Choice.STOP
 
 
-def _show_end(ended: Ended | Left) -> int:
+def show_end(ended: Ended | Left) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
     from skymark.cloud.lifecycle.stages import Left
@@ -346,7 +332,7 @@ def _show_end(ended: Ended | Left) -> int:
     return 0 if ended.all_well and good else 1
 
 
-def _show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
+def show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page

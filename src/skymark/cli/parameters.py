@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from cyclopts import Group, Parameter
 
 WHAT = Group.create_ordered("What to measure")
@@ -10,3 +12,14 @@ WHERE = Group.create_ordered("Where it runs, and what is shown")
 
 Several = Parameter(consume_multiple=1)
 """An option of several values, which follow it once or repeat it."""
+
+Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
+
+JobName = Annotated[str | None, Parameter(name=("--name", "-n"), help="The job's name in `queue`.")]
+Detach = Annotated[
+    bool,
+    Parameter(
+        name=("--detach-run", "--detach", "-d"),
+        help="Return when the job is in the queue; results stay on the machine until it ends.",
+    ),
+]

@@ -43,6 +43,12 @@ def recall(cluster: str) -> Order:
         ) from error
 
 
+def known_names() -> set[str]:
+    """Return the names of the machines that were hired from here and are not known to be gone."""
+    found = _path("any").parent.glob("*.json")
+    return {path.stem for path in found if not path.name.endswith(PLAN_SUFFIX)}
+
+
 def forget(cluster: str) -> None:
     """Remove the order and the files of a machine that is gone."""
     _path(cluster).unlink(missing_ok=True)

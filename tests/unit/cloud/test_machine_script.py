@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -197,7 +198,7 @@ def test_each_job_has_a_directory_of_its_own_and_a_link_leads_to_the_newest(
         check=True,
     )
     assert done.stdout.strip() == str(tmp_path / "results" / run)
-    assert os.readlink(tmp_path / "results" / "latest") == run
+    assert (tmp_path / "results" / "latest").readlink() == Path(run)
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import time
@@ -70,6 +71,25 @@ def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> None:
             time.sleep(PAUSE_S)
     tail = " ".join(done.stderr.split())[-300:]
     raise CloudError(f"rsync with {cluster} failed (status {done.returncode}): {tail}")
+
+
+def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
+    """Open a shell on a node of a cluster, or run a command there; returns its exit status.
+
+    Raises:
+        UsageError: there is no such cluster or node, or no ssh here.
+    """
+    settings = settings_of(cluster)
+    name = host(cluster, node)
+    if not re.search(rf"^Host {re.escape(name)}$", settings.read_text("utf-8"), re.MULTILINE):
+        raise UsageError(f"--node {node}: {cluster} has fewer machines")
+    try:
+        done = subprocess.run(
+            ["ssh", "-F", os.fspath(settings), "-o", "LogLevel=ERROR", name, *command], check=False
+        )
+    except FileNotFoundError as error:
+        raise UsageError("ssh is not installed here; apt install openssh-client") from error
+    return done.returncode
 
 
 def send(cluster: str, nodes: int, file: Path, there: str) -> None:
