@@ -6,8 +6,16 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+
+APART = {"tests/functional/test_libraries.py"}
+"""Files whose tests take minutes each and share nothing, so that any process may run any."""
 
 # Thousands of processes start here, and each would compile anew what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -25,6 +33,19 @@ if sys.version_info[:2] == {version}:  # coverage's compiled part fits this Pyth
 def pytest_addoption(parser: pytest.Parser) -> None:
     help = "page to write the table of all faults into"
     parser.addoption("--fault-table", type=Path, help=help)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Keep the tests of a file together, for they share fixtures; those of libraries do not."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return nodeid if file in APART else file
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,10 +23,10 @@ def list_specifications(names: Sequence[str]) -> None:
     if names[:1] == ["--accelerator"]:
         from skymark.execute.accelerator import accelerator_venv
 
-        print(accelerator_venv(names[1]).model_dump_json())
+        sys.stdout.write(f"{accelerator_venv(names[1]).model_dump_json()}\n")
         names = names[2:]
     for _, spec in sorted(venvs_named(names, suites()).items()):
-        print(spec.model_dump_json())
+        sys.stdout.write(f"{spec.model_dump_json()}\n")
 
 
 def build(lines: Iterable[str]) -> None:

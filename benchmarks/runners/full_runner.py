@@ -21,7 +21,7 @@ from pathlib import Path
 from cyclopts import CycloptsError
 
 from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say
-from skymark.cli.main import app, main
+from skymark.cli.main import app, main, tell_usage
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
@@ -123,10 +123,10 @@ def plan_of(passed_on: Sequence[str]) -> Plan:
     """Return the plan that options of ``skymark run`` ask for, or its plan file.
 
     Raises:
-        CycloptsError: an option is wrong; it has been printed.
+        CycloptsError: an option is wrong.
         UsageError: a name, setting or file is wrong.
     """
-    _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False)
+    _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False, print_error=False)
     given = bound.arguments
     return wanted_plan(given.get("options", DEFAULT_OPTIONS), given.get("plan"))
 
@@ -157,7 +157,7 @@ def run(request: Request) -> int:
     """Check the machine, then measure; returns the exit status of ``skymark run``.
 
     Raises:
-        CycloptsError: an option is wrong; it has been printed.
+        CycloptsError: an option is wrong.
         SkymarkError: the plan cannot be made, or the accelerator is not there.
     """
     plan = plan_of(request.passed_on)
@@ -187,7 +187,8 @@ def entry_point(arguments: Sequence[str] | None = None) -> int:
     end_when_told()
     try:
         return run(read(arguments))
-    except CycloptsError:
+    except CycloptsError as error:
+        tell_usage(error)
         return USAGE_ERROR
     except SkymarkError as error:
         say(str(error), PROGRAM)

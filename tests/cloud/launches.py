@@ -57,7 +57,9 @@ class Running:
     ) -> None:
         # A shell's background job ignores Ctrl-C, and so would what the tests start from one.
         self.process = subprocess.Popen(
-            ["env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments],
+            client.world.command(
+                "env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments
+            ),
             env={**client.world.variables(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

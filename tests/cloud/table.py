@@ -29,6 +29,10 @@ FAULTS = (
     "the client is killed during the run",
     "the client is killed while the results come home",
     "the provider refuses to end the machine",
+    "the provider says that it ends the machine, and does not",
+    "the provider lists no machine while the machine is ended",
+    "the provider answers 500 while the machine is ended",
+    "SkyPilot's API server is gone for good when the machine is to be ended",
 )
 """Every row of the first table, in order."""
 

@@ -154,6 +154,59 @@ def test_a_provider_that_limits_requests_is_asked_again(
     assert row.home == 1
 
 
+def says_yes_and_does_nothing(client: Client) -> None:
+    client.world.cloud.ignore_terminations(2)
+
+
+def lists_nothing(client: Client) -> None:
+    client.world.cloud.list_nothing(25)
+
+
+def breaks_down(client: Client) -> None:
+    client.world.api.break_down(30)
+
+
+def server_is_gone(client: Client) -> None:
+    client.world.api_server.stop()
+
+
+@pytest.mark.parametrize(
+    ("fault", "happens"),
+    [
+        ("the provider says that it ends the machine, and does not", says_yes_and_does_nothing),
+        ("the provider lists no machine while the machine is ended", lists_nothing),
+        ("the provider answers 500 while the machine is ended", breaks_down),
+        ("SkyPilot's API server is gone for good when the machine is to be ended", server_is_gone),
+    ],
+)
+def test_a_machine_is_ended_and_proved_gone_whatever_happens_then(
+    client: Client,
+    look: LastLook,
+    tables: Tables,
+    tmp_path: Path,
+    fault: str,
+    happens: Callable[[Client], None],
+) -> None:
+    running = launching(client, SMALL, tmp_path)
+    running.said_at_s("results verified")
+    happens(client)
+    (instance,) = client.world.hired(running.cluster)
+    try:
+        running.said_at_s("is gone: its provider lists no machine of it")
+        gone_s = time.time()
+        ended = running.end()
+    finally:
+        client.world.cloud.ignore_terminations(0)
+        if happens is server_is_gone:
+            client.world.api_server.start()
+    assert ended.status == 0, ended.output
+    assert instance.ended_s is not None, ended.output
+    assert instance.ended_s <= gone_s
+    row = count(client, look, ended.cluster, run_in(tmp_path))
+    tables.add(fault, row)
+    assert row.home == 1
+
+
 @pytest.fixture(scope="module")
 def bucket(client: Client) -> Iterator[S3Server]:
     """A bucket that the machines reach."""

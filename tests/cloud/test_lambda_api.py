@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -66,6 +67,14 @@ class Provider:
     def launch(self, type: str = "gpu_8x", region: str = "east") -> Any:
         body = {"instance_type_name": type, "region_name": region, "ssh_key_names": ["me"]}
         return self.call("/instance-operations/launch", {**body, "name": "box-head"})
+
+    def pass_s(self, seconds: float, after_s: float) -> None:
+        """Let time pass in the cloud after some of ours."""
+        timer = threading.Timer(
+            after_s, lambda: setattr(self.clock, "now_s", self.clock.now_s + seconds)
+        )
+        timer.daemon = True
+        timer.start()
 
     def launched(self, **where: str) -> str:
         (id,) = self.launch(**where)["instance_ids"]
@@ -204,3 +213,28 @@ def test_closing_ends_every_machine_even_one_that_refuses() -> None:
         provider.cloud.refuse_to_terminate()
         provider.cloud.close()
     assert provider.cloud._instances[id].machine.killed == ["10.0.0.1"]
+
+
+def test_a_termination_that_is_ignored_ends_nothing(provider: Provider) -> None:
+    id = provider.launched()
+    provider.cloud.ignore_terminations(1)
+    provider.call("/instance-operations/terminate", {"instance_ids": [id]})
+    assert provider.status() == ["active"]
+    provider.call("/instance-operations/terminate", {"instance_ids": [id]})
+    provider.cloud.await_gone(id)
+
+
+def test_a_list_that_is_empty_for_a_while_has_its_machines_again(provider: Provider) -> None:
+    provider.launched()
+    provider.cloud.list_nothing(25)
+    assert provider.status() == []
+    provider.clock.now_s += 26
+    assert provider.status() == ["active"]
+
+
+def test_a_provider_that_breaks_down_answers_nothing_but_500(provider: Provider) -> None:
+    provider.api.break_down(60)
+    assert provider.call("/instances") == "global/internal-error"
+    assert provider.call("/instance-types") == "global/internal-error"
+    provider.api.break_down(0)
+    assert provider.status() == []

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,10 @@ PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
 
 
 def skymark(
-    *arguments: str, environment: dict[str, str] | None = None
+    *arguments: str, environment: dict[str, str] | None = None, program: Sequence[str] = SKYMARK
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*SKYMARK, *arguments],
+        [*program, *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -139,7 +140,8 @@ def test_the_doctor_names_enabled_providers_and_a_machine_that_was_left_over(
     client: Client,
 ) -> None:
     environment = client.world.variables()
-    fresh = skymark("doctor", "--cloud", "--json", environment=environment)
+    in_the_cloud = client.world.command(*SKYMARK)
+    fresh = skymark("doctor", "--cloud", "--json", environment=environment, program=in_the_cloud)
     found = json.loads(fresh.stdout)
     states = {one["name"]: one["state"] for one in found["providers"]}
     assert fresh.returncode == 0, fresh.stderr
@@ -149,7 +151,7 @@ def test_the_doctor_names_enabled_providers_and_a_machine_that_was_left_over(
     name = "skymark-left-over"
     client.sky("launch", "--yes", "--infra", "lambda", "--gpus", "A6000:1", "-c", name, "true")
     try:
-        told = skymark("doctor", "--cloud", environment=environment)
+        told = skymark("doctor", "--cloud", environment=environment, program=in_the_cloud)
         assert told.returncode == 1, told.stderr
         (line,) = [line for line in told.stdout.splitlines() if name in line]
         assert line.startswith(f"! {name} is there: UP, ")

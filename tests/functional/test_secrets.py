@@ -1,13 +1,18 @@
-"""Secrets of the caller: no process but skymark's own has them, nor any file of the run."""
+"""Secrets of the caller: no process but those that need one has it, nor any file of the run."""
 
 from __future__ import annotations
 
 import subprocess
+import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.functional.conftest import command, environment
+from tests.stores.s3_server import s3_server
+from tests.stores.wandb_backend import KEY
+from tests.stores.wandb_server import wandb_server
 
 CANARY = "canary-5f1d"
 SECRETS = (
@@ -24,34 +29,96 @@ class Curious(NumpyReference):
     def open(self, job):
         print(*(f"{name}={value}" for name, value in os.environ.items()), sep="\\n")
         return super().open(job)
+
+class Own(NumpyReference):
+    slug = "own"
+    requirements = ("iniconfig==2.0.0",)
 """
+LOOK_S = 0.01
+"""Pause between two looks at all processes of the machine."""
 
 
-@pytest.mark.libraries
-def test_no_process_of_a_run_and_no_file_of_it_has_a_secret(tmp_path):
-    (tmp_path / "own.py").write_text(CURIOUS)
-    secrets = {name: f"{CANARY}-{name}" for name in SECRETS}
-    arguments = ("run", "--scenarios", "TAB-1", "--adapters", "./own.py:Curious", "--rounds", "2")
+def watched(place, *arguments, **variables):
+    """Run a command; returns the environment of every process that it started, by arguments.
+
+    Descendants are found by their parents, those that left the family by the lock's path.
+    """
     process = subprocess.Popen(
-        [*command(*arguments, "--workers", "2"), "--output", "out"],
-        env=environment(tmp_path) | secrets | {"WANDB_MODE": "disabled"},
-        cwd=tmp_path,
+        command(*arguments),
+        env=environment(place) | variables,
+        cwd=place,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     seen = {}
     while process.poll() is None:
-        for child in psutil.Process(process.pid).children(recursive=True):
+        family = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
+        for one in psutil.process_iter():
             try:
-                seen[child.pid, tuple(child.cmdline())] = child.environ()
+                had = one.environ()
+                if one.pid in family or environment(place)["SKYMARK_LOCK"] in had.values():
+                    seen[one.pid, tuple(one.cmdline())] = had
             except psutil.Error:
                 continue
+        time.sleep(LOOK_S)
     said, _ = process.communicate()
     assert process.returncode == 0, said
-    assert any("skymark.execute.worker" in words for _, words in seen)
-    told = [words for (_, words), had in seen.items() if CANARY in "".join(had.values())]
-    assert told == []
-    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert any(b"PATH=" in path.read_bytes() for path in files)
-    assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
+    # A child between its fork and its exec is still the command itself, in memory and in words.
+    own = tuple(command(*arguments))
+    return [(words, had) for (_, words), had in seen.items() if words != own]
+
+
+def holders(seen, secret):
+    """Return the command lines of the processes that have a secret."""
+    return [" ".join(words) for words, had in seen if secret in "".join(had.values())]
+
+
+def files_with(place, secret):
+    files = [path for path in place.rglob("*") if path.is_file()]
+    return [path for path in files if secret.encode() in path.read_bytes()]
+
+
+@pytest.mark.libraries
+def test_no_process_of_a_run_and_no_file_of_it_has_a_secret(tmp_path):
+    (tmp_path / "own.py").write_text(CURIOUS)
+    secrets = {name: f"{CANARY}-{name}" for name in SECRETS} | {"WANDB_MODE": "disabled"}
+    what = ("--scenarios", "TAB-1", "--adapters", "./own.py:Curious", "--rounds", "2")
+    seen = watched(tmp_path, "run", *what, "--workers", "2", "--output", "out", **secrets)
+    assert any("skymark.execute.worker" in words for words, _ in seen)
+    assert holders(seen, CANARY) == []
+    assert files_with(tmp_path / "out", "PATH=")
+    assert files_with(tmp_path / "out", CANARY) == []
+
+
+def test_a_store_s_key_is_only_in_the_process_that_stores(tmp_path):
+    (tmp_path / "own.py").write_text(CURIOUS)
+    secrets = {name: f"{CANARY}-{name}" for name in SECRETS}
+    what = ("--scenarios", "TAB-1", "--adapters", "./own.py:Curious", "--rounds", "1")
+    where = ("--env", "current", "--store", "s3://results", "--output", "out")
+    with s3_server() as bucket, wandb_server() as server:
+        bucket.make_bucket("results")
+        given = secrets | bucket.variables | server.variables
+        given |= {"SKYMARK_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path / "home")}
+        seen = watched(tmp_path, "run", *what, *where, **given)
+    bucket_key = bucket.variables["AWS_SECRET_ACCESS_KEY"]
+    assert any("skymark.execute.worker" in words for words, _ in seen)
+    assert holders(seen, CANARY) == []
+    assert holders(seen, bucket_key) == []
+    with_key = holders(seen, KEY)
+    assert any("skymark.store.wandb.service" in words for words in with_key)
+    assert [words for words in with_key if "wandb" not in words] == []
+    assert [words for words in with_key if "skymark.store.wandb.publish" in words] == []
+    for secret in (CANARY, KEY, bucket_key):
+        for place in ("out", "cache"):
+            assert files_with(tmp_path / place, secret) == []
+
+
+def test_no_process_that_makes_a_venv_has_a_secret(tmp_path):
+    (tmp_path / "own.py").write_text(CURIOUS)
+    secrets = {name: f"{CANARY}-{name}" for name in SECRETS}
+    cache = {"SKYMARK_CACHE": str(tmp_path / "cache")}
+    seen = watched(tmp_path, "env", "build", "./own.py:Own", **secrets, **cache)
+    assert any(Path(words[0]).name == "uv" for words, _ in seen if words)
+    assert holders(seen, CANARY) == []
+    assert files_with(tmp_path / "cache", CANARY) == []

@@ -24,6 +24,14 @@ def note(text: str) -> None:
     print(plain(text), file=sys.stderr, flush=True)
 
 
+def ask(question: str) -> str:
+    """Ask on standard error; returns the answer, an empty one where there is none."""
+    from skymark.report.text import plain
+
+    print(plain(question), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold()
+
+
 def print_plain(text: str, end: str = "\n") -> None:
     """Print a result on standard output; text that others wrote steers no terminal."""
     from skymark.report.text import plain

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from skymark.cli.caller import INTERRUPTED, end_when_told, say
+from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.parameters import Detach, JobName, Several
@@ -173,10 +173,13 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
 
     Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
     nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
+    Where it is not proved gone, the status is 1, and its id, its price and the command that ends
+    it are printed.
     """
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.leaving import hire_and_leave
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
+    from skymark.cloud.lifecycle.naming import named_where_left
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.names import name_for
@@ -228,9 +231,13 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         _agree()
     end_when_told()
     if idle or detach:
-        return show_end(hire_and_leave(quoted, NewCluster(), screen_for(order)))
+        with named_where_left(order.cluster, say):
+            left = hire_and_leave(quoted, NewCluster(), screen_for(order))
+        return show_end(left)
     place = ManagedPlace() if managed else NewCluster()
-    return show_end(carry_out(quoted, place, screen_for(order), output))
+    with named_where_left(order.cluster, say):
+        ended = carry_out(quoted, place, screen_for(order), output)
+    return show_end(ended)
 
 
 def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
@@ -272,9 +279,7 @@ def _agree() -> None:
     """
     if not sys.stdin.isatty():
         raise UsageError("nothing was hired: there is no terminal to ask at; add --yes")
-    sys.stderr.write("Hire it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+    if ask("Hire it? [y/N] ") not in {"y", "yes"}:
         raise GateError("nothing was hired")
 
 
@@ -295,10 +300,8 @@ def _stop_or_leave(order: Order) -> Choice:
 
     if not sys.stdin.isatty():
         return Choice.STOP
-    sys.stderr.write(f"\nStop {order.cluster}, or leave it running? [S/l] ")
-    sys.stderr.flush()
-    left = sys.stdin.readline().strip().casefold() in {"l", "leave"}
-    return Choice.LEAVE if left else Choice.STOP
+    answer = ask(f"\nStop {order.cluster}, or leave it running? [S/l] ")
+    return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP
 
 
 def show_end(ended: Ended | Left) -> int:
@@ -314,17 +317,14 @@ def show_end(ended: Ended | Left) -> int:
     if ended.results is not None and ended.results.records:
         run = open_run(ended.results.directory)
         show(run, json=False)
-        print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
+        note(f"results in {run.directory}; {write_page(run)}")
         good = not any(record.status.is_bad for record in run.records)
     elif ended.results is not None and ended.results.directory.exists():
-        print(f"what was measured is in {ended.results.directory}", file=sys.stderr)
+        note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
     if ended.bill is not None:
-        say(
-            f"{ended.order.cluster} cost ${ended.bill.price_usd:.4f}: {ended.bill.seconds:.0f} s "
-            f"at ${ended.bill.hourly_price_usd:.2f}/h"
-        )
+        say(f"{ended.order.cluster} cost {ended.bill.in_words}")
     if ended.gone_after_s is None:
         _say_how_to_come_back(ended.order)
     if ended.interrupted:
@@ -345,7 +345,7 @@ def show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     }
     print_points(runs)
     for run in runs.values():
-        print(f"results in {run.directory}; {write_page(run)}", file=sys.stderr)
+        note(f"results in {run.directory}; {write_page(run)}")
     for ended in all_ended:
         for problem in ended.problems:
             say(f"{ended.order.run_id}: {problem}")

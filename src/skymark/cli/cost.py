@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import print_plain
+from skymark.cli.caller import print_json, print_plain
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import WHERE
 from skymark.cli.tables import Json, print_rows, stdout_console
@@ -115,7 +115,7 @@ def cost(
     where.check()
     found = _quote(replace(options, profile=profile), where)
     if json:
-        print(json_module.dumps(as_json(found), indent=1))
+        print_json(json_module.dumps(as_json(found), indent=1))
     elif format == "github":
         print_plain(as_markdown(found, where.max_cost))
     else:

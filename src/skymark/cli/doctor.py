@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
-from skymark.cli.caller import say
+from skymark.cli.caller import print_json, say
 from skymark.cli.tables import print_rows, stdout_console
 from skymark.execute.accelerator import require_accelerator
 from skymark.machine.facts import capture
@@ -58,7 +58,7 @@ def _doctor_of_clouds(*, json: bool) -> int:
     found = check_up(os.environ)
     if json:
         state = {**found.model_dump(mode="json"), "all_well": found.all_well}
-        print(json_module.dumps(state, indent=1))
+        print_json(json_module.dumps(state, indent=1))
     else:
         print_checkup(found)
     return 0 if found.all_well else 1
@@ -124,7 +124,7 @@ def _doctor_of_this_machine(*, json: bool) -> int:
             "warnings": [warning.model_dump() for warning in warnings],
             "self_tests": self_tests,
         }
-        print(json_module.dumps(found, indent=1))
+        print_json(json_module.dumps(found, indent=1))
         return 0
     hardware = machine.hardware
     print_rows(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from skymark.cli.caller import print_json, print_plain
 from skymark.cli.console import plain_stream
 from skymark.cli.parameters import Cluster
 from skymark.cli.tables import Json, print_rows, stdout_console
@@ -42,7 +43,7 @@ def queue(
     while True:
         found = queued_jobs(cluster, skip_finished=skip_finished)
         if json:
-            print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+            print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
             return 0
         if watch:
             stdout_console().clear()
@@ -122,9 +123,9 @@ def cancel(
     cancel_jobs(cluster, ended)
     for one in found:
         if one.id in ended:
-            print(f"job {one.id} ({one.name}) is cancelled")
+            print_plain(f"job {one.id} ({one.name}) is cancelled")
         elif one.id in jobs:
-            print(f"job {one.id} ({one.name}) has ended already: {one.status}")
+            print_plain(f"job {one.id} ({one.name}) has ended already: {one.status}")
     if not ended and all:
-        print("no job waits or runs")
+        print_plain("no job waits or runs")
     return 0

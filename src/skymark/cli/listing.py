@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
+from skymark.cli.caller import print_json
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.profiles import load_profile, profile_paths
 from skymark.execute.venvs import Venvs
@@ -34,7 +35,7 @@ def listing(
     }
     rows = kinds[what]()
     if json:
-        print(json_module.dumps(rows, indent=1))
+        print_json(json_module.dumps(rows, indent=1))
     else:
         headers = list(dict.fromkeys(name for row in rows for name in row))
         print_rows(headers, ([_text(row.get(name, "")) for name in headers] for row in rows))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import say
+from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.parameters import Cluster
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
@@ -19,10 +19,10 @@ def status(*, json: Json = False) -> int:
 
     found = live_machines()
     if json:
-        print(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+        print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
         return 0
     if not found:
-        print("no machine is running")
+        print_plain("no machine is running")
         return 0
     print_rows(
         ("machine", "status", "what", "idle timer", "USD/h", "USD so far"),
@@ -78,23 +78,26 @@ def down(
     *clusters: Annotated[str, Parameter(help="Names that `skymark status` shows.")],
     all: Annotated[bool, Parameter(help="Every machine that skymark hired.")] = False,
 ) -> int:
-    """End machines, and return when their provider has none of them left.
+    """End machines, and return when their provider's own list has none of them left.
 
-    Exit status: 0 none is left, 1 one is still there; its id and price are printed.
+    Only machines that skymark hired. Ctrl-C says what remains and how to end it; a second one
+    leaves.
+
+    Exit status: 0 none is left, 1 one is still there, or not proved gone; its id, its price and
+    the command that ends it are printed. 2 there is none, or it is not skymark's.
     """
     from skymark.cloud.live import down as end
-    from skymark.cloud.live import live_machines
+    from skymark.cloud.live import names_of_machines
 
     if all == bool(clusters):
         raise UsageError("name machines, or give --all; `skymark status` shows what there is")
-    names = [one.name for one in live_machines(refresh=False)] if all else list(clusters)
+    names = names_of_machines() if all else list(clusters)
     if not names:
-        print("no machine is running")
+        print_plain("no machine is running")
     faults = []
     for name in names:  # one that does not end must not keep the others running
         try:
-            took_s = end(name, say)
-            print(f"{name} is gone ({took_s:.0f} s)")
+            print_plain(end(name, say).of(name))
         except SkymarkError as error:
             faults.append(error)
             say(str(error))

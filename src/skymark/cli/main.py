@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
             arguments, exit_on_error=False, print_error=False, result_action="return_value"
         )
     except CycloptsError as error:
-        _tell_usage(error)
+        tell_usage(error)
         return USAGE_ERROR
     except SkymarkError as error:
         say(str(error))
@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _tell_usage(error: CycloptsError) -> None:
+def tell_usage(error: CycloptsError) -> None:
     """Print what is wrong with the arguments, which may be anybody's text."""
     from skymark.cli.console import PlainConsole
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import say
+from skymark.cli.caller import print_plain, say
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
 
@@ -82,7 +82,7 @@ def rehearse(
         catalogs=catalogs,
         say=say,
     )
-    print("\n".join(summary(went)))
+    print_plain("\n".join(summary(went)))
     return went.exit_code
 
 
@@ -109,7 +109,7 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
     """Check all that `skymark launch` is going to be told; returns the machine's YAML.
 
     Raises:
-        CycloptsError: an option is wrong; it has been printed.
+        CycloptsError: an option is wrong.
         UsageError: a name, setting or file is wrong, or cannot be rehearsed.
     """
     from skymark.cli.cost import CostOptions
@@ -117,7 +117,7 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
     from skymark.cloud.machine_kinds import machine_file
 
     words = ["launch", profile, "--infra", "lambda", "--yes", *options]
-    _, bound, _ = app.parse_args(words, exit_on_error=False)
+    _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     given: dict[str, Any] = bound.arguments
     for name, reason in REFUSED.items():
         if given.get(name):

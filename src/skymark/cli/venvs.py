@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from skymark.cache.location import cache_directory
-from skymark.cli.caller import note, print_plain
+from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.plan_file import read_plan
 from skymark.execute.planner import make_plan
@@ -39,7 +39,7 @@ def list_venvs(
         for one in built
     ]
     if json:
-        print(json_module.dumps(rows, indent=1))
+        print_json(json_module.dumps(rows, indent=1))
     else:
         print_rows(
             ("name", "size", "directory"),

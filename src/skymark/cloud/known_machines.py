@@ -1,6 +1,7 @@
 """Persist launch orders by cluster name, with the files that SkyPilot sends to the machine.
 
-A plan stays as long as the machine may be replaced by another one; secrets stay until it is up.
+A plan stays as long as the machine may be replaced by another one; secrets stay until it is up; the
+facts that are needed to end the machine stay until it is proved gone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from skymark.cache.location import cache_directory
+from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
 from skymark.execute.plan_file import write_plan
@@ -21,6 +23,7 @@ from skymark.whole_files import write_whole
 
 SECRETS_SUFFIX = ".secrets"
 PLAN_SUFFIX = ".plan.json"
+HIRED_SUFFIX = ".hired.json"
 DAY_S = 86400
 
 
@@ -45,15 +48,42 @@ def recall(cluster: str) -> Order:
 
 def known_names() -> set[str]:
     """Return the names of the machines that were hired from here and are not known to be gone."""
-    found = _path("any").parent.glob("*.json")
-    return {path.stem for path in found if not path.name.endswith(PLAN_SUFFIX)}
+    names = (path.name for path in _directory().glob("*.json") if path.is_file())
+    return {
+        name.removesuffix(".json").removesuffix(".hired")
+        for name in names
+        if not name.endswith(PLAN_SUFFIX)
+    }
 
 
 def forget(cluster: str) -> None:
     """Remove the order and the files of a machine that is gone."""
     _path(cluster).unlink(missing_ok=True)
     _path(cluster).with_suffix(PLAN_SUFFIX).unlink(missing_ok=True)
+    _path(cluster).with_suffix(HIRED_SUFFIX).unlink(missing_ok=True)
     forget_secrets(cluster)
+
+
+def is_known(cluster: str) -> bool:
+    """Whether a machine was ordered from here and is not known to be gone."""
+    return any(_path(cluster).with_suffix(one).exists() for one in (".json", HIRED_SUFFIX))
+
+
+def note_hired(machines: HiredMachines) -> None:
+    """Persist the facts of hired machines."""
+    path = _path(machines.name).with_suffix(HIRED_SUFFIX)
+    write_whole(path, machines.model_dump_json(indent=1).encode())
+
+
+def hired(cluster: str) -> HiredMachines | None:
+    """Return the facts of machines that were hired from here; None where there are none."""
+    return _read_hired(_path(cluster).with_suffix(HIRED_SUFFIX))
+
+
+def all_hired() -> list[HiredMachines]:
+    """Return the facts of all machines that were hired from here and not proved gone."""
+    found = map(_read_hired, sorted(_directory().glob(f"*{HIRED_SUFFIX}")))
+    return [one for one in found if one is not None]
 
 
 def keep_plan(cluster: str, plan: Plan) -> Path:
@@ -81,5 +111,16 @@ def forget_secrets(cluster: str) -> None:
     _path(cluster).with_suffix(SECRETS_SUFFIX).unlink(missing_ok=True)
 
 
+def _read_hired(path: Path) -> HiredMachines | None:
+    try:
+        return HiredMachines.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _directory() -> Path:
+    return cache_directory() / "machines"
+
+
 def _path(cluster: str) -> Path:
-    return cache_directory() / "machines" / f"{Path(cluster).name}.json"
+    return _directory() / f"{Path(cluster).name}.json"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TextIO
 
-from skymark.cloud.lifecycle.ending import prove_gone, prove_job_gone
+from skymark.cloud.errors import CloudError
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import all_hired, forget, is_known, note_hired
+from skymark.cloud.lifecycle.disappearance import QUIET_S
+from skymark.cloud.lifecycle.ending import Gone
+from skymark.cloud.lifecycle.gone import prove_gone, prove_job_gone
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.sky.clusters import LiveMachine, find_cluster, live_clusters
+from skymark.cloud.sky.hired import ProviderList
 from skymark.cloud.sky.jobs import show_output
 from skymark.cloud.sky.managed_jobs import (
     find_managed_job,
@@ -21,11 +29,26 @@ PREFIX = "skymark-"
 def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
     """Return every machine of skymark's that is there, and every managed job that goes on.
 
+    Those too that SkyPilot has forgotten: hired from here, and not proved gone.
+
     Args:
         refresh: ask the providers, instead of telling what was known last.
     """
-    found = (*live_clusters(refresh=refresh), *live_managed_jobs())
-    return [one for one in found if one.name.startswith(PREFIX)]
+    found = [
+        one
+        for one in (*live_clusters(refresh=refresh), *live_managed_jobs())
+        if one.name.startswith(PREFIX)
+    ]
+    return [*found, *forgotten_machines({one.name for one in found}, refresh=refresh)]
+
+
+def names_of_machines() -> list[str]:
+    """Return the names of all that may be there; also where SkyPilot does not answer."""
+    noted = {one.name for one in all_hired()}
+    try:
+        return sorted(noted | {one.name for one in live_machines(refresh=False)})
+    except CloudError:
+        return sorted(noted)
 
 
 def show_log(name: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> bool:
@@ -51,17 +74,77 @@ def show_log(name: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> 
     return show_managed_output(managed, log, wait_for_end=wait_for_end)
 
 
-def down(name: str, say: Say) -> float:
-    """End a machine, or a managed job, and return when it is gone, with the seconds that it took.
+def down(name: str, say: Say) -> Gone:
+    """End a machine, or a managed job, and return when it is gone.
 
     Raises:
-        UsageError: there is none.
-        StillBillingError: it does not end.
+        UsageError: there is none, or it is not skymark's.
+        StillBillingError: it is not proved gone.
     """
-    record = find_cluster(name, refresh=False)
-    managed = find_managed_job(name) if record is None else None
+    known = is_known(name)
+    if not known and not name.startswith(PREFIX):
+        raise UsageError(
+            f"{name} was not hired by skymark; nothing was ended. `sky down {name}` ends what is "
+            "not skymark's"
+        )
+    try:
+        there = find_cluster(name, refresh=False) is not None
+        managed = None if there else find_managed_job(name)
+    except CloudError as error:
+        if not known:
+            raise
+        say(f"SkyPilot does not answer ({error}); ending {name} all the same")
+        return prove_gone(name, say)
     if managed is not None:
-        return prove_job_gone(managed, say)
-    if record is None:
+        return prove_job_gone(name, say, managed)
+    if not there and not known:
         raise UsageError(f"there is no machine {name}; `skymark status` shows what is")
-    return prove_gone(name, say, record)
+    return prove_gone(name, say)
+
+
+def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachine]:
+    """Return the machines that SkyPilot has no record of and that are not proved gone.
+
+    What ended itself is not among them, where its provider says so.
+
+    Args:
+        names: of the machines that SkyPilot has a record of.
+        refresh: ask the providers.
+    """
+    provider = ProviderList()
+    for one in all_hired():
+        if one.name in names:
+            continue
+        status = None if one.not_ended_since is None else "not proved gone"
+        if refresh and provider.can_be_asked(one):
+            try:
+                if any(provider.look(one).values()):
+                    status = "running, not proved gone"
+                elif status is None:
+                    _note_absence(one)
+            except CloudError as error:
+                status = None if status is None else f"{status} ({error})"
+        if status is not None:
+            yield _unproved(one, status)
+
+
+def _note_absence(one: HiredMachines) -> None:
+    """Note that a provider does not list machines; forget them when that has lasted."""
+    now = datetime.now(UTC)
+    if one.absent_since is None:
+        note_hired(one.model_copy(update={"absent_since": now}))
+    elif (now - one.absent_since).total_seconds() > QUIET_S:
+        forget(one.name)
+
+
+def _unproved(one: HiredMachines, status: str) -> LiveMachine:
+    return LiveMachine(
+        name=one.name,
+        status=status,
+        machine=one.kind,
+        nodes=max(1, len(one.ids)),
+        launched_at=None,
+        idle_minutes=None,
+        hourly_price_usd=one.hourly_price_usd,
+        cost_usd=None,
+    )

@@ -20,6 +20,11 @@ class BackgroundCall:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return not self._thread.is_alive()
+
     def wait(self, until_s: float | None) -> bool:
         """Wait for its end; returns False if the time is up first.
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cache.location import cache_directory
-from skymark.execute.variables import absolute_path, worker_variables
 from skymark.execute.venvs import Venvs
 from skymark.machine.accelerator import device_places, has_driver, is_rehearsed
+from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.errors import UsageError
 from skymark.model.venv import VenvSpec
 

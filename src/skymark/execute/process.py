@@ -31,7 +31,7 @@ from skymark.execute.messages import (
     line_of,
     parse_event,
 )
-from skymark.execute.variables import absolute_path, worker_variables
+from skymark.machine.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from skymark.execute.variables import uv_variables
+from skymark.machine.variables import uv_variables
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import VenvBuildError
 from skymark.model.venv import VenvSpec

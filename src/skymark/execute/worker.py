@@ -111,7 +111,9 @@ class SampledRegion:
         """Return what the tree used; the engine adds the peak of memory that it saw."""
         from skymark.measure.process_tree import cpu_seconds_of_tree
 
-        cpu_s = cpu_seconds_of_tree(os.getpid(), self._exclude) - self._cpu_s
+        used_s = cpu_seconds_of_tree(os.getpid(), self._exclude) - self._cpu_s
+        # The cost of asking is taken out, and is known to some µs only.
+        cpu_s = max(0.0, used_s)
         self._channel.send(TimedRegionEnds())
         answer = self._channel.receive()
         seen = answer.seen if isinstance(answer, Go) else Resources()

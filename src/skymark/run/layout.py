@@ -22,6 +22,10 @@ RUN_FILE = re.compile(
 )
 """The paths that a run may have, relative to its directory."""
 
+MOST_FILES = 500_000
+MOST_BYTES = 50 << 30
+"""Bounds of a whole run; a larger one is refused."""
+
 
 def new_run_id(profile: str, now: datetime) -> str:
     """Return an id for a run that begins, which no other run has: time, profile, chance.

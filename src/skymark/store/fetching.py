@@ -14,7 +14,7 @@ from skymark.model.errors import DamagedManifestError, RunDirectoryError, StoreR
 from skymark.model.manifest import Manifest
 from skymark.plain_files import read_below, write_below
 from skymark.run.directory import RunDirectory
-from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
+from skymark.run.layout import MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
 from skymark.run.mending import require_records_of
 from skymark.run.reader import parsed_manifest, read_sums
 from skymark.store.attempts import attempts
@@ -22,9 +22,6 @@ from skymark.store.store import RunSource
 from skymark.whole_files import LARGEST_FILE_BYTES, explained
 
 LAST = (SUMS, MANIFEST)
-MOST_FILES = 500_000
-MOST_BYTES = 50 << 30
-"""Bounds of a whole run; a larger one is refused."""
 ATTEMPTS = 5
 LONGEST_WAIT_S = 8.0
 """Between two attempts to read from a store that is away."""
@@ -139,6 +136,10 @@ def _acceptable(source: RunSource) -> dict[str, int]:
     sizes = {path: size for path, size in listed.items() if RUN_FILE.fullmatch(path)}
     if MANIFEST not in sizes:
         raise FileNotFoundError(f"{source.url} holds no run: there is no {MANIFEST}")
+    if not all(isinstance(size, int) and size >= 0 for size in sizes.values()):
+        raise StoreRefusedError(
+            f"{source.url} lists files of impossible sizes; nothing was fetched"
+        )
     largest = max(sizes, key=lambda path: sizes[path])
     total = sum(sizes.values())
     if sizes[largest] > LARGEST_FILE_BYTES or len(sizes) > MOST_FILES or total > MOST_BYTES:

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.table import Table
 
-from skymark.cli.caller import note, print_json, print_plain, say, tell_fault
+from benchmarks.runners.full_runner import entry_point
+from skymark.cli.caller import ask, note, print_json, print_plain, say, tell_fault
 from skymark.cli.console import PlainConsole, plain_stream
 from skymark.cli.main import main
 from skymark.cli.tables import print_rows
@@ -100,4 +101,20 @@ def test_the_traceback_of_an_unexpected_error_steers_nothing(capsys):
     tell_fault(ValueError, told, caught.tb)
     err = capsys.readouterr().err
     assert "ValueError: a\ufffd[2Jb" in err
+    assert steering(err) == []
+
+
+def test_a_question_steers_nothing(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO(" Yes\n"))
+    assert ask("Stop a\x1b[2Jb? ") == "yes"
+    assert capsys.readouterr().err == "Stop a\ufffd[2Jb? "
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_no_error_of_a_machine_s_runner_passes_an_escape_on(capsys, tmp_path, monkeypatch, escape):
+    monkeypatch.setattr("benchmarks.runners.full_runner.end_when_told", lambda: None)
+    words = ("--platform", "cpu", "--output", str(tmp_path), f"--a{escape}b")
+    assert entry_point(words) == 2
+    err = capsys.readouterr().err
+    assert err
     assert steering(err) == []

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from skymark.cli.main import main
+from skymark.cloud.lifecycle.results import merge
 from skymark.execute.resuming import begin_or_resume, held_in
 from skymark.model.errors import SkymarkError
 from skymark.model.sealed import KEY, seal
@@ -44,6 +45,22 @@ ANY_JSON = st.recursive(
     ),
     max_leaves=5,
 )  # fmt: skip
+
+
+EXAMPLES = int(os.environ.get("SKYMARK_ANY_BYTES", "60"))
+
+
+def property_of_any_bytes(test):
+    """Try so many examples, the same each time."""
+    tried = settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],  # an example is small already, and takes seconds
+        suppress_health_check=list(HealthCheck),
+    )
+    return pytest.mark.timeout(600)(tried(test))
 
 
 class Deaf:
@@ -138,15 +155,7 @@ def resume(root, store, name):
         storing.close()
 
 
-@pytest.mark.timeout(600)
-@settings(
-    max_examples=int(os.environ.get("SKYMARK_ANY_BYTES", "60")),
-    deadline=None,
-    database=None,
-    derandomize=True,
-    phases=[Phase.generate],  # an example is small already, and takes seconds
-    suppress_health_check=list(HealthCheck),
-)
+@property_of_any_bytes
 @given(data=st.data(), version=st.sampled_from([2, 3, 3]))
 def test_any_bytes_in_any_file_do_no_harm(runs, data, version):
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as quiet:
@@ -178,3 +187,30 @@ def test_any_bytes_in_any_file_do_no_harm(runs, data, version):
         assert {path.name for path in Path(place).iterdir()} <= {"home", "shared", "out.csv"}
         assert {path.name for path in home.iterdir()} == {name}
         assert tree(shared) == before
+
+
+@property_of_any_bytes
+@given(data=st.data(), version=st.sampled_from([2, 3, 3]))
+def test_any_bytes_that_come_from_elsewhere_do_no_harm(runs, data, version):
+    """A store and a rented machine give what they like: to `fetch`, and to the merge of parts."""
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as quiet:
+        quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        quiet.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        good, theirs = runs[version], Path(place) / "theirs"
+        shutil.copytree(good, theirs / good.name)
+        changed = damage(data.draw, theirs / good.name)
+        forged = changed not in damages(theirs / good.name)
+        here = Path(place) / "here"
+        here.mkdir()
+        status = main(["fetch", (theirs / good.name).as_uri(), os.fspath(here / "fetched")])
+        assert status in {0, 1, 2}
+        plan_hash = open_run(good).manifest.plan_hash
+        for order in ([theirs, good.parent], [good.parent, theirs]):
+            merged = here / f"merged-{order[0].name}"
+            with contextlib.suppress(SkymarkError):
+                merge(order, good.name, merged, plan_hash)
+            if not forged and version == 3:
+                ours = {path: data for path, data in tree(good).items() if "records" in path.parts}
+                assert ours.items() <= tree(merged).items()
+        assert {path.name for path in Path(place).iterdir()} == {"here", "theirs"}
+        assert {path.name.partition("-")[0] for path in here.iterdir()} <= {"fetched", "merged"}

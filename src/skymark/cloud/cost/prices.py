@@ -25,9 +25,12 @@ class Offer(Frozen):
     """Such as ``A100:1``."""
     spot: bool
     hourly_price_usd: float
+    catalogue_price_usd: float | None = None
+    """Price that SkyPilot goes by, where that is another one."""
     price_from: str = "catalogue"
-    """``catalogue``; ``on demand`` where the catalogue has 0 for a spot machine, which is no price;
-    ``own`` for a cluster of the user's own, which bills nothing."""
+    """``catalogue``; ``provider`` where it told its price itself; ``on demand`` where the catalogue
+    has 0 for a spot machine, which is no price; ``own`` for a cluster of the user's own, which
+    bills nothing."""
 
 
 class PriceList(Frozen):

@@ -68,6 +68,21 @@ class Quote(Frozen):
         """
         return max_cost_usd / self.num_nodes / (self.billed.high_s / 3600)
 
+    def allows(self, hourly_price_usd: float, max_cost_usd: float) -> bool:
+        """Whether a price per hour and node stays below a ceiling, as the cheapest one does."""
+        allowed_usd = self.highest_hourly_price_usd(max_cost_usd)
+        return hourly_price_usd <= max(allowed_usd, self.cheapest.hourly_price_usd)
+
+    def agreed_price_usd(self, instance_type: str, max_cost_usd: float | None) -> float | None:
+        """Return the highest price per hour and node that a kind of machine was agreed on at."""
+        prices_usd = [
+            one.hourly_price_usd
+            for one in self.offers
+            if one.instance_type == instance_type
+            and (max_cost_usd is None or self.allows(one.hourly_price_usd, max_cost_usd))
+        ]
+        return max(prices_usd, default=None)
+
 
 def quote_for(
     task: Any,

@@ -1,103 +1,259 @@
-"""End a machine or a managed job, and prove that it is gone."""
+"""End machines, and prove by their provider's own list that they are gone."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
 
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.known_machines import forget
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import forget, hired, note_hired
+from skymark.cloud.lifecycle.disappearance import DROPPED_S, QUIET_S, Disappearance
+from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
+from skymark.cloud.lifecycle.naming import not_proved_gone
 from skymark.cloud.lifecycle.screen import Say
-from skymark.cloud.sky.clusters import describe_cluster, end_cluster, find_cluster, is_up
-from skymark.cloud.sky.managed_jobs import ManagedJob
-from skymark.model.errors import UsageError
+from skymark.cloud.waiting import BackgroundCall
 
 GONE_TIMEOUT_S = 300.0
-ATTEMPTS = 5
-PAUSE_S = 5.0
-"""Before what failed is tried again."""
-POLL_S = 1.0
-LOOK_S = 15.0
-"""Between two looks at a managed job: as often as SkyPilot itself looks, and each costs seconds of
-CPU."""
 
 
-def prove_gone(
-    cluster: str, say: Say, record: Any | None = None, timeout_s: float = GONE_TIMEOUT_S
-) -> float:
-    """End a cluster's machines; returns when the provider has none of them running.
+class Endable(Protocol):
+    """A cluster or a managed job, as SkyPilot ends it."""
 
-    SkyPilot asks the provider for the machines after it has ended them; its record of the cluster
-    goes when none is left, and so does the order that is kept here.
+    @property
+    def name(self) -> str:
+        """Its name, as `skymark status` shows it."""
+        ...
 
-    Args:
-        cluster: its name; no error if there is none.
-        say: told what happens.
-        record: of `find_cluster`, where the caller has it.
-        timeout_s: how long the provider may take.
+    @property
+    def hires_again(self) -> bool:
+        """Whether SkyPilot hires another machine for it until SkyPilot itself has ended it."""
+        ...
 
-    Returns:
-        Seconds that it took.
+    def hired(self) -> HiredMachines | None:
+        """Return what SkyPilot knows of its machines; None where it knows none.
+
+        Raises:
+            CloudError: SkyPilot does not answer.
+        """
+        ...
+
+    def end(self) -> bool:
+        """Have SkyPilot end it, and return when it says that it has; False where it knows none.
+
+        Raises:
+            CloudError: it did not.
+        """
+        ...
+
+
+class Provider(Protocol):
+    """The provider of machines, asked without SkyPilot's record of them."""
+
+    def can_be_asked(self, machines: HiredMachines) -> bool:
+        """Whether it can be asked from here."""
+        ...
+
+    def look(self, machines: HiredMachines) -> Mapping[str, bool]:
+        """Return whether each machine on its list runs, by its id.
+
+        Raises:
+            CloudError: it does not answer.
+        """
+        ...
+
+    def end(self, machines: HiredMachines) -> None:
+        """Tell it to end the machines.
+
+        Raises:
+            CloudError: it did not take the order.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Times of an ending, in seconds."""
+
+    limit_s: float = GONE_TIMEOUT_S
+    """Until it is given up."""
+    told_s: float = 30.0
+    """For machines to end that were told to, before they are told again."""
+    learn_s: float = 10.0
+    """For SkyPilot to say which machines they are."""
+    silent_s: float = 90.0
+    """For SkyPilot to end them, before their provider is told past it."""
+    pause_s: float = 2.0
+    """Before it is tried again, the first time; then half as long again each time."""
+    longest_pause_s: float = 20.0
+    look_s: float = 1.5
+    """Between two looks at the provider's list."""
+    quiet_s: float = QUIET_S
+    dropped_s: float = DROPPED_S
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The end of machines."""
+
+    after_s: float
+    proved: bool
+    """By the provider's list; else by SkyPilot's word."""
+    known: bool = True
+    """Whether there ever was a machine, as far as is known."""
+
+    def of(self, name: str) -> str:
+        """Say it of a machine."""
+        if self.proved:
+            return f"{name} is gone: its provider lists no machine of it ({self.after_s:.0f} s)"
+        if not self.known:
+            return f"SkyPilot knows no machine of {name} ({self.after_s:.0f} s)"
+        return (
+            f"SkyPilot says that {name} has ended ({self.after_s:.0f} s); its provider cannot be "
+            "asked from here, so see on the provider's own page that it lists none"
+        )
+
+
+def until_gone(
+    what: Endable, provider: Provider, say: Say, patience: Patience = Patience()
+) -> Gone:
+    """End machines whatever goes wrong on the way, until they are gone or the time is up.
+
+    The first Ctrl-C is answered with what remains and how to end it; the second one leaves.
 
     Raises:
-        StillBillingError: a machine is still there; the message has its id and price.
+        StillBillingError: they are not proved gone; the message has their ids, their price and the
+            command that ends them.
     """
-    began = time.monotonic()
-    known = describe_cluster(record or find_cluster(cluster, refresh=False))
-    problem = "it did not end in time"
-    for attempt in range(1, ATTEMPTS + 1):
+    return _Ending(what, provider, say, patience).carry_out()
+
+
+class _Ending:
+    def __init__(self, what: Endable, provider: Provider, say: Say, patience: Patience) -> None:
+        self._what = what
+        self._provider = provider
+        self._tell_user = say
+        self._patience = patience
+        self._began_s = time.monotonic()
+        self._machines = hired(what.name)
+        self._proof = Disappearance((), patience.quiet_s, patience.dropped_s)
+        self._problem = "it did not end in time"
+
+    def carry_out(self) -> Gone:
+        pause_s = self._patience.pause_s
         try:
-            with suppress(UsageError):  # there is none, which the next step proves
-                end_cluster(cluster)
-            gone = _is_gone(cluster, began + timeout_s)
-        except CloudError as error:
-            problem = str(error)
-            say(f"{cluster} did not end ({problem}); attempt {attempt} of {ATTEMPTS}")
-            time.sleep(PAUSE_S)
-            continue
-        if gone:
-            forget(cluster)
-            took_s = time.monotonic() - began
-            say(f"{cluster} is gone: the provider has no machine of it left ({took_s:.0f} s)")
-            return took_s
-    raise StillBillingError(
-        f"{cluster} IS STILL THERE AND COSTS MONEY: {known}. {problem}. Try `skymark down "
-        f"{cluster}` again, or end it on the provider's own page"
-    )
+            with one_interrupt_held(self._say_what_remains):
+                while True:
+                    gone = self._attempt()
+                    if gone is not None:
+                        forget(self._what.name)
+                        self._say(gone.of(self._what.name))
+                        return gone
+                    if self._over():
+                        break
+                    self._say(f"{self._what.name} has not ended ({self._problem}); trying again")
+                    time.sleep(pause_s)
+                    pause_s = min(pause_s * 1.5, self._patience.longest_pause_s)
+        except KeyboardInterrupt:
+            self._problem = "its ending was interrupted"
+        self._note_that_it_is_left()
+        raise StillBillingError(self._remains())
 
+    def _attempt(self) -> Gone | None:
+        """Tell SkyPilot once, and its provider where SkyPilot does not; None if that was vain."""
+        # SkyPilot drops what it knows of them when it has told the provider.
+        BackgroundCall(self._learn).wait(time.time() + self._patience.learn_s)
+        told, began_s = BackgroundCall(self._what.end), time.monotonic()
+        told_s: float | None = None
+        provider_told_s: float | None = None
+        while not self._over():
+            time.sleep(self._patience.look_s)
+            self._look()
+            now_s = time.monotonic()
+            if told.done:
+                told_s = told_s or now_s
+                self._problem = self._problem if told.raised is None else str(told.raised)
+            said_so = told.done and told.raised is None and told.result is not None
+            if gone := self._gone(said_so=said_so):
+                return gone
+            heard = said_so and told.result
+            silent = not told.done and now_s - began_s > self._patience.silent_s
+            if provider_told_s is None and (silent or (told.done and not heard)):
+                if not self._tell_provider():
+                    if told.done:
+                        return None
+                    continue
+                provider_told_s = now_s
+            waited_s = now_s - (provider_told_s or told_s or now_s)
+            if told.done and waited_s > self._patience.told_s and self._proof.running:
+                return None
+        return None
 
-def prove_job_gone(job: ManagedJob, say: Say, timeout_s: float = GONE_TIMEOUT_S) -> float:
-    """End a managed job; returns when the provider has no machine of it, with the seconds it took.
+    def _learn(self) -> None:
+        """Take the facts of the machines from SkyPilot, as long as it has them."""
+        found = self._what.hired()
+        if found is not None:
+            self._machines = found.with_what_was_told(self._machines)
+            note_hired(self._machines)
+        if self._machines is not None:
+            self._proof.ids |= set(self._machines.ids)
 
-    SkyPilot asks the provider for the machine after it has ended it, and forgets it only then.
-
-    Raises:
-        StillBillingError: the machine is still there; the message says how to end it.
-    """
-    began = time.monotonic()
-    problem = "it did not end in time"
-    while time.monotonic() - began < timeout_s:
+    def _look(self) -> None:
+        if self._machines is None or not self._can_be_asked():
+            return
         try:
-            if job.end() and all(one.ended for one in job.machines()):
-                forget(job.name)
-                took_s = time.monotonic() - began
-                say(f"{job.name} is gone: the provider has no machine of it left ({took_s:.0f} s)")
-                return took_s
+            self._proof.look(self._provider.look(self._machines), time.monotonic())
         except CloudError as error:
-            problem = str(error)
-            say(f"{job.name} did not end ({problem}); trying again")
-        time.sleep(LOOK_S)
-    raise StillBillingError(
-        f"{job.name} IS STILL THERE AND COSTS MONEY. {problem}. Try `skymark down {job.name}` "
-        f"again, then `sky down {job.machine}`, or end it on the provider's own page"
-    )
+            self._problem = str(error)
+            return
+        if self._proof.running:
+            self._problem = f"its provider still lists {', '.join(sorted(self._proof.running))}"
 
+    def _gone(self, *, said_so: bool) -> Gone | None:
+        after_s = time.monotonic() - self._began_s
+        if self._can_be_asked():
+            if self._proof.proved and (said_so or not self._what.hires_again):
+                return Gone(after_s, proved=True)
+            return None
+        known = self._machines is not None and bool(self._machines.ids)
+        return Gone(after_s, proved=False, known=known) if said_so else None
 
-def _is_gone(cluster: str, deadline: float) -> bool:
-    """Whether the provider has none of a cluster's machines; waits for those on their way out."""
-    while (record := find_cluster(cluster, refresh=True)) is not None:
-        if is_up(record) or time.monotonic() > deadline:
+    def _tell_provider(self) -> bool:
+        """Tell the provider past SkyPilot; returns whether it took the order."""
+        if self._machines is None or not self._can_be_asked():
             return False
-        time.sleep(POLL_S)
-    return True
+        try:
+            self._provider.end(self._machines)
+        except CloudError as error:
+            self._problem = str(error)
+            return False
+        return True
+
+    def _can_be_asked(self) -> bool:
+        return self._machines is not None and self._provider.can_be_asked(self._machines)
+
+    def _over(self) -> bool:
+        return time.monotonic() - self._began_s > self._patience.limit_s
+
+    def _say(self, line: str) -> None:
+        with suppress(OSError, ValueError):  # a closed terminal is no reason to leave a machine
+            self._tell_user(line)
+
+    def _say_what_remains(self) -> None:
+        self._say(f"{self._remains()}. It is still being ended; Ctrl-C again leaves it as it is")
+
+    def _remains(self) -> str:
+        return not_proved_gone(self._known, self._problem, runs=bool(self._proof.running))
+
+    @property
+    def _known(self) -> HiredMachines:
+        name = self._what.name
+        return self._machines or HiredMachines(name=name, cluster=name)
+
+    def _note_that_it_is_left(self) -> None:
+        with suppress(OSError):
+            note_hired(self._known.model_copy(update={"not_ended_since": datetime.now(UTC)}))

@@ -7,14 +7,16 @@ the next machine finds it, and from there the results come home.
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_all
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import keep_plan
-from skymark.cloud.lifecycle.ending import LOOK_S, prove_job_gone
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import keep_plan, note_hired
+from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone
+from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_store
@@ -59,6 +61,7 @@ class ManagedPlace:
     def __init__(self) -> None:
         self._request = RequestInFlight()
         self._job: ManagedJob | None = None
+        self._machines: HiredMachines | None = None
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Start the job, and return once it has a machine."""
@@ -66,6 +69,8 @@ class ManagedPlace:
         screen.say(f"hiring {order.cluster} as a managed job")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
+        self._machines = ordered_machines(quoted)
+        note_hired(self._machines)
         # SkyPilot reads the file again for each machine, from here where its server is here.
         send_files(task, {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)})
         with explained(f"{order.cluster} could not be started"):
@@ -74,8 +79,10 @@ class ManagedPlace:
             )
             job = await_managed_job(asked, order.cluster, screen.log)
             self._request.granted()
+        self._job = job
         _await_machine(job, order.boot_timeout_s, screen.say)
         job.remove_plain_files()
+        self._machines = note_machines(quoted, job.machine)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
         screen.say(
             f"{order.cluster} is up after {time.time() - asked_s:.0f} s; if its machine is taken "
@@ -98,18 +105,19 @@ class ManagedPlace:
 
     def end(self, finished: Finished, screen: Screen) -> float:
         """End the job with its machine."""
-        self._job = find_managed_job(finished.order.cluster)
-        if self._job is None:
-            return 0.0
-        took_s = prove_job_gone(self._job, screen.say)
-        if (machines := len(self._job.machines())) > 1:
-            screen.say(f"{machines} machines worked one after another")
+        name = finished.order.cluster
+        took_s = prove_job_gone(name, screen.say, self._job).after_s
+        with suppress(CloudError):  # the job is over, and the rest is for the eye and the bill
+            self._job = self._job or find_managed_job(name)
+            machines = 0 if self._job is None else len(self._job.machines())
+            if machines > 1:
+                screen.say(f"{machines} machines worked one after another")
         return took_s
 
     def bill(self, order: Order) -> Bill | None:
         """Return the cost of all machines that the job had."""
         del order
-        return None if self._job is None else bill_of_all(self._job.machines())
+        return None if self._job is None else bill_of_all(self._job.machines(), self._machines)
 
 
 def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:

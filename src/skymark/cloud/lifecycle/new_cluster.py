@@ -6,10 +6,18 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from skymark.cloud.cost.bill import Bill, bill_of_last
+from skymark.cloud.cost.bill import Bill, bill_of_last, bill_of_time
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import forget_secrets, keep_plan, keep_secrets, remember
-from skymark.cloud.lifecycle.ending import prove_gone
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import (
+    forget_secrets,
+    keep_plan,
+    keep_secrets,
+    note_hired,
+    remember,
+)
+from skymark.cloud.lifecycle.gone import prove_gone
+from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.results import await_outcome
@@ -19,7 +27,7 @@ from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.clusters import costs_of, find_cluster
+from skymark.cloud.sky.clusters import costs_of, is_there
 from skymark.cloud.sky.jobs import await_cluster, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import SkymarkError
@@ -33,14 +41,19 @@ class NewCluster:
 
     def __init__(self) -> None:
         self._request = RequestInFlight()
+        self._asked_s = time.time()
+        self._machines: HiredMachines | None = None
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Hire the machine with its idle timer armed and start the job."""
-        order, asked_s = quoted.order, time.time()
+        order = quoted.order
+        self._asked_s = time.time()
         screen.say(f"hiring {order.cluster}")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
         remember(order)
+        self._machines = ordered_machines(quoted)
+        note_hired(self._machines)
         files = {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)}
         if quoted.secrets:
             files[secrets_file(order.run_id)] = keep_secrets(order.cluster, quoted.secrets)
@@ -58,9 +71,11 @@ class NewCluster:
                 ) from error
             self._request.granted()
         forget_secrets(order.cluster)
+        self._machines = note_machines(quoted, order.cluster)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
+        took_s = time.time() - self._asked_s
         screen.say(
-            f"{order.cluster} is up after {time.time() - asked_s:.0f} s; it ends itself after "
+            f"{order.cluster} is up after {took_s:.0f} s; it ends itself after "
             f"{order.idle_minutes} idle min, whatever happens here"
         )
         return Hired(order, job, until_s)
@@ -89,12 +104,14 @@ class NewCluster:
     def end(self, finished: Finished, screen: Screen) -> float | None:
         """End the machine, unless it is to be kept and its run came to an end."""
         order = finished.order
-        record = find_cluster(order.cluster, refresh=False)
         wanted = order.keep and finished.end is not None and not finished.interrupted
-        if wanted and record is not None:
+        if wanted and is_there(order.cluster):
             return None
-        return prove_gone(order.cluster, screen.say, record)
+        return prove_gone(order.cluster, screen.say).after_s
 
     def bill(self, order: Order) -> Bill | None:
-        """Return the cost of the cluster."""
-        return bill_of_last(costs_of(order.cluster))
+        """Return the cost of the cluster; by the clock where SkyPilot does not answer."""
+        try:
+            return bill_of_last(costs_of(order.cluster), self._machines)
+        except CloudError:
+            return bill_of_time(time.time() - self._asked_s, self._machines)

@@ -13,6 +13,7 @@ from skymark.cloud.secret_variables import secrets_for
 from skymark.cloud.sky.catalogue import SkyPilotCatalogue
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import make_task
+from skymark.cloud.sky.told_prices import with_told_prices
 from skymark.model.plan import Plan
 from skymark.model.span import Span
 from skymark.run.history import read_history
@@ -33,7 +34,7 @@ def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str,
     """
     task = make_task(order)
     clouds = enabled_clouds(order.infra)
-    quote = quote_for(
+    by_catalogue = quote_for(
         task,
         plan,
         SkyPilotCatalogue(),
@@ -42,6 +43,7 @@ def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str,
         clouds=clouds,
         idle_minutes=order.idle_minutes,
     )
+    quote = with_told_prices(by_catalogue)
     if order.idle:
         nothing = Span(low_s=0, expected_s=0, high_s=0)
         duration = quote.duration.model_copy(update={"running": nothing})
@@ -55,7 +57,7 @@ def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str,
 
 
 def _highest_hourly_price_usd(quote: Quote, max_cost_usd: float | None) -> float | None:
-    """Return the price per hour of the dearest machine below a ceiling; None for no limit.
+    """Return SkyPilot's price per hour of the dearest machine below a ceiling; None for no limit.
 
     Raises:
         GateError: the cheapest may cost more than the ceiling.
@@ -63,7 +65,9 @@ def _highest_hourly_price_usd(quote: Quote, max_cost_usd: float | None) -> float
     if max_cost_usd is None:
         return None
     check_ceiling(quote, max_cost_usd)
-    allowed_usd = quote.highest_hourly_price_usd(max_cost_usd)
-    prices_usd = [one.hourly_price_usd for one in quote.offers]
-    most_usd = max(price for price in prices_usd if price <= max(allowed_usd, prices_usd[0]))
+    most_usd = max(
+        one.hourly_price_usd if one.catalogue_price_usd is None else one.catalogue_price_usd
+        for one in quote.offers
+        if quote.allows(one.hourly_price_usd, max_cost_usd)
+    )
     return most_usd or None  # your own cluster costs nothing; SkyPilot takes no 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
+from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
 from skymark.cloud.sky.jobs import take_back
 
 
@@ -22,23 +21,9 @@ class RequestInFlight:
         Ctrl-C counts when that is done: of a request that is half made nobody knows whether it was
         heard. A second one counts at once.
         """
-        came = False
-
-        def note(signal_number: int, frame: FrameType | None) -> None:
-            del signal_number, frame
-            nonlocal came
-            if came:
-                raise KeyboardInterrupt
-            came = True
-
-        heeded = [one for one in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(one))]
-        before = {one: signal.signal(one, note) for one in heeded}
-        try:
+        with one_interrupt_held() as held:
             self._asked = call()
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
-        if came:
+        if held.came:
             raise KeyboardInterrupt
         return self._asked
 

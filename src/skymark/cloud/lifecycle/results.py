@@ -21,8 +21,8 @@ from skymark.model.record import Status
 from skymark.plain_files import entries_below, read_below
 from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
-from skymark.run.layout import MANIFEST
-from skymark.store.fetching import fetch
+from skymark.run.layout import MANIFEST, SUMS
+from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
 
 PLAIN = ("--no-links", "--no-devices", "--no-specials")
@@ -133,7 +133,8 @@ def bring_from_store(order: Order, directory: Path) -> Results | None:
 def merge(parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str) -> Results | None:
     """Put the parts of a run, one from each machine, into one directory and verify the whole.
 
-    Each machine ran other cells, so no file of one is in another's way but the manifest.
+    Each machine ran other cells, so no file of one is in another's way but the manifest. One whose
+    manifest is damaged gives its records, where another's manifest tells the plan.
 
     Args:
         parts: directories that hold ``RUN-ID/`` and ``RUN-ID.outcome``, the head node's first.
@@ -150,15 +151,25 @@ def merge(parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str) -
     differing: list[str] = []
     strange: list[str] = []
     manifests: list[Manifest] = []
+    brought: set[str] = set()
     for part in parts:
         strange += _strange(part, run_id)
         if not _has_manifest(part / run_id):
             continue
-        differing += fetch(open_source((part / run_id).resolve().as_uri()), directory)
-        manifests.append(RunDirectory(directory).manifest())
+        source = open_source((part / run_id).resolve().as_uri())
+        # A machine that sends files of another one's cells does not replace what is whole.
+        whole = brought - damages(directory).keys() if brought else brought
+        if (manifest := manifest_in(source)) is not None:
+            manifests.append(manifest)
+        else:  # the others' tell the same plan, and records have digests of their own
+            differing.append(MANIFEST)
+            whole = whole | {MANIFEST}
+        differing += fetch(source, directory, keep=whole, fetched=lambda path, _: brought.add(path))
+        brought.difference_update((MANIFEST, SUMS))
     phases = tuple(_phase(part, f"{run_id}.outcome") for part in parts)
     if not manifests:
-        return _nothing(directory, phases, strange) if any(phases) or strange else None
+        found = _nothing(directory, phases, strange, differing)
+        return found if any(phases) or strange or differing else None
     found = _completed(RunDirectory(directory), plan_hash, manifests, differing, phases)
     return found.model_copy(update={"strange": tuple(strange)})
 
@@ -189,8 +200,10 @@ def problems_of(results: Results) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def add_price(directory: Path, hourly_price_usd: float, price_usd: float) -> None:
-    """Write a run's cost into its manifest, and each cell's share into its record."""
+def add_price(directory: Path, hourly_price_usd: float | None, price_usd: float | None) -> None:
+    """Write a run's cost into its manifest, and each cell's share into its record, where known."""
+    if price_usd is None:
+        return
     run = RunDirectory(directory)
     damaged = damages(directory)
     manifest = run.manifest()
@@ -236,24 +249,26 @@ def _completed(
         "ended_at": max(ended, default=datetime.now(UTC)),
         "counts": dict(counts),
     }
-    damaged = {*differing, *damages(run.path)}
+    damaged = {*differing, *damages(run.path)} - {MANIFEST}  # which is written anew
     run.write_manifest(head.model_copy(update=update))
     run.write_sums(damaged)
     return Results(
         directory=run.path,
         records=dict(counts),
         missing=tuple(id for id, record in found.items() if record is None),
-        differing=tuple(differing),
+        differing=tuple(dict.fromkeys(differing)),
         phases=phases,
     )
 
 
-def _nothing(directory: Path, phases: tuple[str, ...], strange: Sequence[str]) -> Results:
+def _nothing(
+    directory: Path, phases: tuple[str, ...], strange: Sequence[str], differing: Sequence[str]
+) -> Results:
     return Results(
         directory=directory,
         records={},
         missing=(),
-        differing=(),
+        differing=tuple(dict.fromkeys(differing)),
         strange=tuple(strange),
         phases=phases,
     )

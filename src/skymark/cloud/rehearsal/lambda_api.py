@@ -60,6 +60,7 @@ class LambdaApi(ThreadingHTTPServer):
         """Texts that anybody may fetch, by path: what the machines find elsewhere on the net."""
         self._calls: list[Call] = []
         self._rate_limited = 0
+        self._broken_until_s = 0.0
         self._lock = threading.Lock()
         self._tls: ssl.SSLContext | None = None
         if certificate is not None:
@@ -88,6 +89,17 @@ class LambdaApi(ThreadingHTTPServer):
             limited = self._rate_limited > 0
             self._rate_limited -= limited
             return limited
+
+    def break_down(self, seconds: float) -> None:
+        """Answer every request with 500 for so long, whatever it asks."""
+        with self._lock:
+            self._broken_until_s = time.time() + seconds
+
+    @property
+    def broken(self) -> bool:
+        """Whether it answers nothing but 500."""
+        with self._lock:
+            return time.time() < self._broken_until_s
 
     def note(self, call: Call) -> None:
         """Keep a request for `calls`."""
@@ -160,6 +172,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _admit(self) -> None:
+        if self.server.broken:
+            raise RefusedError("global/internal-error", "boom", 500)
         if self.server.take_rate_limit():
             raise RefusedError("global/rate-limited", "Too many requests.", 429)
         if self.headers.get("Authorization") != f"Bearer {self.server.api_key}":
@@ -212,7 +226,7 @@ def _instance(one: Instance) -> dict[str, Any]:
 
 
 def _instances(cloud: LambdaCloud, _: Any) -> list[dict[str, Any]]:
-    return [_instance(one) for one in cloud.instances()]
+    return [_instance(one) for one in cloud.listed()]
 
 
 def _launch(cloud: LambdaCloud, body: Any) -> dict[str, Any]:

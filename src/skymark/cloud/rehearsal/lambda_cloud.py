@@ -116,6 +116,8 @@ class LambdaCloud:
         self._shortages: list[Shortage] = []
         self._boot_delay_s = 0.0
         self._refusals_to_terminate: float = 0
+        self._ignored_terminations: float = 0
+        self._lists_nothing_until_s = 0.0
         self._closing = threading.Event()
         self._workers = ThreadPoolExecutor(16, thread_name_prefix="simulated-cloud")
         self.ssh_keys: dict[str, str] = {}
@@ -177,6 +179,9 @@ class LambdaCloud:
                 self._refusals_to_terminate -= 1
                 raise RefusedError("global/internal-error", "the instance did not terminate", 500)
             ended = [self._instances[one] for one in ids]
+            if ended and self._ignored_terminations > 0:
+                self._ignored_terminations -= 1
+                return ended
             for instance in ended:
                 self._end(instance)
             return ended
@@ -206,6 +211,21 @@ class LambdaCloud:
         """Answer the next `times` requests to terminate with an error; 0 ends it."""
         with self._lock:
             self._refusals_to_terminate = times
+
+    def ignore_terminations(self, times: float = math.inf) -> None:
+        """Take the next `times` requests to terminate, and end nothing; 0 ends it."""
+        with self._lock:
+            self._ignored_terminations = times
+
+    def list_nothing(self, seconds: float) -> None:
+        """Have the API list no machine for so long; they stay hired."""
+        with self._lock:
+            self._lists_nothing_until_s = self._clock() + seconds
+
+    def listed(self) -> list[Instance]:
+        """Return what the API lists."""
+        with self._lock:
+            return [] if self._clock() < self._lists_nothing_until_s else self.instances()
 
     def set_price(self, type: str, hourly_price_usd: float) -> None:
         """Change a price for machines hired from now on."""

@@ -61,16 +61,8 @@ def rehearse(
             went.changes = world.changes.record
             say("the cloud is up; what follows is `skymark launch`")
             arguments = ["--infra", INFRA, "--yes", "--machine", os.fspath(simulated)]
-            command = [
-                sys.executable,
-                "-P",
-                "-m",
-                "skymark",
-                "launch",
-                profile,
-                *arguments,
-                *options,
-            ]
+            launch = (sys.executable, "-P", "-m", "skymark", "launch", profile)
+            command = world.command(*launch, *arguments, *options)
             # What is noted of machines for those who come back to them goes with the machines.
             variables = {**world.variables(), "SKYMARK_CACHE": place}
             went.exit_code = _run(command, variables)

@@ -1,7 +1,7 @@
 """A whole cloud on this machine: SkyPilot, machines for hire and a bill, gone without a trace.
 
     with rehearsal_world() as world:
-        subprocess.run(["sky", "launch", ...], env=world.variables())
+        subprocess.run(world.command("skymark", "launch", ...), env=world.variables())
         print(world.cloud.bill())
     print(world.changes.record)
 
@@ -100,6 +100,7 @@ class World:
     _image: Image
     _machines: Path
     _client: Mapping[str, str]
+    _hosts: Path
     slurm: list[SlurmCluster] = field(default_factory=list)
 
     def variables(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -111,6 +112,14 @@ class World:
         inherited = os.environ if base is None else base
         kept = {key: value for key, value in inherited.items() if not key.startswith("SKYPILOT_")}
         return {**kept, **self._client}
+
+    def command(self, *command: str) -> list[str]:
+        """Return a command as a client in this world runs it: the provider's name leads here.
+
+        Like SkyPilot's server, it cannot reach the real provider even by mistake.
+        """
+        script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+        return ["unshare", "--mount", "--", "sh", "-c", script, os.fspath(self._hosts), *command]
 
     def hired(self, cluster: str | None = None) -> list[Instance]:
         """Return the instances that are hired now, of one cluster or of all, oldest first."""
@@ -218,16 +227,18 @@ def rehearsal_world(
             hosts = root / "hosts"
             hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
             port = free_port()
-            client = _client_variables(home, user, port)
+            client = _client_variables(home, user, port, bundle)
             variables = {**_kept_variables(), **client, "HOME": os.fspath(home)}
             variables[MEMORY_VARIABLE] = SERVER_MEMORY_GIB
             variables["TMPDIR"] = os.fspath(root / "tmp")
-            variables |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), str(bundle))
+            variables["SSL_CERT_FILE"] = os.fspath(bundle)
             server = ApiServer(root, hosts, variables, port)
             stack.callback(server.stop)
             server.start()
             machines = root / "machines"
-            world = World(home, cloud, api, server, network, changes, image, machines, client)
+            world = World(
+                home, cloud, api, server, network, changes, image, machines, client, hosts
+            )
             stack.callback(world.stop_slurm)
             yield world
     finally:
@@ -326,9 +337,10 @@ def _write_settings(
     (home / ".sky" / "plugins.yaml").write_text(json.dumps(plugins))
 
 
-def _client_variables(home: Path, user: str, port: int) -> dict[str, str]:
+def _client_variables(home: Path, user: str, port: int, bundle: Path) -> dict[str, str]:
     return {
         "HOME": os.fspath(home),
+        "REQUESTS_CA_BUNDLE": os.fspath(bundle),
         "SKYPILOT_API_SERVER_LOCAL_PORT": str(port),
         # A client that finds no server would start one itself, outside this world.
         "SKYPILOT_DISABLE_LOCAL_API_SERVER": "1",

@@ -11,7 +11,7 @@ from typing import Any
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.internals import withhold_bucket_keys
-from skymark.model.errors import UsageError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
 
 QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
@@ -83,17 +83,19 @@ def request(question: Callable[[Any], Any]) -> Any:
 
 @contextmanager
 def explained(action: str = "SkyPilot") -> Iterator[None]:
-    """Turn SkyPilot's errors into ours, with the action that failed."""
+    """Turn SkyPilot's errors into ours, with the action that failed.
+
+    SkyPilot works in other processes and asks providers' libraries, whose exceptions arrive as any
+    type: those that the SDK does not know as bare `Exception`.
+    """
     sky = sdk()
     try:
         yield
+    except SkymarkError:
+        raise
     except (sky.exceptions.ClusterDoesNotExist, sky.exceptions.ClusterNotUpError) as error:
         raise UsageError(f"{short(error)}; `skymark status` shows what there is") from error
-    except Exception as error:
-        if not type(error).__module__.startswith("sky") and not isinstance(
-            error, (ValueError, RuntimeError, ConnectionError)
-        ):
-            raise
+    except Exception as error:  # the boundary to SkyPilot's processes
         raise CloudError(f"{action}: {short(error)}") from error
 
 

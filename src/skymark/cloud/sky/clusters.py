@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skymark.cloud.cost.bill import MachineCost
+from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.client import ask, sdk
 from skymark.model.base import Frozen
 
@@ -37,6 +38,14 @@ def find_cluster(cluster: str, *, refresh: bool) -> Any | None:
     return found[0] if found else None
 
 
+def is_there(cluster: str) -> bool:
+    """Whether SkyPilot has a record of a cluster; also where it does not answer."""
+    try:
+        return find_cluster(cluster, refresh=False) is not None
+    except CloudError:
+        return True
+
+
 def live_clusters(*, refresh: bool) -> list[LiveMachine]:
     """Return every cluster that is there."""
     return [_live(one) for one in ask(lambda sky: sky.status(refresh=_mode(refresh=refresh)))]
@@ -48,21 +57,15 @@ def is_up(record: Any) -> bool:
     return record["status"] in {statuses.UP, statuses.INIT}
 
 
-def describe_cluster(record: Any | None) -> str:
-    """Return a cluster's machines in words: ids, kind and price per hour."""
-    if record is None:
-        return "a machine that SkyPilot does not know"
-    price = hourly_price_usd(record["handle"])
-    cost = "of unknown price" if price is None else f"at ${price:.2f}/h"
-    return f"{record['node_names'] or record['cluster_name_on_cloud']}, {cost}"
-
-
 def hourly_price_usd(handle: Any) -> float | None:
-    """Return the price per hour of all machines of a cluster; None where it is not known."""
+    """Return the price per hour of all machines of a cluster; None where it is not known.
+
+    The catalogue has 0 for what it has no price of.
+    """
     resources = getattr(handle, "launched_resources", None)
     if resources is None or not resources.is_launchable():
         return None
-    return float(resources.get_cost(3600)) * int(handle.launched_nodes)
+    return float(resources.get_cost(3600)) * int(handle.launched_nodes) or None
 
 
 def end_cluster(cluster: str) -> None:
@@ -81,7 +84,7 @@ def costs_of(cluster: str) -> list[MachineCost]:
         MachineCost(
             launched_at_s=float(one["launched_at"] or 0),
             seconds=float(one["duration"] or 0),
-            price_usd=float(one["total_cost"] or 0),
+            price_usd=float(one["total_cost"] or 0) or None,
             ended=one["status"] is None,
         )
         for one in ask(lambda sky: sky.cost_report())

@@ -82,6 +82,73 @@ def managed_cluster_name(job: str, number: int) -> str:
     return str(utils.generate_managed_job_cluster_name(job, number))
 
 
+def local_handle(cluster: str) -> Any | None:
+    """Return a cluster's handle from the database of the API server on this machine, or None.
+
+    The SDK hides the machines of managed jobs, and has no answer while the server is away.
+    """
+    from sky import global_user_state
+
+    return global_user_state.get_handle_from_cluster_name(cluster)
+
+
+def provider_of(handle: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return a cluster's provider and SkyPilot's settings for it; None before it has one.
+
+    SkyPilot drops both with its record of the cluster, when it has told the provider to end it.
+    """
+    from sky import global_user_state
+
+    info = handle.cached_cluster_info
+    if info is not None and info.provider_config is not None:
+        return str(info.provider_name), dict(info.provider_config)
+    if handle.launched_resources.cloud is None or handle.cluster_yaml is None:
+        return None
+    config = global_user_state.get_cluster_yaml_dict(handle.cluster_yaml)
+    return repr(handle.launched_resources.cloud).casefold(), dict(config["provider"])
+
+
+def instance_ids(handle: Any) -> tuple[str, ...]:
+    """Return the provider's ids of a cluster's machines, as far as SkyPilot has them."""
+    info = handle.cached_cluster_info
+    return () if info is None else tuple(str(one) for one in info.instances)
+
+
+def provider_lists(
+    provider: str, cluster: str, name: str, settings: dict[str, Any]
+) -> dict[str, bool]:
+    """Ask a provider for its machines of a name; returns whether each runs, by its id.
+
+    A machine that is listed and does not run has ended or is about to. The SDK asks only for
+    clusters of which SkyPilot has a record.
+    """
+    from sky import provision
+
+    found = provision.query_instances(provider, cluster, name, settings, non_terminated_only=False)
+    return {str(id): status is not None for id, (status, _) in found.items()}
+
+
+def provider_ends(provider: str, name: str, settings: dict[str, Any]) -> None:
+    """Tell a provider to end its machines of a name, of which SkyPilot has no record any more."""
+    from sky import provision
+
+    provision.terminate_instances(provider, name, settings)
+
+
+def lambda_prices_usd() -> dict[str, float]:
+    """Return Lambda's own prices per hour by instance type, from the list that SkyPilot reads.
+
+    SkyPilot takes from it which machines there are, and the prices from its catalogue.
+    """
+    from sky.provision.lambda_cloud import lambda_utils
+
+    listed = lambda_utils.LambdaCloudClient().list_catalog()
+    return {
+        name: float(one["instance_type"]["price_cents_per_hour"]) / 100
+        for name, one in listed.items()
+    }
+
+
 def is_api_server_here() -> bool:
     """Whether the API server is this machine's; what it keeps in files can be removed then."""
     from sky.server import common

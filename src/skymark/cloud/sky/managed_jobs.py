@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from skymark.cloud.cost.bill import MachineCost
+from skymark.cloud.cost.bill import MachineCost, bill_of_all
 from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.client import ask, explained, sdk
 from skymark.cloud.sky.clusters import LiveMachine, costs_of
@@ -172,6 +172,7 @@ def _records(*, going_on: bool = False) -> list[Any]:
 
 def _live(record: Any) -> LiveMachine:
     submitted = record.submitted_at
+    hourly_usd, cost_usd = _price_of(ManagedJob(record.job_name, record.job_id))
     return LiveMachine(
         name=record.job_name,
         status=f"managed, {record.status.value}",
@@ -179,6 +180,18 @@ def _live(record: Any) -> LiveMachine:
         nodes=1,
         launched_at=None if submitted is None else datetime.fromtimestamp(submitted, UTC),
         idle_minutes=None,
-        hourly_price_usd=None,
-        cost_usd=None,
+        hourly_price_usd=hourly_usd,
+        cost_usd=cost_usd,
+    )
+
+
+def _price_of(job: ManagedJob) -> tuple[float | None, float | None]:
+    """Return the price per hour of the machine that a job has now, and the cost of all it had."""
+    machines = job.machines()
+    hired_now = [one for one in machines if not one.ended]
+    now = bill_of_all(hired_now, None)
+    so_far = bill_of_all(machines, None)
+    return (
+        None if now is None else now.hourly_price_usd,
+        None if so_far is None else so_far.price_usd,
     )

@@ -141,7 +141,7 @@ class _ServiceProcess:
     def _receive(self) -> None:
         """Give each answer to its request until the process ends."""
         pipe = cast(IO[bytes], self._process.stdout)
-        with contextlib.suppress(EOFError, OSError, ValueError):
+        with contextlib.suppress(EOFError, OSError, ValueError, RecursionError):
             while True:
                 head, content = read_frame(pipe)
                 if self._is_over.is_set():
@@ -163,6 +163,8 @@ def _unanswered(operation: str, limit_s: float) -> StoreUnavailableError:
 def _error(refusal: Refusal) -> Exception:
     if refusal.kind == "absent":
         return FileNotFoundError(refusal.message)
+    if refusal.kind == "oversized":
+        return StoreRefusedError(f"W&B: {refusal.message}")
     if refusal.kind == "refused":
         return StoreRefusedError(
             f"W&B: {refusal.message}; check WANDB_API_KEY, WANDB_ENTITY and WANDB_PROJECT, "

@@ -10,7 +10,9 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
+from skymark.model.errors import StoreRefusedError
 from skymark.model.record import Record
+from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import Run, open_run, read_manifest
 from skymark.run.row import names_of_metric, rows_of
@@ -37,6 +39,20 @@ class RunContent:
         """
         self.directory = directory
         self.manifest = read_manifest(directory)
+
+    def require_whole(self) -> None:
+        """Refuse a damaged run: its artifact would hold what was not measured.
+
+        Raises:
+            StoreRefusedError: a file of the artifact is not as it was written.
+        """
+        found = damages(self.directory)
+        damaged = [path for path in found if _is_sent(path)]
+        if damaged:
+            raise StoreRefusedError(
+                f"W&B takes a run as a whole, and {damaged[0]} {found[damaged[0]]}; nothing was "
+                "logged there"
+            )
 
     @cached_property
     def run(self) -> Run:
@@ -78,7 +94,7 @@ class RunContent:
     def files(self) -> list[str]:
         """Paths of all that the artifact holds; rounds of unfinished cells stay behind."""
         paths = RunDirectory(self.directory).files()
-        return [path for path in paths if not path.startswith("rounds/")]
+        return [path for path in paths if _is_sent(path)]
 
     def md5s(self) -> dict[str, str]:
         """Return the base64 MD5 of every file by path: the digest in an artifact's manifest."""
@@ -135,3 +151,7 @@ class RunContent:
                 name = record.cell.id.removeprefix(f"{record.cell.suite}.{record.cell.scenario}.")
                 found.setdefault(record.cell.scenario, []).append([name, figure.value])
         return found
+
+
+def _is_sent(path: str) -> bool:
+    return not path.startswith("rounds/")

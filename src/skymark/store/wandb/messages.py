@@ -15,7 +15,7 @@ class Refusal(Frozen):
     """Answer of the service with the reason for having no result."""
 
     kind: str
-    """``refused``, ``unavailable`` or ``absent``."""
+    """``refused``, ``oversized``, ``unavailable`` or ``absent``."""
     message: str
 
 

@@ -69,7 +69,6 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
             home / LOG,
             _limit_s(content, limits),
             {"WANDB_MODE": "offline"} | ({"WANDB_ENTITY": entity} if entity else {}),
-            without=("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"),
         )
     except OSError as error:
         raise StoreRefusedError(

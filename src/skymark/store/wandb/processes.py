@@ -17,11 +17,16 @@ from pathlib import Path
 
 import psutil
 
+from skymark.machine.variables import absolute_path, wandb_variables
+
 DROPPED = {
     "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_NAME", "WANDB_DISABLED", "WANDB_SERVICE",
     "WANDB_SWEEP_ID", "WANDB_ARTIFACT_DIR",
 }  # fmt: skip
 """Variables of the caller that would make wandb do something else than what it is told."""
+
+KEYS = {"WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"}
+"""Variables with a key; a client that contacts no server does without."""
 
 TERMINATE_PATIENCE_S = 1.0
 KILL_PATIENCE_S = 5.0
@@ -33,7 +38,8 @@ def run_bounded(
     log: Path,
     limit_s: float,
     variables: Mapping[str, str] | None = None,
-    without: Sequence[str] = (),
+    *,
+    with_key: bool = False,
 ) -> int | None:
     """Run a command to its end, or end it at its time limit.
 
@@ -43,7 +49,7 @@ def run_bounded(
         log: the file that its output is appended to.
         limit_s: seconds until it is ended with all that it started.
         variables: added to those it inherits.
-        without: removed from those it inherits.
+        with_key: whether it inherits the user's key.
 
     Returns:
         Its exit code, which proves nothing; None where it was ended.
@@ -53,7 +59,7 @@ def run_bounded(
         log.open("ab") as output,
     ):
         inherited = variables_below(home, Path(temporary))
-        changed = {name: value for name, value in inherited.items() if name not in without}
+        changed = {name: value for name, value in inherited.items() if with_key or name not in KEYS}
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -77,7 +83,7 @@ def python_module(module: str, *arguments: str) -> list[str]:
 
 
 def variables_below(home: Path, temporary: Path) -> dict[str, str]:
-    """Return this process's variables, with wandb's files below a directory.
+    """Return the variables of wandb's client, with its files below a directory.
 
     The user's settings of wandb stay where they are: they are read and hold the server's address.
 
@@ -86,10 +92,11 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
         temporary: for what a client that is killed cannot remove. Its sockets lie there too, and
             their paths must be short, so it is not below `home`.
     """
-    variables = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    variables = {name: value for name, value in wandb_variables().items() if name not in DROPPED}
     settings = Path(variables.get("WANDB_CONFIG_DIR", "~/.config/wandb")).expanduser()
     own = home / "wandb"
     variables |= {
+        "PYTHONPATH": absolute_path(os.environ.get("PYTHONPATH", "")),  # skymark's own modules
         "TMPDIR": str(temporary),
         "WANDB_DIR": str(home),
         "WANDB_DATA_DIR": str(own / "data"),

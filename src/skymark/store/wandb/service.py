@@ -9,6 +9,7 @@ done (`skymark.store.wandb.messages` has the form of both). It ends with its sta
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import resource
@@ -22,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from skymark.run.layout import MOST_FILES, RUN_FILE
 from skymark.store.wandb.messages import CALLS, Refusal, read_frame, write_frame
 from skymark.store.wandb.tool import end_with_parent
 from skymark.whole_files import LARGEST_FILE_BYTES
@@ -37,6 +39,10 @@ Answer = tuple[Any, bytes]
 
 class AbsentError(Exception):
     """Error of a run, file or artifact that is not there."""
+
+
+class OversizedError(Exception):
+    """Error of a file that is larger than any of skymark's, or than its artifact says."""
 
 
 class Service:
@@ -155,13 +161,23 @@ class Service:
         del data
         found = self._artifact(name)
         entries = found.manifest.entries
-        files = [
-            one
-            for one in found.files(per_page=PAGE)
-            if one.name in entries and entries[one.name].ref is None
-        ]
+        sizes = {
+            path: entry.size
+            for path, entry in entries.items()
+            if entry.ref is None and RUN_FILE.fullmatch(path)
+        }
+        listed = itertools.islice(found.files(per_page=PAGE), MOST_FILES)
+        files = [one for one in listed if one.name in sizes]
+        for one in files:  # the caller has refused sizes that no run has
+            if one.size != sizes[one.name]:
+                raise OversizedError(f"{one.name} is listed with {one.size:,} bytes, and otherwise")
         with ThreadPoolExecutor(DOWNLOADS) as pool:
-            list(pool.map(lambda one: _download(one, Path(root)), files))
+            under_way = [pool.submit(_download, one, Path(root)) for one in files]
+            try:
+                for one in under_way:
+                    one.result()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
         return [one.name for one in files], b""
 
     def _run(self, run: list[str], *, make: bool = False, fresh: bool = False) -> Any:
@@ -239,6 +255,8 @@ def refusal_of(error: Exception) -> Refusal:
     """
     if isinstance(error, AbsentError):
         return Refusal(kind="absent", message=str(error))
+    if isinstance(error, OversizedError):
+        return Refusal(kind="oversized", message=str(error))
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -258,7 +276,7 @@ def refusal_of(error: Exception) -> Refusal:
 
 def _download(file: Any, root: Path) -> None:
     if file.size > LARGEST_FILE_BYTES:
-        raise ValueError(f"error 400: {file.name} has {file.size} bytes; skymark has no such file")
+        raise OversizedError(f"{file.name} has {file.size:,} bytes; skymark writes no such file")
     file.download(root=str(root), replace=True).close()
     if (root / file.name).stat().st_size != file.size:
         raise ValueError(f"{file.name} was not received whole")

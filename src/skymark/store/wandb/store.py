@@ -49,6 +49,7 @@ class OnlineRun(RunFiles):
         is read where it arrives.
         """
         content = RunContent(directory)
+        content.require_whole()
         try:
             place = self._place
         except StoreUnavailableError:
@@ -111,7 +112,9 @@ class OfflineStore:
 
     def complete(self, directory: Path) -> str | None:
         """Write the offline run, and read it back."""
-        run = offline_run(RunContent(directory), self._place, self._limits)
+        content = RunContent(directory)
+        content.require_whole()
+        run = offline_run(content, self._place, self._limits)
         return (
             f"W&B: offline ({self._reason}), the run is in {run.path}; once a key is set, upload "
             f"it with: skymark export {shlex.quote(str(directory))} --to wandb"

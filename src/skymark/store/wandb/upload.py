@@ -43,7 +43,8 @@ def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limit
     command = python_module(
         "skymark.store.wandb.tool", "sync", "--entity", entity, "--project", project
     )
-    code = run_bounded([*command, "--include-synced", str(offline.path)], home, home / LOG, limit_s)
+    command += ["--include-synced", str(offline.path)]
+    code = run_bounded(command, home, home / LOG, limit_s, with_key=True)
     if code is None:
         return f"`wandb sync` was ended after {limit_s:.0f} s"
     return f"`wandb sync` said: {log_tail(content)}"

@@ -28,26 +28,27 @@ def span(low_s: float, expected_s: float, high_s: float) -> Span:
     return Span(low_s=low_s, expected_s=expected_s, high_s=high_s)
 
 
+def quote_of(*offers: Offer, around=(0, 0, 0), **fields) -> Quote:
+    """Half an hour, an hour, two hours of work, and no more around it than is given."""
+    duration = BilledTime(
+        provisioning=span(*around),
+        set_up=span(0, 0, 0),
+        running=span(1800, 3600, 7200),
+        ending=span(0, 0, 0),
+        cells=12,
+        known_cells=5,
+    )
+    known = {
+        "profile": "gpu_a100",
+        "num_nodes": 1,
+        "deadline_s": None,
+        "duration": duration,
+        "catalogue_date": date(2026, 10, 3),
+    }
+    return Quote(offers=offers, **{**known, **fields})
+
+
 @pytest.fixture
 def make_quote() -> Callable[..., Quote]:
-    """Half an hour, an hour, two hours of work, and no more around it than is given."""
-
-    def make(*offers: Offer, around=(0, 0, 0), **fields) -> Quote:
-        duration = BilledTime(
-            provisioning=span(*around),
-            set_up=span(0, 0, 0),
-            running=span(1800, 3600, 7200),
-            ending=span(0, 0, 0),
-            cells=12,
-            known_cells=5,
-        )
-        known = {
-            "profile": "gpu_a100",
-            "num_nodes": 1,
-            "deadline_s": None,
-            "duration": duration,
-            "catalogue_date": date(2026, 10, 3),
-        }
-        return Quote(offers=offers, **{**known, **fields})
-
-    return make
+    """Return what makes a quote of offers."""
+    return quote_of

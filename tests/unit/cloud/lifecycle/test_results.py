@@ -111,6 +111,36 @@ def test_nothing_comes_of_a_machine_that_never_began(tmp_path):
     assert merge([tmp_path / "a"], "one", tmp_path / "home", PLAN.hash) is None
 
 
+@pytest.mark.parametrize("broken", ["a", "b"])
+def test_a_damaged_manifest_of_one_machine_does_not_keep_the_others_away(part, tmp_path, broken):
+    parts = [part("a", CELLS[0]), part("b", CELLS[1])]
+    manifest = tmp_path / broken / "one" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"one"', b'"two"'))
+    results = merge(parts, "one", tmp_path / "home", PLAN.hash)
+    assert results.records == {Status.OK: 2}
+    assert results.differing == ("manifest.json",)
+    assert not results.whole
+    assert any("manifest.json" in problem for problem in problems_of(results))
+    assert damages(tmp_path / "home") == {}
+
+
+def test_records_come_home_where_every_manifest_is_damaged(part, tmp_path):
+    place = part("a", *CELLS)
+    (place / "one" / "manifest.json").write_bytes(b"")
+    results = merge([place], "one", tmp_path / "home", PLAN.hash)
+    assert (results.records, results.differing) == ({}, ("manifest.json",))
+    assert all(RunDirectory(tmp_path / "home").record(one) for one in CELLS)
+
+
+def test_a_machine_does_not_replace_what_another_one_measured(part, tmp_path):
+    parts = [part("a", CELLS[0]), part("b", *CELLS)]
+    path = f"records/{CELLS[0].id}.json"
+    (tmp_path / "b" / "one" / path).write_bytes(b"{}")
+    merge(parts, "one", tmp_path / "home", PLAN.hash)
+    ours = tmp_path / "a" / "one" / path
+    assert (tmp_path / "home" / path).read_bytes() == ours.read_bytes()
+
+
 def test_machines_with_different_plans_are_no_run(part, tmp_path):
     other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
     with pytest.raises(CloudError, match="another plan"):

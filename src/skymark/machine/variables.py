@@ -1,4 +1,4 @@
-"""Variables that workers and uv inherit: those that libraries need to work, and no secret.
+"""Variables that child processes inherit: those that libraries need to work, and no secret.
 
 The code of a hundred packages runs in a worker, and what they print goes to a log that goes to
 every store. So they are given what is on these lists, not all but what is known to be secret.
@@ -45,15 +45,21 @@ PREFIXES = (
 OTHERS = ("TF_VAR_", "TF_CLI_")
 """Beginnings that belong to other programs (Terraform's, not TensorFlow's)."""
 
-UV_NAMES = frozenset({
+PROXIES = frozenset({
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+})  # fmt: skip
+"""Proxies, whose addresses may hold a password."""
+
+UV_NAMES = PROXIES.union({
     "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS", "PKG_CONFIG_PATH",
     "NETRC",
 })  # fmt: skip
 """Variables that uv may see besides: the way to package indexes, and compilers."""
 
 UV_PREFIXES = ("UV_", "PIP_")
+
+WANDB_PREFIX = "WANDB_"
 
 WORKER_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 """Proxies that workers may see, where their addresses hold no password."""
@@ -95,6 +101,21 @@ def uv_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     given = os.environ if variables is None else variables
     addresses = {name: given[name] for name in given if _is_allowed(name, UV_NAMES, UV_PREFIXES)}
     return worker_variables(given) | addresses
+
+
+def wandb_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that W&B's client may see: its own, its key among them, and proxies.
+
+    Args:
+        variables: the caller's; None for this process's.
+    """
+    given = os.environ if variables is None else variables
+    own = {
+        name: given[name]
+        for name in given
+        if name.startswith(WANDB_PREFIX) or name in PROXIES or name == "NETRC"
+    }
+    return worker_variables(given) | own
 
 
 def absolute_path(path: str) -> str:

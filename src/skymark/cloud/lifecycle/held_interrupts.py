@@ -1,0 +1,44 @@
+"""Ctrl-C and requests to terminate, held back while something must not be left half done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Held:
+    """Whether somebody wants to interrupt."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+
+@contextmanager
+def one_interrupt_held(told: Callable[[], None] = lambda: None) -> Iterator[Held]:
+    """Hold back the first interruption; the second one counts at once.
+
+    Args:
+        told: called when the first comes.
+    """
+    held = Held()
+
+    def note(signal_number: int, frame: FrameType | None) -> None:
+        del signal_number, frame
+        if held.came:
+            raise KeyboardInterrupt
+        held.came = True
+        told()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield held
+        return
+    heeded = [one for one in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(one))]
+    before = {one: signal.signal(one, note) for one in heeded}
+    try:
+        yield held
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -1,0 +1,217 @@
+"""The provider's own list, asked by SkyPilot's code of the simulated Lambda Cloud over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
+from skymark.cloud.known_machines import all_hired, note_hired
+from skymark.cloud.known_machines import hired as known
+from skymark.cloud.lifecycle.ending import Patience, until_gone
+from skymark.cloud.live import forgotten_machines
+from skymark.cloud.rehearsal.lambda_cloud import Instance
+from skymark.cloud.sky.hired import ProviderList
+from skymark.cloud.sky.told_prices import at_told_price, told_prices_usd, with_told_prices
+from tests.cloud.test_lambda_api import Provider
+from tests.unit.cloud.cost.conftest import offer, quote_of
+
+pytestmark = [
+    pytest.mark.cloud,
+    # SkyPilot's own imports warn.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+NAME = "skymark-cpu-1"
+QUICK = Patience(pause_s=0.1, told_s=1.0, look_s=0.1, quiet_s=2.0, dropped_s=0.3)
+MACHINES = HiredMachines(
+    name=NAME,
+    cluster=NAME,
+    kind="1 × gpu_8x of lambda/east",
+    hourly_price_usd=36.0,
+    address=ProviderAddress(provider="lambda", name="box", settings={"region": "east"}),
+)
+
+
+@pytest.fixture
+def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    """A simulated cloud that SkyPilot's part for Lambda takes for the real one."""
+    from sky.provision.lambda_cloud import instance, lambda_utils
+
+    provider = Provider()
+    port = provider.api.server_address[1]
+    keys = tmp_path / ".lambda_cloud" / "lambda_keys"
+    keys.parent.mkdir()
+    keys.write_text("api_key = key\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SKYMARK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(lambda_utils, "API_ENDPOINT", f"http://127.0.0.1:{port}/api/v1")
+    monkeypatch.setattr(instance, "_lambda_client", None)
+    with provider.api:
+        provider.call("/ssh-keys", {"name": "me", "public_key": "ssh-ed25519 AAAA"})
+        yield provider
+        provider.cloud.close()
+
+
+@pytest.fixture
+def hired(provider: Provider) -> Instance:
+    return provider.cloud._instances[provider.launched()]
+
+
+class Forgotten:
+    """A cluster of which SkyPilot has dropped its record. Implements `Endable`."""
+
+    name = NAME
+    hires_again = False
+
+    def hired(self) -> HiredMachines:
+        return MACHINES
+
+    def end(self) -> bool:
+        return False
+
+
+def test_the_list_tells_what_runs_and_what_is_about_to_end(
+    provider: Provider, hired: Instance
+) -> None:
+    listed = ProviderList()
+    assert listed.can_be_asked(MACHINES)
+    assert listed.look(MACHINES) == {hired.id: True}
+    hired.status = "terminating"
+    assert listed.look(MACHINES) == {hired.id: False}
+    hired.status = "active"
+    listed.end(MACHINES)
+    provider.cloud.await_gone(hired.id)
+    assert listed.look(MACHINES) == {}
+
+
+def test_machines_of_other_names_are_not_touched(provider: Provider, hired: Instance) -> None:
+    others = MACHINES.model_copy(
+        update={"address": ProviderAddress(provider="lambda", name="bo", settings={})}
+    )
+    assert ProviderList().look(others) == {}
+    ProviderList().end(others)
+    assert hired.status == "active"
+
+
+def test_whatever_the_provider_s_part_of_skypilot_raises_is_no_answer(provider: Provider) -> None:
+    provider.api.break_down(60)
+    with pytest.raises(CloudError, match="boom"):
+        ProviderList().look(MACHINES)
+    with pytest.raises(CloudError, match="boom"):
+        ProviderList().end(MACHINES)
+
+
+def test_without_an_address_or_with_the_server_elsewhere_the_provider_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not ProviderList().can_be_asked(MACHINES.model_copy(update={"address": None}))
+    from sky.server import common
+
+    monkeypatch.setenv("SKYPILOT_API_SERVER_ENDPOINT", "http://sky.example:46580")
+    remembered = (common.get_server_url, common.is_api_server_local)
+    for one in remembered:
+        one.cache_clear()
+    try:
+        assert not ProviderList().can_be_asked(MACHINES)
+    finally:
+        for one in remembered:
+            one.cache_clear()
+
+
+@pytest.mark.parametrize("fault", ["ignores", "lists nothing", "500", "refuses"])
+def test_a_machine_that_skypilot_has_forgotten_is_ended_whatever_its_provider_does_first(
+    provider: Provider, hired: Instance, fault: str
+) -> None:
+    provider.clock.now_s = 0.0
+    if fault == "ignores":
+        provider.cloud.ignore_terminations(2)
+    elif fault == "lists nothing":
+        provider.cloud.list_nothing(1.0)
+        provider.pass_s(1.5, after_s=1.5)
+    elif fault == "500":
+        provider.api.break_down(1.5)
+    else:
+        provider.cloud.refuse_to_terminate(2)
+    said: list[str] = []
+    gone = until_gone(Forgotten(), ProviderList(), said.append, QUICK)
+    assert gone.proved
+    assert hired.ended_s is not None, said
+
+
+def test_a_machine_that_is_not_proved_gone_stays_in_the_status(
+    provider: Provider, hired: Instance
+) -> None:
+    left = MACHINES.model_copy(update={"not_ended_since": datetime.now(UTC)})
+    note_hired(left)
+    (shown,) = forgotten_machines(set(), refresh=True)
+    assert (shown.name, shown.status) == (NAME, "running, not proved gone")
+    assert shown.hourly_price_usd == 36.0
+    assert list(forgotten_machines({NAME}, refresh=True)) == []
+    provider.cloud.list_nothing(60)
+    assert [one.status for one in forgotten_machines(set(), refresh=True)] == ["not proved gone"]
+    provider.api.break_down(60)
+    (shown,) = forgotten_machines(set(), refresh=True)
+    assert shown.status.startswith("not proved gone (lambda: ")
+
+
+def test_a_machine_that_ended_itself_is_soon_forgotten_and_one_that_runs_is_not(
+    provider: Provider, hired: Instance
+) -> None:
+    note_hired(MACHINES)
+    assert [one.status for one in forgotten_machines(set(), refresh=True)] == [
+        "running, not proved gone"
+    ]
+    provider.cloud.preempt(hired.id)
+    assert list(forgotten_machines(set(), refresh=True)) == []
+    assert known(NAME).absent_since is not None, "one look proves nothing"
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    note_hired(MACHINES.model_copy(update={"absent_since": long_ago}))
+    assert list(forgotten_machines(set(), refresh=True)) == []
+    assert all_hired() == []
+
+
+def test_a_quote_is_made_at_the_price_that_the_provider_tells(
+    provider: Provider,
+) -> None:
+    quote = quote_of(
+        offer(3.6, instance_type="gpu_1x"),
+        offer(4.0, instance_type="gpu_2x", cloud="vast"),
+        offer(36.0, instance_type="gpu_8x"),
+    )
+    provider.cloud.set_price("gpu_1x", 36.5)
+    told = with_told_prices(quote)
+    assert [
+        (one.instance_type, one.hourly_price_usd, one.price_from, one.catalogue_price_usd)
+        for one in told.offers
+    ] == [
+        ("gpu_2x", 4.0, "catalogue", None),
+        ("gpu_8x", 36.0, "provider", 36.0),
+        ("gpu_1x", 36.5, "provider", 3.6),
+    ]
+
+
+def test_a_provider_that_does_not_tell_keeps_the_catalogue_s_price_and_it_is_said(
+    provider: Provider,
+) -> None:
+    provider.api.break_down(60)
+    told = with_told_prices(quote_of(offer(3.6, instance_type="gpu_1x")))
+    assert (told.cheapest.hourly_price_usd, told.cheapest.price_from) == (3.6, "catalogue")
+    (problem,) = told.problems
+    assert "boom" in problem
+
+
+def test_hired_machines_get_the_price_that_their_provider_tells(provider: Provider) -> None:
+    two = MACHINES.model_copy(update={"instance_type": "gpu_8x", "nodes": 2})
+    provider.cloud.set_price("gpu_8x", 360.0)
+    told = at_told_price(two)
+    assert (told.hourly_price_usd, told.price_from) == (720.0, "provider")
+    spot = at_told_price(two.model_copy(update={"spot": True}))
+    assert (spot.hourly_price_usd, spot.price_from) == (36.0, "catalogue")
+    provider.cloud.set_price("gpu_8x", 0.0)
+    assert "gpu_8x" not in told_prices_usd("lambda"), "0 is no price"
+    assert told_prices_usd("vast") == {}
