@@ -50,7 +50,6 @@ def queue(
         _print_jobs(found)
         if not watch:
             return 0
-        sys.stdout.flush()
         time.sleep(WATCH_S)
 
 
