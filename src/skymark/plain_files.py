@@ -39,34 +39,59 @@ def read_below(root: Path, path: str, *, largest: int = LARGEST_FILE_BYTES) -> b
     return read_regular(f"{root}/{path}", largest=largest)
 
 
-def read_regular(path: str | Path, *, largest: int = LARGEST_FILE_BYTES) -> bytes:
+def read_regular(
+    path: str | Path, *, largest: int = LARGEST_FILE_BYTES, through_links: bool = False
+) -> bytes:
     """Read a regular file; the directories on the way to it are taken as they are.
+
+    Args:
+        path: where it is.
+        largest: in bytes.
+        through_links: follow the path where it is a link.
 
     Raises:
         FileNotFoundError: there is none.
         OSError: it may not be read.
         ValueError: it is no regular file, or it is larger.
     """
+    descriptor = open_regular(path, through_links=through_links)
     try:
-        descriptor = os.open(path, OPENING)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link, a socket
-            raise ValueError(_no_regular_file(os.lstat(path))) from error
-        raise
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError(_no_regular_file(found))
-        if found.st_size > largest:
-            raise ValueError(f"is larger than {largest >> 20} MiB; skymark writes no such file")
+        size = os.fstat(descriptor).st_size
+        if size > largest:
+            raise ValueError(f"is larger than {largest >> 20} MiB, more than is ever needed")
         parts = []
         left = largest
-        while left and (part := os.read(descriptor, min(left, max(found.st_size, 1) + 1))):
+        while left and (part := os.read(descriptor, min(left, max(size, 1) + 1))):
             parts.append(part)
             left -= len(part)
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def open_regular(path: str | Path, *, through_links: bool = False) -> int:
+    """Open a regular file for reading, without waiting for anybody; returns its descriptor.
+
+    Args:
+        path: where it is.
+        through_links: follow the path where it is a link.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it may not be read.
+        ValueError: it is no regular file.
+    """
+    try:
+        descriptor = os.open(path, OPENING & ~os.O_NOFOLLOW if through_links else OPENING)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link, a socket
+            raise ValueError(_no_regular_file(os.lstat(path))) from error
+        raise
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise ValueError(_no_regular_file(found))
+    return descriptor
 
 
 def write_below(root: Path, path: str, data: bytes, *, durable: bool = True) -> None:

@@ -23,6 +23,8 @@ FAULTS = (
     "SSH is cut in the middle of the run, and comes back",
     "SkyPilot's API server restarts in the middle of the run",
     "Ctrl-C in the middle of the run",
+    "the terminal is closed, then Ctrl-C while the results come home",
+    "no directory takes the results when they come home",
     TAKEN_AWAY,
     "the client is killed while the machine is hired",
     "the client is killed during the set-up",

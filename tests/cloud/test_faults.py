@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -135,6 +137,76 @@ def test_an_interrupted_run_brings_home_what_it_measured(
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
     tables.add("Ctrl-C in the middle of the run", row)
     assert 0 < row.home < LONG
+
+
+def test_a_closed_terminal_and_an_interrupted_way_home_cost_nothing(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(client, tmp_path)
+    await_rounds(machine_of(client, running), eventually)
+    running.process.send_signal(signal.SIGHUP)
+    during_the_way_home(client, running, tmp_path, eventually)
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.status == 130, ended.output
+    (log,) = tmp_path.glob("*.log")
+    assert str(log) in ended.output, "it is named before"
+    said = log.read_text()
+    assert "the terminal was closed; going on" in said
+    assert "the results come home first" in said
+    assert f"{ended.cluster} is gone" in said
+    row = count(client, look, ended.cluster, log.with_suffix(""), planned=LONG)
+    tables.add("the terminal is closed, then Ctrl-C while the results come home", row)
+    assert row.home == LONG
+
+
+def test_a_machine_whose_results_come_nowhere_is_kept_until_they_are_fetched(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path
+) -> None:
+    results, temporary = tmp_path / "results", tmp_path / "temporary"
+    temporary.mkdir()
+    running = launching(client, SMALL, results, TMPDIR=str(temporary))
+    machine_of(client, running)
+    in_home = client.world.home / "skymark-results"
+    for place in (results, in_home, temporary):
+        if place.is_dir():
+            place.rmdir()
+        place.write_text("no directory any more")
+    kept = running.end()
+    in_home.unlink()
+    assert kept.status == 1, kept.output
+    name = kept.cluster
+    assert f"{name} IS KEPT AT $0.80/h" in kept.output
+    assert f"skymark down {name}" in kept.output
+    assert len(client.world.hired(name)) == 1
+    assert f"the name {name} is in use" in claimed(client, name, tmp_path / "another")
+
+    (fetch,) = (line for line in kept.output.splitlines() if "skymark collect" in line)
+    _, cluster, run_id, *_ = fetch.partition("skymark ")[2].split()
+    home = tmp_path / "home"
+    fetched = skymark(client, "collect", cluster, run_id, "--output", str(home), "--down")
+    assert fetched.status == 0, fetched.output
+    row = count(client, look, name, run_in(home))
+    tables.add("no directory takes the results when they come home", row)
+    assert row.home == 1
+
+
+def claimed(client: Client, cluster: str, cache: Path) -> str:
+    """Claim a machine's name as a client with another memory does; returns what it says."""
+    program = (
+        "import sys; from skymark.cloud.lifecycle.new_cluster import NewCluster; "
+        "from skymark.cloud.order import Order; "
+        "NewCluster().claim(Order(profile='cpu', plan_hash='', run_id='', cluster=sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, cluster],
+        env={**client.world.variables(), "SKYMARK_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    return done.stderr
 
 
 def test_a_provider_that_limits_requests_is_asked_again(

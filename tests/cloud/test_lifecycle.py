@@ -25,6 +25,7 @@ from tests.cloud.launches import (
     SMALL,
     Command,
     LastLook,
+    Running,
     await_gone,
     bill_of,
     bucket_of,
@@ -136,6 +137,27 @@ def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) ->
     refused = launch(client, SMALL, tmp_path, "--max-cost", "0.01")
     assert refused.status == 3
     assert "--max-cost is 0.01 USD" in refused.output
+    assert len(client.world.cloud.bill()) == before
+
+
+def test_what_results_need_is_tried_before_anything_is_hired(
+    client: Client, tmp_path: Path
+) -> None:
+    before = len(client.world.cloud.bill())
+    (tmp_path / "file").write_text("")
+    no_directory = launch(client, SMALL, tmp_path / "file" / "results")
+    assert no_directory.status == 2, no_directory.output
+    assert f"{tmp_path / 'file'} is no directory" in no_directory.output
+    with bucket_of(client) as bucket:
+        variables = bucket.variables | {"WANDB_MODE": "disabled"}
+        store = ("--store", "s3://results", "s3://absent")
+        no_bucket = launch(client, SMALL, tmp_path, *store, **variables)
+    assert no_bucket.status == 2, no_bucket.output
+    assert "nothing was hired: s3://absent" in no_bucket.output
+    key = {"WANDB_API_KEY": CANARY, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    no_server = launch(client, SMALL, tmp_path, **key)
+    assert no_server.status == 1, no_server.output
+    assert "nothing was hired: W&B (127.0.0.1:9) did not answer" in no_server.output
     assert len(client.world.cloud.bill()) == before
 
 
@@ -298,12 +320,18 @@ def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_
     assert RunDirectory(first).manifest().counts == {"ok": 2}
     assert len(client.world.hired(kept.cluster)) == 2
 
-    again = skymark(client, "exec", kept.cluster, *PLAN, *ROUNDS, "--output", str(results))
-    assert again.status == 0, again.output
-    (second,) = set(results.iterdir()) - {first}
-    assert RunDirectory(second).manifest().counts == {"ok": 1}
+    command = ("exec", kept.cluster, *PLAN, *ROUNDS, "--output", str(results))
+    for again in [Running(client, *command), Running(client, *command)]:  # at the same moment
+        ended = again.end()
+        assert ended.status == 0, ended.output
+    more = set(results.iterdir()) - {first}
+    assert [RunDirectory(one).manifest().counts for one in more] == [{"ok": 1}, {"ok": 1}]
     jobs = json.loads(_said(skymark(client, "queue", kept.cluster, "--json")))
-    assert [(job["id"], job["status"]) for job in jobs] == [(2, "SUCCEEDED"), (1, "SUCCEEDED")]
+    assert [(job["id"], job["status"]) for job in jobs] == [
+        (3, "SUCCEEDED"),
+        (2, "SUCCEEDED"),
+        (1, "SUCCEEDED"),
+    ]
     assert "NLP-1:small" in skymark(client, "logs", kept.cluster, "1", "--so-far").output
     assert skymark(client, "logs", kept.cluster, "7", "--so-far").status == 2
 

@@ -18,10 +18,10 @@ def say(text: str, program: str = "skymark") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line on standard error; text that others wrote steers no terminal."""
-    from skymark.report.text import plain
+    """Print a line on standard error, without passwords; foreign text steers no terminal."""
+    from skymark.report.text import plain, without_credentials
 
-    print(plain(text), file=sys.stderr, flush=True)
+    print(plain(without_credentials(text)), file=sys.stderr, flush=True)
 
 
 def ask(question: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,14 +16,15 @@ from cyclopts import Group, Parameter
 from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
-from skymark.cli.parameters import Detach, JobName, Several
+from skymark.cli.hangup import Hangup
+from skymark.cli.parameters import IDLE_MINUTES, NODES, USD, Detach, JobName, Several
 from skymark.cli.variables import VariableOptions
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.screen import Choice, Screen
-    from skymark.cloud.lifecycle.stages import Ended, Left
+    from skymark.cloud.lifecycle.stages import Ended, Kept, Left
     from skymark.cloud.order import Order
 
 MACHINE = Group.create_ordered("The machine")
@@ -40,7 +42,8 @@ Stores = Annotated[
         group=RESULTS,
         help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb "
         "(a directory would go with the machine). Without, they are lost where the connection is "
-        "away for as long as --idle-minutes. Keys are taken from this environment.",
+        "away for as long as --idle-minutes. Keys are taken from this environment, and tried "
+        "before anything is hired.",
     ),
 ]
 Output = Annotated[
@@ -89,7 +92,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(group=MACHINE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
     ] = None,
     num_nodes: Annotated[
-        int, Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once.")
+        int,
+        NODES,
+        Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once."),
     ] = 1,
     image: Annotated[
         str | None,
@@ -122,6 +127,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = False,
     idle_minutes: Annotated[
         int | None,
+        IDLE_MINUTES,
         Parameter(
             name=("--idle-minutes", "--idle-minutes-to-autostop", "-i"),
             group=MACHINE,
@@ -139,6 +145,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = "20m",
     max_cost: Annotated[
         float | None,
+        USD,
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
@@ -171,12 +178,16 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     --managed, another machine goes on where one is taken away.
     Needs SkyPilot: pip install 'skymark[cloud]'.
 
-    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage,
-    nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the machine is gone.
-    Where it is not proved gone, the status is 1, and its id, its price and the command that ends
-    it are printed.
+    Where results can be verified neither here nor in a store, the machine is kept for its idle
+    minutes, and the commands that fetch them are printed. A closed terminal ends nothing.
+
+    Exit status: 0 all is well, 1 the machine or a cell failed, the time was up or results are not
+    home, 2 bad usage, nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the
+    machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
+    the command that ends it are printed.
     """
     from skymark.cloud.lifecycle.carrying_out import carry_out
+    from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.leaving import hire_and_leave
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.naming import named_where_left
@@ -185,7 +196,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.names import name_for
     from skymark.cloud.order import Order, idle_minutes_for, seconds_of
     from skymark.cloud.sky.managed_jobs import check_controller
-    from skymark.cloud.stores import lasting_store
+    from skymark.cloud.stores import check_stores, lasting_store
     from skymark.run.layout import new_run_id
 
     keep = keep or idle
@@ -193,8 +204,11 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
     if managed and (idle or detach):
         raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
+    deadline_s = None if deadline is None else seconds_of(deadline)
+    boot_timeout_s = seconds_of(boot_timeout, "--boot-timeout")
     known = variables.beside(os.environ)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    check_home(output)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -211,10 +225,10 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
-        deadline_s=None if deadline is None else seconds_of(deadline),
+        deadline_s=deadline_s,
         max_cost_usd=max_cost,
         keep=keep,
-        boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
+        boot_timeout_s=boot_timeout_s,
         idle_minutes=idle_minutes or idle_minutes_for(store, known, keep=keep),
     )
     if managed:
@@ -229,15 +243,17 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         return 0
     if not yes:
         _agree()
+    check_stores(store, order.run_id, known)
     end_when_told()
+    screen = screen_for(order, output)
     if idle or detach:
-        with named_where_left(order.cluster, say):
-            left = hire_and_leave(quoted, NewCluster(), screen_for(order))
-        return show_end(left)
+        with named_where_left(order.cluster, screen.say):
+            left = hire_and_leave(quoted, NewCluster(), screen)
+        return show_end(left, output)
     place = ManagedPlace() if managed else NewCluster()
-    with named_where_left(order.cluster, say):
-        ended = carry_out(quoted, place, screen_for(order), output)
-    return show_end(ended)
+    with named_where_left(order.cluster, screen.say):
+        ended = carry_out(quoted, place, screen, output)
+    return show_end(ended, output)
 
 
 def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
@@ -283,12 +299,16 @@ def _agree() -> None:
         raise GateError("nothing was hired")
 
 
-def screen_for(order: Order) -> Screen:
-    """Return the terminal as the lifecycle of an order uses it."""
+def screen_for(order: Order, output: Path) -> Screen:
+    """Return callbacks that outlive the terminal."""
     from skymark.cloud.lifecycle.screen import Screen
 
+    log = output / f"{order.run_id}.log"
+    hangup = Hangup(log)
+    hangup.outlive()
+    say(f"should this terminal be closed, it goes on, with its output in {log}")
     return Screen(
-        say=say,
+        say=hangup.say,
         log=plain_stream(sys.stderr),
         interrupted=lambda: _stop_or_leave(order),
     )
@@ -304,14 +324,14 @@ def _stop_or_leave(order: Order) -> Choice:
     return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP
 
 
-def show_end(ended: Ended | Left) -> int:
+def show_end(ended: Ended | Kept | Left, output: Path) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
-    from skymark.cloud.lifecycle.stages import Left
+    from skymark.cloud.lifecycle.stages import Kept, Left
     from skymark.run.reader import open_run
 
     if isinstance(ended, Left):
-        _say_how_to_come_back(ended.order)
+        _say_how_to_come_back(ended.order, output)
         return 0
     good = True
     if ended.results is not None and ended.results.records:
@@ -323,19 +343,22 @@ def show_end(ended: Ended | Left) -> int:
         note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
-    if ended.bill is not None:
+    if isinstance(ended, Kept):
+        _say_what_is_kept(ended, output)
+    elif ended.gone_after_s is None:
+        _say_how_to_come_back(ended.order, output)
+    elif ended.bill is not None:
         say(f"{ended.order.cluster} cost {ended.bill.in_words}")
-    if ended.gone_after_s is None:
-        _say_how_to_come_back(ended.order)
     if ended.interrupted:
         return INTERRUPTED
     return 0 if ended.all_well and good else 1
 
 
-def show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
+def show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> int:
     """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page
+    from skymark.cloud.lifecycle.stages import Kept
     from skymark.run.reader import open_run
 
     runs = {
@@ -352,14 +375,29 @@ def show_grid(all_ended: Sequence[Ended], run_id: str) -> int:
     if len(runs) > 1:
         before, after, *_ = (run.directory for run in runs.values())
         say(f"compare two: skymark compare {before} {after} --across cells")
-    _say_how_to_come_back(all_ended[-1].order)
+    for ended in all_ended:
+        if isinstance(ended, Kept):
+            _say_what_is_kept(ended, output)
+    _say_how_to_come_back(all_ended[-1].order, output)
     if any(ended.interrupted for ended in all_ended):
         return INTERRUPTED
     good = not any(record.status.is_bad for run in runs.values() for record in run.records)
     return 0 if good and all(ended.all_well for ended in all_ended) else 1
 
 
-def _say_how_to_come_back(order: Order) -> None:
+def _say_what_is_kept(kept: Kept, output: Path) -> None:
+    """Name a machine that has what is verified nowhere else, with all that is to be known."""
+    name, price_usd = kept.order.cluster, kept.hourly_price_usd
+    price = "AT AN UNKNOWN PRICE" if price_usd is None else f"AT ${price_usd:.2f}/h"
+    say(
+        f"{name} IS KEPT {price}, because its results are verified nowhere else. It ends itself "
+        f"after {kept.idle_minutes} idle min, and they go with it\n"
+        f"  fetch:   {how_to_collect(kept.order, output)}\n"
+        f"  end:     skymark down {name}"
+    )
+
+
+def _say_how_to_come_back(order: Order, output: Path) -> None:
     name = order.cluster
     if order.lasting_store is not None:
         say(
@@ -372,7 +410,12 @@ def _say_how_to_come_back(order: Order) -> None:
     say(
         f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"
-        f"  fetch:   skymark rsync {name}:results/{order.run_id} results\n"
+        f"  fetch:   {how_to_collect(order, output)}\n"
         f"  more:    skymark exec {name} --scenarios …\n"
         f"  end:     skymark down {name}"
     )
+
+
+def how_to_collect(order: Order, output: Path) -> str:
+    """Return the command that brings the results of an order home."""
+    return f"skymark collect {order.cluster} {order.run_id} --output {shlex.quote(str(output))}"

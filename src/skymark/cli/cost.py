@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,9 +11,8 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import WHERE
+from skymark.cli.parameters import NODES, USD, WHERE
 from skymark.cli.tables import Json, print_rows, stdout_console
-from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.prices import Offer
@@ -47,7 +45,7 @@ class MachineOptions:
     ] = None
     spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False
     num_nodes: Annotated[
-        int, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
+        int, NODES, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
     ] = 1
     machine: Annotated[
         Path | None,
@@ -61,6 +59,7 @@ class MachineOptions:
     ] = None
     max_cost: Annotated[
         float | None,
+        USD,
         Parameter(
             group=WHERE,
             help="USD. A gate: exit status 3 if the high figure of the cheapest machine is above.",
@@ -70,17 +69,6 @@ class MachineOptions:
         Path,
         Parameter(group=WHERE, help="Runs to learn from how long the same cells take."),
     ] = Path("results")
-
-    def check(self) -> None:
-        """Refuse numbers that mean nothing.
-
-        Raises:
-            UsageError: one does.
-        """
-        if self.max_cost is not None and not 0 < self.max_cost < math.inf:
-            raise UsageError(f"--max-cost {self.max_cost:g} must be above 0 USD")
-        if self.num_nodes < 1:
-            raise UsageError(f"--num-nodes {self.num_nodes} must be at least 1")
 
 
 DEFAULT_OPTIONS = CostOptions()
@@ -112,7 +100,6 @@ def cost(
     """
     from skymark.cloud.cost.ceiling import check_ceiling
 
-    where.check()
     found = _quote(replace(options, profile=profile), where)
     if json:
         print_json(json_module.dumps(as_json(found), indent=1))
@@ -177,11 +164,12 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
 
     lines = [f"### What the benchmark would cost: {code_span(quote.profile)}", ""]
     if max_cost_usd is not None:
+        from skymark.cloud.cost.amounts import as_given
         from skymark.cloud.cost.ceiling import check_ceiling
 
         try:
             check_ceiling(quote, max_cost_usd)
-            lines += [f"✅ At most {max_cost_usd:.2f} USD, the ceiling.", ""]
+            lines += [f"✅ At most {as_given(max_cost_usd)} USD, the ceiling.", ""]
         except GateError as refusal:
             lines += [f"❌ Not started: {markdown(str(refusal))}.", ""]
     lines += [_markdown_row(HEADERS), _markdown_row(["---"] * len(HEADERS))]
@@ -209,6 +197,8 @@ def _machines(quote: Quote) -> list[list[Offer]]:
 
 
 def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
+    from skymark.cloud.cost.amounts import at_most
+
     one, cost = same[0], quote.cost_of(same[0])
     kind = (
         one.instance_type
@@ -225,7 +215,7 @@ def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
         hourly if one.price_from == "catalogue" else f"{hourly} ({one.price_from})",
         f"{cost.low_usd:.2f}",
         f"{cost.expected_usd:.2f}",
-        f"{cost.high_usd:.2f}",
+        at_most(cost.high_usd),
     )
 
 

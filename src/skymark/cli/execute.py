@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import INTERRUPTED, end_when_told, say
+from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
 from skymark.cli.cloud import (
     DEFAULT_OPTIONS,
     DEFAULT_RESULTS,
@@ -19,6 +20,7 @@ from skymark.cli.cloud import (
     MACHINE,
     Output,
     Stores,
+    how_to_collect,
     plan_to_send,
     screen_for,
     show_end,
@@ -26,7 +28,7 @@ from skymark.cli.cloud import (
 )
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions
-from skymark.cli.parameters import HOW, Cluster, Detach, JobName, Several
+from skymark.cli.parameters import HOW, NODES, Cluster, Detach, JobName, Several
 from skymark.cli.variables import VariableOptions
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
@@ -75,6 +77,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     ] = None,
     num_nodes: Annotated[
         int | None,
+        NODES,
         Parameter(
             group=MACHINE,
             help="The machines that a job takes. [default: all for a run, one for a command]",
@@ -100,8 +103,6 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 all is well, 1 the machine, a cell or the job failed or the time was up, 2 bad
     usage or no such machine, nothing was queued, 130 interrupted.
     """
-    if num_nodes is not None and num_nodes < 1:
-        raise UsageError(f"--num-nodes {num_nodes} must be at least 1")
     if job:
         if given := (*options.given(), *_given(profile, grid, deadline, store)):
             raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
@@ -120,10 +121,12 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             detach=detach,
         )
     from skymark.cloud.lifecycle.adopting import order_of
+    from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.kept_machine import queue
     from skymark.cloud.lifecycle.user_jobs import check_nodes
     from skymark.cloud.order import seconds_of
+    from skymark.cloud.stores import check_stores
     from skymark.cloud.submission import new_submission
     from skymark.run.layout import new_run_id
 
@@ -147,14 +150,16 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     run_id = new_run_id(known.profile, datetime.now(UTC))
     orders = _orders(asked, run_id, dataclasses.replace(options, profile=known.profile), grid)
     runs = [_with_secrets(order, plan, variables) for order, plan in orders]
-    screen = screen_for(runs[0].order)
+    check_home(output)
+    check_stores(store, run_id, variables.beside(os.environ))
+    screen = screen_for(runs[0].order, output)
     end_when_told()
     if detach:
         queue(runs, screen)
-        _say_how_to_follow(runs)
+        _say_how_to_follow(runs, output)
         return 0
     ended = carry_out(runs, screen, output)
-    return show_grid(ended, run_id) if grid else show_end(ended[0])
+    return show_grid(ended, run_id, output) if grid else show_end(ended[0], output)
 
 
 def _given(profile: str | None, grid: object, deadline: str | None, store: object) -> list[str]:
@@ -189,14 +194,14 @@ def _with_secrets(order: Order, plan: Plan, variables: VariableOptions) -> Quote
     return Quoted(order, plan, {**secrets, **variables.secrets()}, order.deadline_s)
 
 
-def _say_how_to_follow(runs: Sequence[Quoted]) -> None:
+def _say_how_to_follow(runs: Sequence[Quoted], output: Path) -> None:
     name = runs[0].order.cluster
     say(
         f"the results stay on {name} until it ends\n"
         f"  watch:   skymark queue {name}; skymark logs {name} JOB"
     )
-    for run_id in (one.order.run_id for one in runs):
-        say(f"  fetch:   skymark rsync {name}:results/{run_id} results")
+    for one in runs:
+        note(f"  fetch:   {how_to_collect(one.order, output)}")
 
 
 def _submit(cluster: str, job: UserJob, *, detach: bool) -> int:

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain
 from skymark.cli.console import plain_stream
-from skymark.cli.parameters import Cluster
+from skymark.cli.parameters import COUNT, Cluster
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import UsageError
 
@@ -78,10 +78,12 @@ def _moment(at: datetime | None) -> str:
 
 def logs(
     cluster: Cluster,
-    job: Annotated[int | None, Parameter(help="Its id in `queue`. [default: the last]")] = None,
+    job: Annotated[
+        int | None, COUNT, Parameter(help="Its id in `queue`. [default: the last]")
+    ] = None,
     /,
     *,
-    job_id: Annotated[int | None, Parameter(help="The same.")] = None,
+    job_id: Annotated[int | None, COUNT, Parameter(help="The same.")] = None,
     so_far: Annotated[
         bool, Parameter(name=("--so-far", "--no-follow"), help="Show what there is, and end.")
     ] = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
-from skymark.cli.parameters import Cluster
+from skymark.cli.parameters import NODE, Cluster
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
 
@@ -63,7 +63,7 @@ def ssh(
     cluster: Cluster,
     /,
     *command: Annotated[str, Parameter(help="Behind --. [default: a shell]")],
-    node: Annotated[int, Parameter(help="Of several machines; 0 is the head.")] = 0,
+    node: Annotated[int, NODE, Parameter(help="Of several machines; 0 is the head.")] = 0,
 ) -> int:
     """Open a shell on a machine, or run a command there: skymark ssh NAME -- nvidia-smi.
 

@@ -37,6 +37,7 @@ COMMANDS = {
         "queue": "jobs:queue",
         "logs": "jobs:logs",
         "cancel": "jobs:cancel",
+        "collect": "collect:collect",
         "ssh": "machines:ssh",
         "rsync": "machines:rsync",
         "down": "machines:down",
@@ -110,8 +111,9 @@ def main(arguments: list[str] | None = None) -> int:
 def tell_usage(error: CycloptsError) -> None:
     """Print what is wrong with the arguments, which may be anybody's text."""
     from skymark.cli.console import PlainConsole
+    from skymark.report.text import without_credentials
 
-    PlainConsole(stderr=True).print(CycloptsPanel(error))
+    PlainConsole(stderr=True).print(CycloptsPanel(without_credentials(str(error))))
 
 
 def entry_point() -> None:

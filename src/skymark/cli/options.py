@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from pydantic import JsonValue
 
-from skymark.cli.parameters import HOW, WHAT, Several
+from skymark.cli.parameters import COUNT, HOW, SOME_SECONDS, WHAT, Several
 from skymark.cli.suite_options import DeclaredOption, declared_options, field_of
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
@@ -60,10 +60,13 @@ class SharedOptions:
         ),
     ] = None
     rounds: Annotated[
-        int | None, Parameter(group=HOW, help="Exactly so many rounds, whatever the effort says.")
+        int | None,
+        COUNT,
+        Parameter(group=HOW, help="Exactly so many rounds, whatever the effort says."),
     ] = None
     timeout: Annotated[
         float | None,
+        SOME_SECONDS,
         Parameter(
             group=HOW,
             help="Seconds that one round of a cell may take, in place of the effort's; then its "

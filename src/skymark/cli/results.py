@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cli.caller import note, print_json, print_plain, say
-from skymark.cli.parameters import Several
+from skymark.cli.parameters import DIFFERENCE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import DamagedManifestError, StoreError, UsageError
 from skymark.run.layout import SUMS
@@ -67,7 +67,9 @@ def compare(
         Parameter(help="What may differ between the runs, because you compare just that."),
     ] = (),
     practical: Annotated[
-        float, Parameter(help="Smallest relative difference that counts; 0.05 is 5 %.")
+        float,
+        DIFFERENCE,
+        Parameter(help="Smallest relative difference that counts; 0.05 is 5 %."),
     ] = 0.05,
     gate: Annotated[
         bool,
@@ -109,7 +111,7 @@ def export(
         ),
     ],
     wait: Annotated[
-        float, Parameter(help="Seconds to wait for a store that is slow or away.")
+        float, SECONDS, Parameter(help="Seconds to wait for a store that is slow or away.")
     ] = FINISH_S,
 ) -> int:
     """Write a run's figures as CSV or Parquet, or the whole run into a store.

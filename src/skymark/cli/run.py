@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import WHAT, WHERE, Several
+from skymark.cli.parameters import SECONDS, WHAT, WHERE, Several
 from skymark.cli.tables import Json, expected_time
 from skymark.execute.plan_file import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
@@ -67,6 +67,7 @@ def run(
     ] = (),
     store_wait: Annotated[
         float,
+        SECONDS,
         Parameter(
             group=WHERE,
             help="Seconds that the end of the run waits for stores that are slow or away.",

@@ -7,6 +7,9 @@ https://docs.vast.ai/api-reference/permissions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from skymark.model.base import Frozen
 
 QUOTAS = "https://docs.skypilot.co/en/latest/cloud-setup/quota.html"
@@ -28,6 +31,12 @@ class Access(Frozen):
     """The least that they must allow."""
     quota: str | None = None
     """What to look at before the first machine; None where nothing is known of it."""
+
+    def found(self, variables: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the files and variables that credentials are in, whether they work or not."""
+        home = Path(variables.get("HOME") or Path.home())
+        files = [name for name in self.credentials if (home / name.removeprefix("~/")).is_file()]
+        return (*files, *(name for name in self.variables if variables.get(name)))
 
 
 ACCESS = (

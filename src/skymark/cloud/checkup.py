@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from enum import StrEnum
-from pathlib import Path
 from typing import TypeVar
 
 from skymark.cloud.access import ACCESS, Access
@@ -28,7 +27,8 @@ class State(StrEnum):
     """Set-up state of a provider: absent, credentials, enabled."""
 
     ENABLED = "enabled"
-    NOT_WORKING = "credentials do not work"
+    NOT_WORKING = "not accepted, or at fault"
+    """There are credentials. SkyPilot does not tell a wrong key from a provider's own fault."""
     ABSENT = "no credentials"
     UNKNOWN = "not known"
 
@@ -102,9 +102,7 @@ def providers(enabled: frozenset[str] | None, variables: Mapping[str, str]) -> t
 def _state(access: Access, enabled: frozenset[str] | None, variables: Mapping[str, str]) -> State:
     if enabled is not None and access.provider in enabled:
         return State.ENABLED
-    home = Path(variables.get("HOME") or Path.home())
-    files = any((home / name.removeprefix("~/")).is_file() for name in access.credentials)
-    if not files and not any(variables.get(name) for name in access.variables):
+    if not access.found(variables):
         return State.ABSENT
     return State.UNKNOWN if enabled is None else State.NOT_WORKING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.model.errors import SkymarkError
+from skymark.model.errors import SkymarkError, UsageError
 
 
 class CloudError(SkymarkError):
@@ -13,6 +13,14 @@ class CloudError(SkymarkError):
 
 class MachineLostError(CloudError):
     """The machine is no longer there: preempted, ended by its timer or by somebody else."""
+
+
+class NameTakenError(UsageError):
+    """Another launch has a machine of this name, or takes it at this moment."""
+
+
+class UnreachableError(CloudError):
+    """The machine does not answer, or the connection to it breaks."""
 
 
 class StillBillingError(CloudError):

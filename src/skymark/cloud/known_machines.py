@@ -7,12 +7,14 @@ facts that are needed to end the machine stay until it is proved gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from skymark.cache.location import cache_directory
+from skymark.cloud.errors import NameTakenError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
@@ -27,9 +29,46 @@ HIRED_SUFFIX = ".hired.json"
 DAY_S = 86400
 
 
-def remember(order: Order) -> None:
-    """Persist an order."""
-    write_whole(_path(order.cluster), order.model_dump_json(indent=1).encode())
+def claim(order: Order) -> None:
+    """Persist an order under a name that no other one from here has, nor takes at this moment.
+
+    Raises:
+        NameTakenError: another has it, whose machine is not known to be gone.
+    """
+    path = _path(order.cluster)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("xb") as file:
+            file.write(order.model_dump_json(indent=1).encode())
+    except FileExistsError as error:
+        raise taken(order.cluster) from error
+
+
+def taken(cluster: str) -> NameTakenError:
+    """Return the error of a launch under a name that another one has."""
+    return NameTakenError(
+        f"nothing was hired: the name {cluster} is in use by another launch; see `skymark status`, "
+        f"and end that one with `skymark down {cluster}`"
+    )
+
+
+@contextmanager
+def turn_of(cluster: str, announce: Callable[[str], None]) -> Iterator[None]:
+    """Wait until nobody else here is putting jobs into a machine's queue."""
+    from filelock import FileLock, Timeout
+
+    path = _path(cluster)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path.with_suffix(".lock"), thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        announce(f"waiting: another skymark exec is putting jobs into the queue of {cluster}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def recall(cluster: str) -> Order:
@@ -60,6 +99,7 @@ def forget(cluster: str) -> None:
     """Remove the order and the files of a machine that is gone."""
     _path(cluster).unlink(missing_ok=True)
     _path(cluster).with_suffix(PLAN_SUFFIX).unlink(missing_ok=True)
+    _path(cluster).with_suffix(".lock").unlink(missing_ok=True)
     _path(cluster).with_suffix(HIRED_SUFFIX).unlink(missing_ok=True)
     forget_secrets(cluster)
 

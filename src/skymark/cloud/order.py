@@ -12,6 +12,7 @@ from pydantic import Field
 from skymark.cloud.stores import results_leave
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
+from skymark.model.span import LONGEST_S
 
 STORED_IDLE_MINUTES = 1
 """Without a job, until a machine ends itself whose results lie elsewhere too."""
@@ -28,8 +29,8 @@ class Order(Frozen):
 
     profile: str
     """A profile's name, or a ``.toml`` file; it tells the kind of machine."""
-    plan_hash: str
-    """Of the plan that is sent; results of another one are refused."""
+    plan_hash: str | None
+    """Of the plan that is sent; results of another one are refused. None where it is not known."""
     run_id: str
     cluster: str
     """The machine's name with SkyPilot."""
@@ -56,7 +57,7 @@ class Order(Frozen):
     """Of `skymark.cloud.submission`; None where the source comes with the machine."""
     image: str | None = None
     deadline_s: int | None = Field(default=None, ge=1)
-    max_cost_usd: float | None = Field(default=None, gt=0)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     keep: bool = False
     idle: bool = False
     """Set up, and run nothing."""
@@ -108,12 +109,14 @@ def seconds_of(text: str, option: str = "--deadline") -> int:
     """Read a duration such as ``90m``, ``2h``, ``1h30m`` or ``45s``.
 
     Raises:
-        UsageError: it is none, or zero.
+        UsageError: it is none, zero, or more than a year.
     """
-    parts = re.findall(r"(\d+)([smhd])", text)
+    parts = re.findall(r"([0-9]{1,9})([smhd])", text)
     total = sum(int(count) * UNITS_S[unit] for count, unit in parts)
-    if "".join(count + unit for count, unit in parts) != text or total == 0:
-        raise UsageError(f"{option} {text!r} is no duration; give one such as 90m, 2h or 1h30m")
+    if "".join(count + unit for count, unit in parts) != text or not 0 < total <= LONGEST_S:
+        raise UsageError(
+            f"{option} {text!r} is no duration of a year at most; give one such as 90m, 2h or 1h30m"
+        )
     return total
 
 

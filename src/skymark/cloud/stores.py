@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from skymark.model.errors import UsageError
+from tenacity import stop_after_attempt
+
+from skymark.model.errors import StoreError, UsageError
+from skymark.store.attempts import attempts
 from skymark.store.kind import StoreKind
 from skymark.store.kinds import default_urls, kind_of, kinds
+
+ATTEMPTS = 3
+LONGEST_WAIT_S = 4.0
+"""Between two attempts to check a store that is away."""
 
 
 def lasting_store(stores: Sequence[str]) -> str:
@@ -15,14 +22,18 @@ def lasting_store(stores: Sequence[str]) -> str:
     Raises:
         UsageError: there is none.
     """
-    for store in stores:
-        if kind_of(store).outlives_machine:
-            return store.rstrip("/")
+    if lasting := stores_that_last(stores):
+        return lasting[0]
     fit = " or ".join(f"--store {one.address}" for one in kinds() if one.outlives_machine)
     raise UsageError(
         "--managed needs a store that outlives the machine, where the next one finds what was "
         f"measured; add {fit}"
     )
+
+
+def stores_that_last(stores: Sequence[str]) -> list[str]:
+    """Return the stores that outlive a machine and find a run again by its id."""
+    return [store.rstrip("/") for store in stores if kind_of(store).outlives_machine]
 
 
 def results_leave(stores: Sequence[str], variables: Mapping[str, str]) -> bool:
@@ -41,6 +52,25 @@ def store_secrets(stores: Sequence[str], variables: Mapping[str, str]) -> dict[s
     for kind in _used(stores, variables):
         secrets |= kind.secrets(variables)
     return secrets
+
+
+def check_stores(stores: Sequence[str], run_id: str, variables: Mapping[str, str]) -> None:
+    """Prove from here that the stores which results leave a machine for take them.
+
+    Raises:
+        StoreError: one cannot be written, read, listed or cleaned with these keys.
+        UsageError: an address is none, or its client is not installed here.
+    """
+    for url in dict.fromkeys((*stores, *default_urls(variables))):
+        kind = kind_of(url)
+        if not kind.leaves_machine(variables):
+            continue  # it is on the machine's own disk
+        try:
+            attempts(stop_after_attempt(ATTEMPTS), longest_wait_s=LONGEST_WAIT_S)(
+                kind.check, url, run_id, variables
+            )
+        except StoreError as error:
+            raise type(error)(f"nothing was hired: {error}") from error
 
 
 def _used(stores: Sequence[str], variables: Mapping[str, str]) -> list[StoreKind]:

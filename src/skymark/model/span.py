@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from skymark.model.base import Frozen
 
+LONGEST_S = 365 * 86400
+"""The longest time limit that can be given: a year."""
+
 
 class Span(Frozen):
     """A time in seconds: at best, expected, and at worst."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Callable
 
@@ -108,6 +109,15 @@ def escaped_json(text: str) -> str:
 def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+CREDENTIALS = re.compile(r"(:/{1,2})[^/\s]+@")
+"""A user's name, mostly with a password, in an address."""
+
+
+def without_credentials(text: str) -> str:
+    """Return text without the users and passwords of addresses in it."""
+    return CREDENTIALS.sub(r"\1***@", text)
 
 
 def plain(text: str) -> str:

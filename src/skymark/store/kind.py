@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -53,6 +54,8 @@ class StoreKind:
     """Names of the environment variables that its client reads."""
     has_credentials: Callable[[Variables], bool] = lambda _: True
     """Returns whether the variables are worth sending to another machine."""
+    key_check: Callable[[Variables], None] | None = None
+    """Proves that the store takes the key, where a probe would leave something; needs no client."""
     client: ClientLibrary | None = None
     """None where skymark itself suffices."""
 
@@ -65,6 +68,19 @@ class StoreKind:
         """
         self._require_client(url)
         return self.opener(url, run_id)
+
+    def check(self, url: str, run_id: str, variables: Variables) -> None:
+        """Prove that the store takes a run, by writing and reading as far as it can be undone.
+
+        Raises:
+            StoreError: it does not.
+            UsageError: as `open`.
+        """
+        if self.key_check is not None:
+            self.key_check(variables)
+            return
+        with closing(self.open(url, run_id)) as store:
+            store.check()
 
     def open_run(self, url: str) -> RunSource:
         """Open a stored run for reading; contacts nobody yet.

@@ -118,3 +118,24 @@ def test_no_error_of_a_machine_s_runner_passes_an_escape_on(capsys, tmp_path, mo
     err = capsys.readouterr().err
     assert err
     assert steering(err) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fetch", "{}bucket/x", "out"),
+        ("fetch", "wandb://me:sekret@e/p/a:v", "out"),
+        ("plan", "--data", "{}h/x", "--scenarios", "CV-1"),
+        ("plan", "--data", "hf://me:sekret@h/x", "--scenarios", "CV-1"),
+        ("plan", "--effort", "{}x"),
+        ("export", "{}", "--to", "{}x"),
+        ("run", "--store", "file://me:sekret@h/p"),
+    ],
+)
+@pytest.mark.parametrize("address", ["s3://me:sekret@", "https://me:sekret@"])
+def test_no_error_repeats_a_password(capsys, tmp_path, monkeypatch, arguments, address):
+    monkeypatch.chdir(tmp_path)
+    assert main([one.replace("{}", address) for one in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert err
+    assert "sekret" not in out + err

@@ -32,7 +32,9 @@ def test_a_duration_is_read(text, seconds):
     assert seconds_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "90", "m", "1.5h", "-1h", "0s", "1h 30m", "2w"])
+@pytest.mark.parametrize(
+    "text", ["", "90", "m", "1.5h", "-1h", "0s", "1h 30m", "2w", "366d", "9" * 5000 + "s", "१m"]
+)
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(UsageError, match="such as 90m"):
         seconds_of(text)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from skymark.cloud.cost.amounts import ROUNDING_USD, as_given, at_most
 from skymark.cloud.cost.quote import Quote
 from skymark.model.errors import GateError
-
-ROUNDING_USD = 1e-9
-"""Prices are decimal and sums are binary: a figure this little above the ceiling equals it."""
 
 
 def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
     """Refuse a run that may cost more than a ceiling on the cheapest machine.
 
-    What counts is the high figure, which a deadline limits; equal to the ceiling is allowed.
+    What counts is the high figure, which a deadline limits; equal to the ceiling is allowed, and
+    so is a ceiling that is equal to the figure as it is shown, which is rounded up.
 
     Raises:
         GateError: it may cost more.
@@ -31,7 +30,8 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
         else "give a higher --max-cost"
     )
     raise GateError(
-        f"this run may cost up to {cost.high_usd:.2f} USD (expected {cost.expected_usd:.2f}) on "
-        f"{machines}{cheapest.instance_type} of {cheapest.cloud}, and --max-cost is "
-        f"{max_cost_usd:.2f} USD; {action}, or fewer --scenarios or --adapters"
+        f"this run may cost up to {at_most(cost.high_usd)} USD (expected "
+        f"{cost.expected_usd:.2f}) on {machines}{cheapest.instance_type} of "
+        f"{cheapest.cloud}, and --max-cost is {as_given(max_cost_usd)} USD; {action}, "
+        "or fewer --scenarios or --adapters"
     )

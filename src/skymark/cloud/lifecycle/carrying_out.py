@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.following import follow
+from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
 from skymark.cloud.lifecycle.place import Place
 from skymark.cloud.lifecycle.results import add_price
 from skymark.cloud.lifecycle.screen import Choice, Screen
-from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Left, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.model.errors import SkymarkError
 
 
-def carry_out(quoted: Quoted, place: Place, screen: Screen, results: Path) -> Ended | Left:
+def carry_out(quoted: Quoted, place: Place, screen: Screen, results: Path) -> Ended | Kept | Left:
     """Hire the machine, run, bring the results home, end the machine, prove it and bill it.
 
-    Whatever happens after hiring, the machine is ended before this returns or raises, unless the
-    user leaves it running or it is to stay.
+    Whatever happens after hiring, the machine is ended before this returns or raises, unless it
+    has results that are verified nowhere else, the user leaves it running, or it is to stay.
 
     Args:
         quoted: with its price agreed.
@@ -27,68 +29,99 @@ def carry_out(quoted: Quoted, place: Place, screen: Screen, results: Path) -> En
         results: directory of runs; this one gets a directory of its own there.
 
     Raises:
+        NameTakenError: another launch has a machine of that name; this one touches nothing of it.
         StillBillingError: the machine does not end.
     """
+    place.claim(quoted.order)
     try:
-        finished = _work(quoted, place, screen)
-        if isinstance(finished, Left):
-            return finished
-        place.take_back()
+        hired = _hire(quoted, place, screen)
+        if isinstance(hired, Left):
+            return hired
+        if isinstance(hired, Finished):
+            place.take_back()
     except BaseException:
         place.end(Finished(quoted.order, begun=False), screen)
         raise
-    return wind_up(finished, place, screen, results)
+    if isinstance(hired, Finished):
+        return wind_up(hired, place, screen, results)
+    finished = _follow(quoted, hired, place, screen)
+    return finished if isinstance(finished, Left) else wind_up(finished, place, screen, results)
 
 
-def wind_up(finished: Finished, place: Place, screen: Screen, results: Path) -> Ended:
+def wind_up(finished: Finished, place: Place, screen: Screen, results: Path) -> Ended | Kept:
     """Bring the results of a finished run home, end its machine and bill it.
+
+    The machine is kept where what it measured is verified neither here nor in a store. The first
+    Ctrl-C waits until that is done, a second one leaves the results on the machine.
 
     Raises:
         StillBillingError: the machine does not end.
     """
-    directory = results / finished.order.run_id
+    told = "the results come home first; Ctrl-C again leaves them on the machine, and keeps it"
+    with one_interrupt_held(lambda: screen.say(told)) as held:
+        over = _wound_up(finished, place, screen, results)
+    return replace(over, retrieved=over.retrieved.interrupted()) if held.came else over
+
+
+def _wound_up(finished: Finished, place: Place, screen: Screen, results: Path) -> Ended | Kept:
     if place.outlived_by_results:
         try:
             gone_after_s = place.end(finished, screen)
         finally:
-            retrieved = _retrieve(finished, place, screen, directory)
+            retrieved = _retrieve(finished, place, screen, results)
     else:
         try:
-            retrieved = _retrieve(finished, place, screen, directory)
-        finally:
-            gone_after_s = place.end(finished, screen)
+            retrieved = _retrieve(finished, place, screen, results)
+        except KeyboardInterrupt:
+            problem = "it was interrupted while the results came home"
+            retrieved = Retrieved(finished, problems=(problem,), safe=not finished.begun)
+        if not retrieved.safe:
+            return place.keep(retrieved)
+        gone_after_s = place.end(finished, screen)
     bill = None if gone_after_s is None else place.bill(finished.order)
     if bill is not None and retrieved.results is not None and retrieved.results.records:
-        add_price(directory, bill.hourly_price_usd, bill.price_usd)
+        add_price(retrieved.results.directory, bill.hourly_price_usd, bill.price_usd)
     return Ended(retrieved, gone_after_s, bill)
 
 
-def _work(quoted: Quoted, place: Place, screen: Screen) -> Finished | Left:
-    """Hire the machine and follow the run to its end."""
-    order = quoted.order
-    hired: Hired | None = None
+def _hire(quoted: Quoted, place: Place, screen: Screen) -> Hired | Finished | Left:
+    """Get the machine with the run's job on it, or the end of a run that has none."""
     try:
-        hired = place.hire(quoted, screen)
+        return place.hire(quoted, screen)
+    except KeyboardInterrupt:
+        if place.can_be_left and screen.stop_or_leave() is Choice.LEAVE:
+            return Left(quoted.order)
+        return place.stop(quoted, None, screen)
+    except CloudError as error:
+        return Finished(quoted.order, begun=False, problems=(str(error),))
+
+
+def _follow(quoted: Quoted, hired: Hired, place: Place, screen: Screen) -> Finished | Left:
+    """Follow the run to its end. Whatever happens, its results are still to come home."""
+    order = quoted.order
+    try:
         end = follow(hired.job, screen.log, screen.say, hired.until_s)
         reason = hired.job.failure() if end is not JobEnd.SUCCEEDED else None
     except KeyboardInterrupt:
         if place.can_be_left and screen.stop_or_leave() is Choice.LEAVE:
             return Left(order)
-        return place.stop(quoted, hired, screen)
-    except SkymarkError as error:
-        if hired is None and not isinstance(error, CloudError):
-            raise
-        return Finished(order, begun=hired is not None, problems=(str(error),))
+        try:
+            return place.stop(quoted, hired, screen)
+        except KeyboardInterrupt:
+            problem = "it was not awaited that the run stops"
+            return Finished(order, interrupted=True, problems=(problem,))
+    except (SkymarkError, OSError) as error:
+        return Finished(order, problems=(str(error),))
     if end is JobEnd.SUCCEEDED:
         return Finished(order, end=end)
     why = f": {reason}" if reason else ""
     return Finished(order, end=end, problems=(f"the run on {order.cluster} {end.value}{why}",))
 
 
-def _retrieve(finished: Finished, place: Place, screen: Screen, directory: Path) -> Retrieved:
-    retrieved = place.retrieve(finished, directory)
-    results = retrieved.results
-    if results is not None and results.whole:
-        count = sum(results.records.values())
-        screen.say(f"results verified in {results.directory}: {count} records")
+def _retrieve(finished: Finished, place: Place, screen: Screen, results: Path) -> Retrieved:
+    retrieved = place.retrieve(finished, results)
+    found = retrieved.results
+    if found is not None and found.whole:
+        count = sum(found.records.values())
+        screen.say(f"results verified in {found.directory}: {count} records")
     return retrieved

@@ -9,13 +9,15 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from skymark.cloud.errors import CloudError
+from skymark.cloud.known_machines import turn_of
 from skymark.cloud.lifecycle.carrying_out import carry_out, wind_up
+from skymark.cloud.lifecycle.copying import await_outcome
+from skymark.cloud.lifecycle.keeping import keep_cluster
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
-from skymark.cloud.lifecycle.results import await_outcome
 from skymark.cloud.lifecycle.retrieving import from_cluster
 from skymark.cloud.lifecycle.screen import Screen
-from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
@@ -37,7 +39,7 @@ from skymark.execute.plan_file import write_plan
 from skymark.model.errors import SkymarkError, UsageError
 
 
-def execute(runs: Sequence[Quoted], screen: Screen, results: Path) -> list[Ended]:
+def execute(runs: Sequence[Quoted], screen: Screen, results: Path) -> list[Ended | Kept]:
     """Carry out more runs on a live machine, without set-up; the machine stays.
 
     Args:
@@ -53,12 +55,12 @@ def execute(runs: Sequence[Quoted], screen: Screen, results: Path) -> list[Ended
         CloudError: it did not take the jobs; none of them is left in its queue.
     """
     place = _place_of(runs[0].order.cluster)
-    ended: list[Ended] = []
+    ended: list[Ended | Kept] = []
     try:
         place.queue(runs, screen)
         for quoted in runs:
             one = carry_out(quoted, place, screen, results)
-            assert isinstance(one, Ended), "a run on a kept machine is never left"
+            assert not isinstance(one, Left), "a run on a kept machine is never left"
             ended.append(one)
             if one.interrupted:
                 break
@@ -121,20 +123,16 @@ class KeptMachine:
             CloudError: the machine did not take one of them.
         """
         self._left = {quoted.order.run_id: _name_of(quoted.order) for quoted in runs}
-        self._before = {job.id for job in queued_jobs(self._cluster)}
-        try:
-            tasks = {one.order.run_id: self._task_of(one.order) for one in runs}
-            _send_source(runs[0].order)  # of one submission, for all
-            for quoted in runs:
-                order, task = quoted.order, tasks[quoted.order.run_id]
-                _send_files(quoted)
-                set_limits(task, quoted.limit_s, None)
-                job = self._submit(task)
-                self._jobs[order.run_id] = job
-                screen.say(f"{order.run_id} is job {job.number} of {order.cluster}")
-        except Exception:
-            self._take_all_back()
-            raise
+        with turn_of(self._cluster, screen.say):
+            self._before = {job.id for job in queued_jobs(self._cluster)}
+            try:
+                self._queue(runs, screen)
+            except Exception:
+                self._take_all_back()
+                raise
+
+    def claim(self, order: Order) -> None:
+        """Do nothing: the machine has its name."""
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Return the run's job, which is in the queue; its time begins when it is its turn."""
@@ -163,11 +161,15 @@ class KeptMachine:
     def take_back(self) -> None:
         """Do nothing: what was not granted was taken back with all the others."""
 
-    def retrieve(self, finished: Finished, directory: Path) -> Retrieved:
+    def keep(self, retrieved: Retrieved) -> Kept:
+        """Leave the machine to its idle timer, as always."""
+        return keep_cluster(retrieved)
+
+    def retrieve(self, finished: Finished, results: Path) -> Retrieved:
         """Bring the results of a run that had begun from the machine."""
         if not finished.begun:
             return Retrieved(finished)
-        retrieved = from_cluster(finished, directory)
+        retrieved = from_cluster(finished, results)
         self._left.pop(finished.order.run_id, None)
         return retrieved
 
@@ -182,8 +184,19 @@ class KeptMachine:
         found = queued_jobs(self._cluster)
         return [job for job in found if job.name in names and job.id not in self._before]
 
-    def _task_of(self, order: Order) -> Any:
-        return make_run_task(order, _name_of(order), self._launched)
+    def _queue(self, runs: Sequence[Quoted], screen: Screen) -> None:
+        tasks = {
+            one.order.run_id: make_run_task(one.order, _name_of(one.order), self._launched)
+            for one in runs
+        }
+        _send_source(runs[0].order)  # of one submission, for all
+        for quoted in runs:
+            order, task = quoted.order, tasks[quoted.order.run_id]
+            _send_files(quoted)
+            set_limits(task, quoted.limit_s, None)
+            job = self._submit(task)
+            self._jobs[order.run_id] = job
+            screen.say(f"{order.run_id} is job {job.number} of {order.cluster}")
 
     def _submit(self, task: Any) -> MachineJob:
         with explained(f"{self._cluster} did not take the job"):

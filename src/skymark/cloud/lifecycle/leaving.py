@@ -17,10 +17,12 @@ def hire_and_leave(quoted: Quoted, place: Place, screen: Screen) -> Left:
     set up, or the user interrupts.
 
     Raises:
+        UsageError: another launch has a machine of that name; this one touches nothing of it.
         CloudError: it could not be hired, or its set-up failed.
         StillBillingError: it does not end.
     """
     order = quoted.order
+    place.claim(order)
     try:
         hired = place.hire(quoted, screen)
         if order.idle:

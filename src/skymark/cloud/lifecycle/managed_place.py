@@ -7,21 +7,21 @@ the next machine finds it, and from there the results come home.
 from __future__ import annotations
 
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_all
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import keep_plan, note_hired
+from skymark.cloud.known_machines import claim, keep_plan, note_hired, taken
 from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone
 from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_store
 from skymark.cloud.lifecycle.screen import Say, Screen
-from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
@@ -33,23 +33,18 @@ from skymark.cloud.sky.managed_jobs import (
 )
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import UsageError
-from skymark.store.kinds import open_store
 
 
 def check_managed(order: Order) -> None:
     """Check what a managed job needs beyond an ordinary launch; hires nothing.
 
     Raises:
-        UsageError: it does not go with the other options, or SkyPilot is not set up for it.
-        StoreError: the store cannot be written from here.
+        UsageError: it does not go with the other options.
     """
     if order.keep:
         raise UsageError("--managed ends its machine with the job; leave out --keep")
     if order.num_nodes > 1:
         raise UsageError("--managed runs on one machine at a time; leave out --num-nodes")
-    assert order.lasting_store is not None
-    with closing(open_store(order.lasting_store, order.run_id)) as store:
-        store.check()
 
 
 class ManagedPlace:
@@ -62,6 +57,12 @@ class ManagedPlace:
         self._request = RequestInFlight()
         self._job: ManagedJob | None = None
         self._machines: HiredMachines | None = None
+
+    def claim(self, order: Order) -> None:
+        """Take the job's name, which neither SkyPilot nor another launch from here may have."""
+        if find_managed_job(order.cluster) is not None:
+            raise taken(order.cluster)
+        claim(order)
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Start the job, and return once it has a machine."""
@@ -99,9 +100,13 @@ class ManagedPlace:
         """End a request for a job that was not granted."""
         self._request.take_back()
 
-    def retrieve(self, finished: Finished, directory: Path) -> Retrieved:
+    def retrieve(self, finished: Finished, results: Path) -> Retrieved:
         """Bring the results from the store that outlives the machines."""
-        return from_store(finished, directory)
+        return from_store(finished, results)
+
+    def keep(self, retrieved: Retrieved) -> Kept:
+        """Refuse: its machine is gone when results come home."""
+        raise NotImplementedError
 
     def end(self, finished: Finished, screen: Screen) -> float:
         """End the job with its machine."""

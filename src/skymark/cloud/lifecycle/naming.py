@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from skymark.cloud.errors import StillBillingError
+from skymark.cloud.errors import NameTakenError, StillBillingError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import hired
 from skymark.cloud.lifecycle.screen import Say
@@ -33,8 +33,8 @@ def named_where_left(cluster: str, say: Say) -> Iterator[None]:
     """Name a machine that was hired and is not proved gone, whatever ends a command early."""
     try:
         yield
-    except StillBillingError:
-        raise  # it names them itself
+    except (StillBillingError, NameTakenError):
+        raise  # it names them itself; they are another command's
     except BaseException:
         if (machines := hired(cluster)) is not None:
             say(not_proved_gone(machines, "this command ended before it was ended"))

@@ -10,24 +10,26 @@ from skymark.cloud.cost.bill import Bill, bill_of_last, bill_of_time
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import (
+    claim,
     forget_secrets,
     keep_plan,
     keep_secrets,
     note_hired,
-    remember,
+    taken,
 )
+from skymark.cloud.lifecycle.copying import await_outcome
 from skymark.cloud.lifecycle.gone import prove_gone
+from skymark.cloud.lifecycle.keeping import keep_cluster
 from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
-from skymark.cloud.lifecycle.results import await_outcome
 from skymark.cloud.lifecycle.retrieving import from_cluster
 from skymark.cloud.lifecycle.screen import Screen
-from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.clusters import costs_of, is_there
+from skymark.cloud.sky.clusters import costs_of, find_cluster, is_there
 from skymark.cloud.sky.jobs import await_cluster, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import SkymarkError
@@ -44,6 +46,12 @@ class NewCluster:
         self._asked_s = time.time()
         self._machines: HiredMachines | None = None
 
+    def claim(self, order: Order) -> None:
+        """Take the cluster's name, which neither SkyPilot nor another launch from here may have."""
+        if find_cluster(order.cluster, refresh=False) is not None:
+            raise taken(order.cluster)
+        claim(order)
+
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Hire the machine with its idle timer armed and start the job."""
         order = quoted.order
@@ -51,7 +59,6 @@ class NewCluster:
         screen.say(f"hiring {order.cluster}")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
-        remember(order)
         self._machines = ordered_machines(quoted)
         note_hired(self._machines)
         files = {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)}
@@ -97,9 +104,13 @@ class NewCluster:
         """End a request for a machine that was not granted."""
         self._request.take_back()
 
-    def retrieve(self, finished: Finished, directory: Path) -> Retrieved:
+    def retrieve(self, finished: Finished, results: Path) -> Retrieved:
         """Bring the results from the machine."""
-        return from_cluster(finished, directory)
+        return from_cluster(finished, results)
+
+    def keep(self, retrieved: Retrieved) -> Kept:
+        """Leave the machine to its idle timer, for as long as it was to wait for a connection."""
+        return keep_cluster(retrieved)
 
     def end(self, finished: Finished, screen: Screen) -> float | None:
         """End the machine, unless it is to be kept and its run came to an end."""

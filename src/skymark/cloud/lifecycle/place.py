@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 from skymark.cloud.cost.bill import Bill
 from skymark.cloud.lifecycle.screen import Screen
-from skymark.cloud.lifecycle.stages import Finished, Hired, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.order import Order
 
@@ -22,6 +22,14 @@ class Place(Protocol):
     """Whether the user may leave a run going; else Ctrl-C always stops it."""
     outlived_by_results: ClassVar[bool]
     """Whether results come home after the machine is gone, from a store; else they come before."""
+
+    def claim(self, order: Order) -> None:
+        """Take the name of a machine that is going to be hired.
+
+        Raises:
+            NameTakenError: it is in use.
+        """
+        ...
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Get the machine and begin the job.
@@ -43,8 +51,12 @@ class Place(Protocol):
         """
         ...
 
-    def retrieve(self, finished: Finished, directory: Path) -> Retrieved:
-        """Bring the results into a directory and verify them; faults become problems."""
+    def retrieve(self, finished: Finished, results: Path) -> Retrieved:
+        """Bring the results into a directory of runs and verify them; faults become problems."""
+        ...
+
+    def keep(self, retrieved: Retrieved) -> Kept:
+        """Leave the machine to its idle timer, because it has what is verified nowhere else."""
         ...
 
     def end(self, finished: Finished, screen: Screen) -> float | None:

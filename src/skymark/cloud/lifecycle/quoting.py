@@ -33,7 +33,7 @@ def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str,
         GateError: it may cost more than the ceiling.
     """
     task = make_task(order)
-    clouds = enabled_clouds(order.infra)
+    clouds = enabled_clouds(order.infra, variables)
     by_catalogue = quote_for(
         task,
         plan,

@@ -1,20 +1,15 @@
-"""Bring a run home from the machines it ran on, and verify that nothing is lost or changed."""
+"""Results of a run that came home: put together, verified, and what lacks of the plan."""
 
 from __future__ import annotations
 
-import math
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
-from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
 from skymark.model.base import Frozen
 from skymark.model.manifest import Manifest
 from skymark.model.record import Status
@@ -25,20 +20,15 @@ from skymark.run.layout import MANIFEST, SUMS
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
 
-PLAIN = ("--no-links", "--no-devices", "--no-specials")
-"""Options of rsync that leave what is no file or directory on the machine."""
-
 TIMED_OUT = {"124", "137"}
 """Exit statuses of `timeout`: told to end, and killed."""
 
-STOPPED = {"130", "143"}
-"""Exit statuses of what was told to end: skymark's own, and 128 + SIGTERM."""
+STOPPED = {"130", "141", "143"}
+"""Exit statuses of what was told to end: skymark's own, 128 + SIGTERM, and skymark's where nobody
+reads its output any more: SkyPilot ends the reader of a cancelled job before the job."""
 
 LARGEST_PHASE_BYTES = 1 << 16
 """Of a file with the last phase of a node."""
-
-CANCELLED_S = 30.0
-"""Time that SkyPilot gives the processes of a cancelled job to end."""
 
 
 class Results(Frozen):
@@ -50,6 +40,8 @@ class Results(Frozen):
     """Ids of planned cells without a record, or without the samples that belong to it."""
     differing: tuple[str, ...]
     """Files that are not what the run's own digests say."""
+    unequal: tuple[str, ...] = ()
+    """Files that are not what lies on the machine, also after they were copied again."""
     strange: tuple[str, ...] = ()
     """Links, FIFOs and other things that are no regular files, which were left where they were."""
     phases: tuple[str, ...]
@@ -58,60 +50,20 @@ class Results(Frozen):
     @property
     def whole(self) -> bool:
         """Whether every planned cell's record is there and every file as it was written."""
-        return bool(self.records) and not self.missing and not self.differing
+        return bool(self.records) and not self.missing and self.faithful and not self.differing
+
+    @property
+    def faithful(self) -> bool:
+        """Whether every file is what lies on the machine, as far as anybody can tell."""
+        return not self.unequal and SUMS not in self.differing
 
 
-def await_outcome(order: Order) -> None:
-    """Wait until every node of a cluster has written down the end of its part of a run.
-
-    Raises:
-        CloudError: one has not after the time that SkyPilot gives a cancelled job, or cannot be
-            reached.
-    """
-    with TemporaryDirectory() as place:
-        for node in range(order.num_nodes):
-            there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
-            rsync(
-                order.cluster, *PLAIN, there, place, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S)
-            )
-
-
-def bring_home(order: Order, directory: Path) -> Results | None:
-    """Copy a run from every node of a cluster into one directory, and verify it there.
+def bring_from_store(address: str, order: Order, directory: Path) -> Results | None:
+    """Bring a run from a store into a directory, and verify it there.
 
     Args:
-        order: names the cluster, its nodes, the run and its plan.
-        directory: where it goes; made if absent.
-
-    Returns:
-        None if no node had anything of the run.
-
-    Raises:
-        CloudError: a machine could not be reached, or ran another plan.
-    """
-    cluster, run_id = order.cluster, order.run_id
-    staging = directory.with_name(f".{directory.name}.incoming")
-    parts = [staging / str(node) for node in range(order.num_nodes)]
-    try:
-        for node, place in enumerate(parts):
-            place.mkdir(parents=True, exist_ok=True)
-            wanted = (
-                *PLAIN,
-                f"--include=/{run_id}/***",
-                f"--include=/{run_id}.outcome",
-                "--exclude=*",
-            )
-            rsync(cluster, *wanted, f"{host(cluster, node)}:{RESULTS}/", f"{place}/")
-        return merge(parts, run_id, directory, order.plan_hash)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def bring_from_store(order: Order, directory: Path) -> Results | None:
-    """Bring a run from its lasting store into a directory, and verify it there.
-
-    Args:
-        order: names the store, the run and its plan.
+        address: of a store that outlives machines.
+        order: names the run and its plan.
         directory: where it goes; made if absent.
 
     Returns:
@@ -121,7 +73,7 @@ def bring_from_store(order: Order, directory: Path) -> Results | None:
         StoreError: the store cannot be read.
         CloudError: it holds another plan's run.
     """
-    with closing(open_source(f"{order.lasting_store}/{order.run_id}")) as source:
+    with closing(open_source(f"{address}/{order.run_id}")) as source:
         try:
             differing = fetch(source, directory)
         except FileNotFoundError:
@@ -130,7 +82,9 @@ def bring_from_store(order: Order, directory: Path) -> Results | None:
     return _completed(run, order.plan_hash, [run.manifest()], differing, ())
 
 
-def merge(parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str) -> Results | None:
+def merge(
+    parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str | None
+) -> Results | None:
     """Put the parts of a run, one from each machine, into one directory and verify the whole.
 
     Each machine ran other cells, so no file of one is in another's way but the manifest. One whose
@@ -140,7 +94,7 @@ def merge(parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str) -
         parts: directories that hold ``RUN-ID/`` and ``RUN-ID.outcome``, the head node's first.
         run_id: the run's name.
         directory: where the whole goes.
-        plan_hash: of the plan that was sent.
+        plan_hash: of the plan that was sent; None where that is not known.
 
     Returns:
         None if no part holds a run.
@@ -164,6 +118,7 @@ def merge(parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str) -
         else:  # the others' tell the same plan, and records have digests of their own
             differing.append(MANIFEST)
             whole = whole | {MANIFEST}
+        (directory / SUMS).unlink(missing_ok=True)  # of another part
         differing += fetch(source, directory, keep=whole, fetched=lambda path, _: brought.add(path))
         brought.difference_update((MANIFEST, SUMS))
     phases = tuple(_phase(part, f"{run_id}.outcome") for part in parts)
@@ -191,6 +146,8 @@ def problems_of(results: Results) -> tuple[str, ...]:
         problems.append(
             f"{len(results.missing)} planned cells have no record, such as {results.missing[0]}"
         )
+    if results.unequal:
+        problems.append(f"files came damaged again and again: {', '.join(results.unequal[:5])}")
     if results.differing:
         problems.append(f"files differ from their digests: {', '.join(results.differing[:5])}")
     if results.strange:
@@ -220,19 +177,19 @@ def add_price(directory: Path, hourly_price_usd: float | None, price_usd: float 
 
 def _completed(
     run: RunDirectory,
-    plan_hash: str,
+    plan_hash: str | None,
     manifests: Sequence[Manifest],
     differing: Sequence[str],
     phases: tuple[str, ...],
 ) -> Results:
     """Write the manifest of the whole, and look for its planned cells."""
     head = manifests[0]
+    plan_hash = plan_hash or head.plan_hash
     for manifest in manifests:
         if manifest.plan_hash != plan_hash:
             raise CloudError(
                 f"{manifest.run_id} is a run of another plan ({manifest.plan_hash[:12]}) than the "
-                f"one that was sent ({plan_hash[:12]}), and is not taken for it; it lies as it "
-                f"came in {run.path}"
+                f"one that was sent ({plan_hash[:12]}), and is not taken for it"
             )
     found = {id: run.record(cell) for id, cell in head.cells.items()}
     machines = {

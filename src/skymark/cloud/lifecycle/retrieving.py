@@ -1,14 +1,25 @@
-"""Bring results home from a cluster or a store; faults become problems of the run."""
+"""Bring results home from a cluster or a store; faults become problems of the run.
+
+Where one directory does not take them, another one does; where a machine does not give them, its
+store may.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-from skymark.cloud.lifecycle.results import Results, bring_from_store, bring_home, problems_of
+from skymark.cloud.errors import CloudError, UnreachableError
+from skymark.cloud.lifecycle.copying import bring_home
+from skymark.cloud.lifecycle.homes import fault_of, homes
+from skymark.cloud.lifecycle.results import Results, bring_from_store, problems_of
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
+from skymark.cloud.order import Order
 from skymark.cloud.sky.clusters import find_cluster
-from skymark.model.errors import SkymarkError
+from skymark.cloud.stores import stores_that_last
+from skymark.model.errors import SkymarkError, StoreError
 
 GONE = (
     "the machine was gone before its results came home, and they with it, unless they are in a "
@@ -16,37 +27,100 @@ GONE = (
 )
 
 
-def from_cluster(finished: Finished, directory: Path) -> Retrieved:
-    """Bring results from a cluster that is up."""
+def from_cluster(finished: Finished, results: Path) -> Retrieved:
+    """Bring results from a cluster, or else from a store that has the whole of them.
+
+    Args:
+        finished: the run.
+        results: directory of runs; others stand in where it does not take this one.
+    """
+    if _is_gone(finished.order):
+        came = Retrieved(finished, problems=(GONE,) if finished.begun else ())
+    else:
+        came = brought(
+            finished,
+            results,
+            lambda directory: bring_home(finished.order, directory),
+            nothing="the machine has no results: nothing was run",
+        )
+    lost = finished.begun and (came.results is None or not came.safe)
+    return _else_stored(came, results) if lost else came
+
+
+def from_store(finished: Finished, results: Path) -> Retrieved:
+    """Bring results from the store that outlives the machines of a managed job."""
     order = finished.order
-    if find_cluster(order.cluster, refresh=False) is None:
-        return Retrieved(finished, problems=(GONE,) if finished.begun else ())
-    return _retrieved(
-        finished,
-        lambda: bring_home(order, directory),
-        nothing="the machine has no results: nothing was run",
-    )
+    assert order.lasting_store is not None
+    return _from(order.lasting_store, finished, results)
 
 
-def from_store(finished: Finished, directory: Path) -> Retrieved:
-    """Bring results from the store that outlives the machines."""
-    order = finished.order
-    return _retrieved(
-        finished,
-        lambda: bring_from_store(order, directory),
-        nothing=f"{order.lasting_store} has no results: nothing was run",
-        later=f"; later: skymark fetch {order.lasting_store}/{order.run_id} {directory}",
-    )
-
-
-def _retrieved(
-    finished: Finished, bring: Callable[[], Results | None], *, nothing: str, later: str = ""
+def brought(
+    finished: Finished,
+    results: Path,
+    bring: Callable[[Path], Results | None],
+    *,
+    nothing: str,
+    later: str = "",
 ) -> Retrieved:
+    """Bring results to the first directory that takes them as they are.
+
+    Args:
+        finished: the run.
+        results: directory of runs to try first.
+        bring: brings the run into a directory of its own; None where there is nothing of it.
+        nothing: the problem then.
+        later: the command that brings them later, for messages.
+    """
+    problems: list[str] = []
+    damaged: Results | None = None
+    with closing(homes(results)) as candidates:
+        for home in candidates:
+            directory = home / finished.order.run_id
+            try:
+                fault = fault_of(home)
+                found = None if fault is not None else bring(directory)
+            except (UnreachableError, StoreError) as error:
+                problems.append(f"the results could not be brought home: {error}{later}")
+                break
+            except (SkymarkError, OSError) as error:
+                fault = str(error)
+            if fault is not None:
+                problems.append(f"the results could not come to {directory}: {fault}")
+            elif found is None:
+                return Retrieved(finished, problems=(*problems, nothing))
+            elif found.faithful:
+                moved = (f"the results are in {directory}",) if problems else ()
+                return Retrieved(finished, found, (*problems, *moved, *problems_of(found)))
+            else:
+                problems += problems_of(found)
+                damaged = damaged or found
+    return Retrieved(finished, damaged, tuple(problems), safe=not finished.begun)
+
+
+def _else_stored(came: Retrieved, results: Path) -> Retrieved:
+    """Bring results from the first store that has them whole; else return what came."""
+    for address in stores_that_last(came.finished.order.stores):
+        stored = _from(address, came.finished, results)
+        if stored.results is not None and stored.results.whole:
+            problems = (*came.problems, f"they came whole from {address}")
+            return replace(stored, problems=(*problems, *stored.problems), safe=True)
+    return came
+
+
+def _from(address: str, finished: Finished, results: Path) -> Retrieved:
+    order = finished.order
+    return brought(
+        finished,
+        results,
+        lambda directory: bring_from_store(address, order, directory),
+        nothing=f"{address} has no results: nothing was run",
+        later=f"; later: skymark fetch {address}/{order.run_id} {results / order.run_id}",
+    )
+
+
+def _is_gone(order: Order) -> bool:
+    """Whether SkyPilot has no such cluster; where it does not answer, the cluster may."""
     try:
-        results = bring()
-    except SkymarkError as error:
-        problem = f"the results could not be brought home: {error}{later}"
-        return Retrieved(finished, problems=(problem,))
-    if results is None:
-        return Retrieved(finished, problems=(nothing,))
-    return Retrieved(finished, results, problems_of(results))
+        return find_cluster(order.cluster, refresh=False) is None
+    except CloudError:
+        return False

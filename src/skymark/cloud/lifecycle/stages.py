@@ -1,6 +1,7 @@
 """The stages of a run on a rented machine, each made of the one before and never changed.
 
-Quoted → Hired → Finished → Retrieved → Ended. A run that its user leaves going ends as `Left`.
+Quoted → Hired → Finished → Retrieved → Ended. A run whose results are verified nowhere but on its
+machine ends as `Kept`, one that its user leaves going as `Left`.
 """
 
 from __future__ import annotations
@@ -70,17 +71,19 @@ class Retrieved:
     results: Results | None = None
     problems: tuple[str, ...] = ()
     """With the results, or with their way home."""
+    safe: bool = True
+    """Whether the machine may go: what it measured is verified here or in a store."""
+
+    def interrupted(self) -> Self:
+        """Return it as one that the user stopped."""
+        return replace(self, finished=replace(self.finished, interrupted=True))
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A run that is over, its machine gone unless it is to stay."""
+class Over:
+    """A run that is over, with what became of its results."""
 
     retrieved: Retrieved
-    gone_after_s: float | None = None
-    """Seconds from the verified results to the proof that the machine is gone; None where it
-    stays."""
-    bill: Bill | None = None
 
     @property
     def order(self) -> Order:
@@ -107,6 +110,26 @@ class Ended:
         """Whether the run succeeded and its results are whole."""
         whole = self.results is not None and self.results.whole
         return self.retrieved.finished.end is JobEnd.SUCCEEDED and whole and not self.problems
+
+
+@dataclass(frozen=True)
+class Ended(Over):
+    """A run that is over, its machine gone unless it is to stay."""
+
+    gone_after_s: float | None = None
+    """Seconds from the verified results to the proof that the machine is gone; None where it
+    stays."""
+    bill: Bill | None = None
+
+
+@dataclass(frozen=True)
+class Kept(Over):
+    """A run that is over, its machine kept because what it measured is verified nowhere else."""
+
+    idle_minutes: int
+    """Without a job, until the machine ends itself."""
+    hourly_price_usd: float | None
+    """Of all machines together; None where it is not known."""
 
 
 @dataclass(frozen=True)

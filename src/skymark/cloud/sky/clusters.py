@@ -78,6 +78,16 @@ def end_cluster(cluster: str) -> None:
     ask(lambda sky: sky.down(cluster))
 
 
+def set_idle_timer(cluster: str, minutes: int) -> None:
+    """Let a cluster end itself after so many minutes without a job.
+
+    Raises:
+        UsageError: there is none.
+        CloudError: it failed.
+    """
+    ask(lambda sky: sky.autostop(cluster, minutes, down=True))
+
+
 def costs_of(cluster: str) -> list[MachineCost]:
     """Return the costs of all clusters that had a name, as SkyPilot's cost report has them."""
     return [

@@ -10,13 +10,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from skymark.cloud.errors import CloudError
+from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.sky.internals import SSH_SETTINGS
 from skymark.model.errors import UsageError
 
 ATTEMPTS = 4
 PAUSE_S = 3.0
 CONNECT_S = 20
+UNREACHABLE = {10, 12, 30, 35, 255}
+"""Exit statuses of rsync where the connection failed, or ssh itself."""
 
 
 def settings_of(cluster: str) -> Path:
@@ -39,11 +41,17 @@ def host(cluster: str, node: int = 0) -> str:
     return cluster if node == 0 else f"{cluster}-worker{node}"
 
 
-def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> None:
+def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> str:
     """Run rsync with a cluster's SSH settings, again where the connection breaks.
 
+    It is in a session of its own: Ctrl-C at the terminal does not reach it.
+
+    Returns:
+        What it wrote on standard output.
+
     Raises:
-        CloudError: it failed each time.
+        UnreachableError: the machine did not answer, each time.
+        CloudError: it failed otherwise, each time.
         UsageError: there is no such cluster.
     """
     shell = shlex.join(
@@ -62,15 +70,24 @@ def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> None:
     command: Sequence[str] = ["rsync", "--archive", "--partial", "--rsh", shell, *arguments]
     for attempt in range(1, attempts + 1):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                start_new_session=True,
+            )
         except FileNotFoundError as error:
             raise UsageError("rsync is not installed here; apt install rsync") from error
         if done.returncode == 0:
-            return
+            return done.stdout
         if attempt < attempts:
             time.sleep(PAUSE_S)
     tail = " ".join(done.stderr.split())[-300:]
-    raise CloudError(f"rsync with {cluster} failed (status {done.returncode}): {tail}")
+    problem = f"rsync with {cluster} failed (status {done.returncode}): {tail}"
+    raise (UnreachableError if done.returncode in UNREACHABLE else CloudError)(problem)
 
 
 def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:

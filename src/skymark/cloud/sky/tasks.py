@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
 from skymark.cloud.order import Order
-from skymark.cloud.sky.client import explained, sdk
+from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.providers import cloud_of
 from skymark.cloud.source import source_directory
 from skymark.cloud.submission import beside_others, within
@@ -84,7 +86,7 @@ def part_of(launched: Any, accelerators: Any) -> Any:
     Raises:
         UsageError: the machine has not so many, or others.
     """
-    with explained(f"--gpus {accelerators}"):
+    with refused(f"--gpus {accelerators}"):
         part = sdk().Resources(accelerators=accelerators)
     there = {name.casefold(): count for name, count in (launched.accelerators or {}).items()}
     for name, count in (part.accelerators or {}).items():
@@ -114,8 +116,13 @@ def set_limits(task: Any, limit_s: int | None, highest_hourly_price_usd: float |
 
 
 def _read(path: Path) -> Any:
-    with explained(f"{path}"):
-        return sdk().Task.from_yaml(os.fspath(path))
+    sky = sdk()
+    with refused(f"{path}"):
+        task = sky.Task.from_yaml(os.fspath(path))
+        task.expand_and_validate_file_mounts()
+    if not isinstance(task.run, str):
+        raise UsageError(f"{path} has no run, which is what the machine is for")
+    return task
 
 
 def _send_source(task: Any) -> None:
@@ -148,6 +155,23 @@ def _ordered(resource: Any, order: Order) -> Any:
     if order.gpus is not None:
         changes["accelerators"] = order.gpus
     if order.image is not None:
+        if not re.fullmatch(r"[^\s]+", order.image):
+            raise UsageError(f"--image {order.image!r} is no image; give one such as skymark:cpu")
         changes["image_id"] = f"docker:{order.image.removeprefix('docker:')}"
-    with explained("the ordered machine"):
-        return resource.copy(**changes)
+    with refused("the ordered machine" if order.infra is None else f"--infra {order.infra}"):
+        ordered = resource.copy(**changes)
+    if order.infra is not None and ordered.cloud is None:
+        raise UsageError(f"--infra {order.infra!r} names no provider; give one such as lambda")
+    return ordered
+
+
+@contextmanager
+def refused(subject: str) -> Iterator[None]:
+    """Turn an error of SkyPilot's about a YAML or a place into bad usage: nothing was started.
+
+    It reads them with several libraries, and their errors have no kind in common.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise UsageError(f"{subject}: {short(error)}") from error

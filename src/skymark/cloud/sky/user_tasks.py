@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skymark.cloud.sky.client import explained, sdk
-from skymark.cloud.sky.tasks import part_of
+from skymark.cloud.sky.client import sdk
+from skymark.cloud.sky.tasks import part_of, refused
 from skymark.cloud.source import source_directory
 from skymark.cloud.submission import within
 from skymark.cloud.user_job import UserJob
@@ -48,7 +48,7 @@ def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, P
         task.num_nodes = job.num_nodes
     if job.gpus is not None:
         part_of(launched, job.gpus)
-        with explained(f"--gpus {job.gpus}"):
+        with refused(f"--gpus {job.gpus}"):
             task.set_resources({one.copy(accelerators=job.gpus) for one in task.resources})
     return task, source
 
@@ -69,7 +69,7 @@ def _of_yaml(job: UserJob) -> Any:
     path = Path(job.words[0])
     if not path.is_file():
         raise UsageError(f"{path} is no file; give a SkyPilot YAML, or a command after --")
-    with explained(os.fspath(path)):
+    with refused(os.fspath(path)):
         import yaml
 
         read = yaml.safe_load(path.read_text("utf-8"))

@@ -35,6 +35,12 @@ def _leaves_machine(variables: Variables) -> bool:
     }
 
 
+def _check_key(variables: Variables) -> None:
+    from skymark.store.wandb.key import check_key
+
+    check_key(variables)
+
+
 WANDB = StoreKind(
     scheme="wandb",
     address="wandb",
@@ -46,5 +52,6 @@ WANDB = StoreKind(
     default_url=_default_url,
     variables=(KEY_VARIABLE, "WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT", "WANDB_MODE"),
     has_credentials=_has_key,
+    key_check=_check_key,
     client=ClientLibrary("wandb", "pip install 'skymark[wandb]'"),
 )

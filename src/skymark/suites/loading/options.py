@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pydantic import ConfigDict, JsonValue, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Setting
@@ -72,7 +72,7 @@ class LoadingOptions(Frozen):
 
     axis: tuple[str, ...] = ()
     data: str | None = None
-    seed: int = DEFAULT_SEED
+    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**64)
 
     @classmethod
     def of(cls, options: Mapping[str, JsonValue]) -> LoadingOptions:

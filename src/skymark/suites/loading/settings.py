@@ -11,24 +11,27 @@ from skymark.model.base import Frozen
 from skymark.model.cell import Setting
 from skymark.model.errors import UnknownNameError, UsageError
 
+MOST = 1_000_000
+"""Of anything that can be set; what is beyond it is a slip."""
+
 
 class LoadingSettings(Frozen):
     """What a user can set for all adapters, with ``--set NAME=VALUE`` or an option of its own."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    workers: int = Field(default=2, ge=0)
+    workers: int = Field(default=2, ge=0, le=MOST)
     """Worker processes or threads, as the library has them; 0 is the calling thread."""
-    prefetch: int = Field(default=2, ge=1)
+    prefetch: int = Field(default=2, ge=1, le=MOST)
     """Batches held ready, per worker where the library counts so."""
-    batch_size: int | None = Field(default=None, ge=1)
+    batch_size: int | None = Field(default=None, ge=1, le=MOST)
     """Elements per batch; None for the variant's."""
     format: str | None = None
     """Storage format; None for what the library recommends."""
     page_cache: Literal["warm", "cold"] = "warm"
-    think_time_ms: float = Field(default=0.0, ge=0)
+    think_time_ms: float = Field(default=0.0, ge=0, le=MOST)
     """Time per batch that an accelerator would compute."""
-    http_latency_ms: float = Field(default=1.0, ge=0)
+    http_latency_ms: float = Field(default=1.0, ge=0, le=MOST)
     """Time to the first byte of an object; the default is a store in the same data centre."""
     http_bandwidth_mb_s: float = Field(default=200.0, gt=0)
     """Rate at which an object's bytes come, in 10⁶ bytes per second."""

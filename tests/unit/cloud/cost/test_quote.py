@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from skymark.cloud.cost.amounts import at_most
 from skymark.cloud.cost.ceiling import check_ceiling
 from skymark.model.errors import GateError
 from tests.unit.cloud.cost.conftest import offer
@@ -36,6 +39,24 @@ def test_a_run_that_may_cost_a_thousandth_more_is_refused_with_exit_status_3(mak
     with pytest.raises(GateError) as refused:
         check_ceiling(quote, quote.cost.high_usd - 0.001)
     assert refused.value.exit_code == 3
+
+
+@pytest.mark.parametrize("hourly_usd", [1.70149, 1.29, 0.1, 2.49, 0.0034, 33.333333])
+def test_the_figure_that_is_shown_is_enough_as_a_ceiling(make_quote, hourly_usd):
+    quote = make_quote(offer(hourly_usd))
+    shown = at_most(quote.cost.high_usd)
+    assert float(shown) < quote.cost.high_usd + 0.01
+    check_ceiling(quote, float(shown))
+
+
+def test_a_refusal_never_shows_two_equal_figures(make_quote):
+    quote = make_quote(offer(1.7015))  # 3.403 for two hours
+    for ceiling_usd in (3.40, 3.402, 3.4029):
+        with pytest.raises(GateError) as refused:
+            check_ceiling(quote, ceiling_usd)
+        said = re.search(r"up to ([0-9.]+) USD .* --max-cost is ([0-9.]+) USD", str(refused.value))
+        assert said[1] == "3.41"
+        assert float(said[2]) == ceiling_usd
 
 
 def test_decimal_prices_equal_a_ceiling_that_they_equal_on_paper(make_quote):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 from dataclasses import FrozenInstanceError, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +16,7 @@ from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.lifecycle.carrying_out import carry_out
 from skymark.cloud.lifecycle.results import Results
 from skymark.cloud.lifecycle.screen import Choice, Screen
-from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Left, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.model.errors import UsageError
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob
@@ -31,12 +33,18 @@ class ScriptedPlace:
     job: ScriptedJob = field(default_factory=lambda: ScriptedJob(shows=[0]))
     faults: dict[str, BaseException] = field(default_factory=dict)
     """What a call raises, by its name."""
+    safe: bool = True
+    """Whether results are verified somewhere else once they were retrieved."""
     asked: list[str] = field(default_factory=list)
 
     def _ask(self, name):
         self.asked.append(name)
         if name in self.faults:
             raise self.faults[name]
+
+    def claim(self, order):
+        if "claim" in self.faults:
+            raise self.faults["claim"]
 
     def hire(self, quoted, screen):
         self._ask("hire")
@@ -49,10 +57,14 @@ class ScriptedPlace:
     def take_back(self):
         self._ask("take back")
 
-    def retrieve(self, finished, directory):
+    def retrieve(self, finished, results):
         self._ask("retrieve")
-        results = Results(directory=directory, records={}, missing=(), differing=(), phases=())
-        return Retrieved(finished, results, problems=("something lacks",))
+        found = Results(directory=results, records={}, missing=(), differing=(), phases=())
+        return Retrieved(finished, found, problems=("something lacks",), safe=self.safe)
+
+    def keep(self, retrieved):
+        self._ask("keep")
+        return Kept(retrieved, 10, 0.8)
 
     def end(self, finished, screen):
         self._ask("end")
@@ -61,6 +73,13 @@ class ScriptedPlace:
     def bill(self, order):
         self._ask("bill")
         return Bill(hourly_price_usd=1.0, seconds=36.0, price_usd=0.01)
+
+
+class InterruptedJob(ScriptedJob):
+    """A job whose user presses Ctrl-C while it runs."""
+
+    def ended(self):
+        raise KeyboardInterrupt
 
 
 QUOTED = Quoted(order_of(), plan([cell()]), MappingProxyType({}))
@@ -78,7 +97,7 @@ def interrupt():
 def test_results_are_home_before_the_machine_is_ended_and_billed():
     place = ScriptedPlace()
     ended = carried_out(place)
-    assert place.asked == ["hire", "take back", "retrieve", "end", "bill"]
+    assert place.asked == ["hire", "retrieve", "end", "bill"]
     assert isinstance(ended, Ended)
     assert (ended.retrieved.finished.end, ended.gone_after_s) == (JobEnd.SUCCEEDED, 2.0)
     assert ended.problems == ("something lacks",)
@@ -88,7 +107,7 @@ def test_results_are_home_before_the_machine_is_ended_and_billed():
 def test_from_a_store_results_come_after_the_machine_is_gone():
     place = ScriptedPlace(outlived_by_results=True)
     carried_out(place)
-    assert place.asked == ["hire", "take back", "end", "retrieve", "bill"]
+    assert place.asked == ["hire", "end", "retrieve", "bill"]
 
 
 def test_from_a_store_they_come_also_where_the_machine_does_not_end():
@@ -117,7 +136,7 @@ def test_a_failed_run_says_so_and_its_results_come_home():
     place = ScriptedPlace(job=ScriptedJob(shows=[100]))
     ended = carried_out(place)
     assert ended.problems[0] == "the run on skymark-cpu-1 failed"
-    assert place.asked == ["hire", "take back", "retrieve", "end", "bill"]
+    assert place.asked == ["hire", "retrieve", "end", "bill"]
 
 
 def test_ctrl_c_stops_the_run_brings_home_what_there_is_and_ends_the_machine():
@@ -139,22 +158,71 @@ def test_a_run_that_cannot_be_left_is_stopped_without_a_question():
     assert "stop" in place.asked
 
 
-@pytest.mark.parametrize("step", ["stop", "take back", "retrieve"])
-def test_a_second_ctrl_c_at_any_step_still_ends_the_machine(step):
-    faults = {step: KeyboardInterrupt()}
-    if step == "stop":
-        faults["hire"] = KeyboardInterrupt()
-    place = ScriptedPlace(faults=faults)
+@pytest.mark.parametrize("step", ["stop", "take back"])
+def test_a_second_ctrl_c_before_there_is_a_job_ends_the_machine(step):
+    place = ScriptedPlace(faults={"hire": KeyboardInterrupt(), step: KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
         carried_out(place)
     assert place.asked[-1] == "end"
 
 
+def test_a_second_ctrl_c_while_the_run_stops_still_brings_home_what_there_is():
+    place = ScriptedPlace(job=InterruptedJob(shows=[1]), faults={"stop": KeyboardInterrupt()})
+    ended = carried_out(place)
+    assert place.asked == ["hire", "stop", "retrieve", "end", "bill"]
+    assert ended.interrupted
+
+
 def test_a_request_that_cannot_be_taken_back_still_ends_the_machine():
-    place = ScriptedPlace(faults={"take back": CloudError("the server is away")})
+    faults = {"hire": CloudError("no answer"), "take back": CloudError("the server is away")}
+    place = ScriptedPlace(faults=faults)
     with pytest.raises(CloudError):
         carried_out(place)
     assert place.asked == ["hire", "take back", "end"]
+
+
+def test_a_machine_is_kept_that_has_what_is_verified_nowhere_else():
+    place = ScriptedPlace(safe=False)
+    kept = carried_out(place)
+    assert place.asked == ["hire", "retrieve", "keep"]
+    assert isinstance(kept, Kept)
+    assert not kept.all_well
+
+
+def test_ctrl_c_while_results_come_home_waits_until_they_are_here():
+    place = ScriptedPlace()
+    place.retrieve = interrupted(place.retrieve, times=1)
+    ended = carried_out(place)
+    assert place.asked == ["hire", "retrieve", "end", "bill"]
+    assert isinstance(ended, Ended)
+    assert ended.interrupted
+    assert ended.results is not None
+
+
+def test_a_second_ctrl_c_while_results_come_home_keeps_the_machine():
+    place = ScriptedPlace()
+    place.retrieve = interrupted(place.retrieve, times=2)
+    kept = carried_out(place)
+    assert place.asked == ["hire", "keep"]
+    assert isinstance(kept, Kept)
+    assert kept.interrupted
+    assert "interrupted while the results came home" in kept.problems[0]
+
+
+def interrupted(call, times):
+    def interrupt_and_call(*arguments):
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+        return call(*arguments)
+
+    return interrupt_and_call
+
+
+def test_a_name_that_another_launch_has_is_refused_and_its_machine_not_touched():
+    place = ScriptedPlace(faults={"claim": UsageError("in use")})
+    with pytest.raises(UsageError):
+        carried_out(place)
+    assert place.asked == []
 
 
 def test_a_stage_is_never_changed():

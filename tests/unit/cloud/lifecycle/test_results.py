@@ -186,12 +186,12 @@ def _as_part(home):
     return home.parent / "part"
 
 
-def stored(address, run_id="one"):
-    return order_of(run_id=run_id, plan_hash=PLAN.hash, lasting_store=address)
+def stored(run_id="one"):
+    return order_of(run_id=run_id, plan_hash=PLAN.hash)
 
 
 def test_a_run_comes_home_from_a_store_with_what_lacks(part, tmp_path):
-    results = bring_from_store(stored(part("store", CELLS[0]).as_uri()), tmp_path / "home")
+    results = bring_from_store(part("store", CELLS[0]).as_uri(), stored(), tmp_path / "home")
     assert results.records == {Status.OK: 1}
     assert results.missing == (CELLS[1].id,)
     assert not results.whole
@@ -199,7 +199,7 @@ def test_a_run_comes_home_from_a_store_with_what_lacks(part, tmp_path):
 
 
 def test_a_store_without_the_run_brings_nothing(part, tmp_path):
-    assert bring_from_store(stored(part("store").as_uri(), "two"), tmp_path / "home") is None
+    assert bring_from_store(part("store").as_uri(), stored("two"), tmp_path / "home") is None
     assert not (tmp_path / "home").exists()
 
 
@@ -209,7 +209,7 @@ def test_a_run_of_another_plan_than_was_sent_is_refused(part, tmp_path):
     with pytest.raises(CloudError, match=f"another plan .{other.hash[:12]}. than the one that was"):
         merge([place], "one", tmp_path / "home", PLAN.hash)
     with pytest.raises(CloudError, match="and is not taken for it"):
-        bring_from_store(stored(place.as_uri()), tmp_path / "stored")
+        bring_from_store(place.as_uri(), stored(), tmp_path / "stored")
 
 
 @pytest.mark.timeout(30)

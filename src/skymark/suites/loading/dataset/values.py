@@ -17,6 +17,10 @@ from skymark.suites.loading.dataset.tabular import MISSING
 from skymark.suites.loading.image_formats import IMAGE_FORMATS
 
 _JPEG_START = b"\xff\xd8"
+LARGEST_ID = 1 << 63
+LARGEST_FIGURE = float(np.finfo(np.float32).max)
+LONGEST_SHOWN = 80
+"""Characters of a value that a message shows."""
 _HEXADECIMAL = re.compile(r"[0-9a-f]{1,8}")
 
 
@@ -68,9 +72,10 @@ def label(value: Any, place: str) -> int | str:
     if isinstance(value, str):
         text = value.strip()
         return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else text
-    if isinstance(value, (int, float, np.number)) and int(value) == value:
+    is_number = isinstance(value, (int, float, np.number))
+    if is_number and -LARGEST_ID < value < LARGEST_ID and int(value) == value:
         return int(value)
-    raise DataError(f"the label of {place} is {value!r}; give a whole number or a name")
+    raise DataError(f"the label of {place} is {_shown(value)}; give a whole number or a name")
 
 
 def numbered_labels(labels: list[int | str]) -> npt.NDArray[np.int64]:
@@ -92,7 +97,10 @@ def text(value: Any, place: str) -> str:
 
 def text_bytes(value: Any, place: str) -> npt.NDArray[np.uint8]:
     """Return a text in UTF-8, uint8 ``[length]``."""
-    return np.frombuffer(text(value, place).encode(), np.uint8)
+    try:
+        return np.frombuffer(text(value, place).encode(), np.uint8)
+    except UnicodeEncodeError as error:  # half a character: JSON can hold one
+        raise DataError(f"the text of {place} is no Unicode ({error}); mend it") from error
 
 
 def byte_tokens(value: Any, place: str) -> npt.NDArray[np.uint16]:
@@ -121,8 +129,10 @@ def number(value: Any, place: str) -> float | None:
         return None
     try:
         parsed = float(value)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{place} holds {value!r}, where a number is needed") from error
+    except (TypeError, ValueError, OverflowError):
+        parsed = math.inf
+    if abs(parsed) > LARGEST_FIGURE:
+        raise DataError(f"{place} holds {_shown(value)}, where a number is needed")
     return None if math.isnan(parsed) else parsed
 
 
@@ -149,6 +159,10 @@ def categories(row: tuple[Any, ...], place: str) -> npt.NDArray[np.int64]:
     return np.array([category(value) for value in row], np.int64)
 
 
+def _shown(value: Any) -> str:
+    return repr(value)[:LONGEST_SHOWN]
+
+
 def category(value: Any) -> int:
     """Return the id of a category.
 
@@ -157,9 +171,9 @@ def category(value: Any) -> int:
     """
     if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN alone differs
         return MISSING
-    if isinstance(value, (int, float, np.number)):
+    if isinstance(value, (int, float, np.number)) and -LARGEST_ID < value < LARGEST_ID:
         return int(value)
     if _HEXADECIMAL.fullmatch(str(value).lower()):
         return int(str(value), 16)
-    digest = hashlib.blake2b(str(value).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(str(value).encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from skymark.model.errors import DataError
 
+LARGEST_VALUE_BYTES = 256 << 20
+"""Largest image, sound, text or line of a source; what is larger is refused, not read."""
+
 
 class Row(NamedTuple):
     """The requested fields of one row, and its place, for messages."""

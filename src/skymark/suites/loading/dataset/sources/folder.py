@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
+from skymark.plain_files import open_regular, read_regular
+from skymark.suites.loading.dataset.sources.data_source import (
+    LARGEST_VALUE_BYTES,
+    DataSource,
+    Row,
+)
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
@@ -54,7 +60,7 @@ class MediaFolder(DataSource):
             return self._labels[path.parent]
         wanted = path.with_suffix(".txt") if field == "text" else path
         try:
-            data = wanted.read_bytes()
+            data = read_regular(wanted, largest=LARGEST_VALUE_BYTES, through_links=True)
             return data.decode().strip() if field == "text" else data
         except FileNotFoundError as error:
             raise DataError(f"{path} has no text beside it; add {wanted.name}") from error
@@ -62,6 +68,8 @@ class MediaFolder(DataSource):
             raise DataError(f"{wanted} is no UTF-8 text ({error}); convert it") from error
         except OSError as error:
             raise DataError(f"{wanted} cannot be read: {error}") from error
+        except ValueError as error:
+            raise DataError(f"{wanted} cannot be read: it {error}") from error
 
     def check(self, field: str, limit: int) -> None:
         """Look at the first and last bytes of JPEG files."""
@@ -69,8 +77,12 @@ class MediaFolder(DataSource):
             return
         for path in islice(self._media, limit):
             if suffix_of(path) in {".jpg", ".jpeg"}:
-                with path.open("rb") as file:
-                    check_jpeg(file, path.stat().st_size, str(path))
+                try:
+                    descriptor = open_regular(path, through_links=True)
+                except ValueError as error:
+                    raise DataError(f"{path} cannot be read: it {error}") from error
+                with os.fdopen(descriptor, "rb") as file:
+                    check_jpeg(file, os.fstat(descriptor).st_size, str(path))
 
     def fingerprint(self) -> str:
         """Return a digest of the files' names, sizes and times."""

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import DataSource
-from skymark.suites.loading.dataset.sources.paths import files_below, local_paths, suffix_of
+from skymark.suites.loading.dataset.sources.paths import (
+    files_below,
+    local_paths,
+    require_regular,
+    suffix_of,
+)
 
 KINDS = (
     "a folder of images (one folder per class), of .wav, .tar, .parquet, .jsonl, .csv, .tsv or "
@@ -33,6 +38,7 @@ def open_source(data: str) -> DataSource:
     opener = openers.pop()
     if opener is None or openers:
         raise DataError(f"{data} is no dataset that skymark can read; give {KINDS}")
+    require_regular(paths)
     return opener(paths)
 
 
@@ -52,6 +58,7 @@ def _open_folder(folder: Path) -> DataSource:
         examples = " and ".join(str(paths[0].relative_to(folder)) for paths in by_kind.values())
         raise DataError(f"{folder} holds several kinds of data ({examples}); give one kind")
     [(opener, paths)] = by_kind.items()
+    require_regular(paths)
     return opener(paths)
 
 

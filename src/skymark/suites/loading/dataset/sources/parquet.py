@@ -77,7 +77,7 @@ def opened(file: Any, name: str | None = None) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     # An open file's own errors are its owner's to explain.
-    faults = (pa.ArrowException, OSError) if name is None else pa.ArrowException
+    faults = (pa.ArrowException, UnicodeDecodeError, *([OSError] if name is None else []))
     try:
         with pq.ParquetFile(file) as parquet:
             yield parquet

@@ -49,10 +49,31 @@ def local_paths(data: str) -> list[Path]:
     return paths
 
 
+def require_regular(paths: Iterable[Path]) -> None:
+    """Refuse what is no regular file, or a link to one: reading it may never end.
+
+    Raises:
+        DataError: one of them is not.
+    """
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"{path} is no regular file; remove it, or name others")
+
+
 def files_below(folder: Path) -> list[Path]:
-    """Return every file below a folder but hidden ones, sorted; links to folders are followed."""
+    """Return every file below a folder but hidden ones, sorted.
+
+    Links to folders are followed, into each folder once: they may lead in circles.
+    """
     found: list[Path] = []
+    seen: set[tuple[int, int]] = set()
     for root, folders, names in os.walk(folder, followlinks=True):
+        status = Path(root).stat()
+        place = status.st_dev, status.st_ino
+        if place in seen:
+            folders.clear()
+            continue
+        seen.add(place)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [Path(root, name) for name in names if not name.startswith(".")]
     return sorted(found)

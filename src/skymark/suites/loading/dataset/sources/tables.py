@@ -9,10 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
+from skymark.suites.loading.dataset.sources.data_source import (
+    LARGEST_VALUE_BYTES,
+    DataSource,
+    Row,
+)
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
 
 CLICK_FIELDS = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
@@ -61,7 +65,7 @@ class TextLines(PlainFiles):
 
     def _rows_of(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(_lines(file, path), 1):
                 if text := line.strip():
                     yield number, {"text": text}
 
@@ -71,12 +75,12 @@ class JsonLines(PlainFiles):
 
     def _rows_of(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(_lines(file, path), 1):
                 if not line.strip():
                     continue
                 try:
                     row = json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise DataError(f"{path}:{number} is no JSON ({error}); mend it") from error
                 if not isinstance(row, dict):
                     raise DataError(f"{path}:{number} is no JSON object; mend it")
@@ -89,7 +93,7 @@ class SeparatedValues(PlainFiles):
     def _rows_of(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         csv.field_size_limit(LARGEST_FIELD)
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=separator_of(path))
+            reader = csv.reader(_lines(file, path), delimiter=separator_of(path))
             fields: Sequence[str] | None = CLICK_FIELDS if is_click_log(path) else None
             for values in reader:
                 if not values:
@@ -103,6 +107,18 @@ class SeparatedValues(PlainFiles):
                         f"{len(fields)} column names; mend it"
                     )
                 yield reader.line_num, dict(zip(fields, values, strict=True))
+
+
+def _lines(file: TextIO, path: Path) -> Iterator[str]:
+    """Yield the lines of a file.
+
+    Raises:
+        DataError: one is longer than any value.
+    """
+    while line := file.readline(LARGEST_VALUE_BYTES):
+        if len(line) == LARGEST_VALUE_BYTES:
+            raise DataError(f"{path} has a line of more than {LARGEST_VALUE_BYTES:,} characters")
+        yield line
 
 
 def separator_of(path: Path) -> str:

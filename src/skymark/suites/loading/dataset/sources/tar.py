@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
+from skymark.suites.loading.dataset.sources.data_source import (
+    LARGEST_VALUE_BYTES,
+    DataSource,
+    Row,
+)
 from skymark.suites.loading.dataset.sources.paths import files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
@@ -21,6 +25,28 @@ FIELDS = {
     "wav": "audio",
 }
 """Field by extension; the keys of a ``.json`` member are fields of their own."""
+
+
+LARGEST_HEADER_BYTES = 1 << 20
+"""Of the names and attributes that precede a member; tarfile reads them whole."""
+HEADERS = {
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+}
+
+
+class BoundedHeader(tarfile.TarInfo):
+    """Member of an archive whose further headers have a bounded size."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Read what follows a header, as tarfile calls this method for subclasses to extend."""
+        if self.type in HEADERS and self.size > LARGEST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return found
 
 
 class Group(NamedTuple):
@@ -37,6 +63,10 @@ class Group(NamedTuple):
             DataError: the shard ends before the member does.
         """
         member = self.members[extension]
+        if member.size > LARGEST_VALUE_BYTES:
+            raise DataError(
+                f"{self.place} has {member.size:,} bytes in {member.name}, more than any element"
+            )
         file = self.archive.extractfile(member)
         data = b"" if file is None else file.read()
         if len(data) != member.size:
@@ -108,7 +138,7 @@ class TarShards(DataSource):
     def _groups(self) -> Iterator[Group]:
         for path in self._paths:
             try:
-                with tarfile.open(path) as archive:
+                with tarfile.open(path, tarinfo=BoundedHeader) as archive:
                     yield from _groups_of(archive, path)
             except (tarfile.TarError, EOFError, OSError) as error:
                 raise DataError(f"{path} is no whole tar file ({error}); copy it again") from error
@@ -145,7 +175,7 @@ def _extensions_of(group: Group) -> dict[str, str]:
 def _json(group: Group) -> dict[str, Any]:
     try:
         values = json.loads(group.data("json"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{group.place}.json is no JSON ({error}); mend or remove it") from error
     if not isinstance(values, dict):
         raise DataError(f"{group.place}.json is no JSON object; mend or remove it")

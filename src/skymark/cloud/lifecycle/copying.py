@@ -1,0 +1,139 @@
+"""Copy a run from the machines that it ran on, again until it is what lies there."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from skymark.cloud.lifecycle.results import Results, merge
+from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.order import Order
+from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
+from skymark.model.errors import DamagedManifestError
+from skymark.run.directory import RunDirectory
+from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
+
+PLAIN = ("--no-links", "--no-devices", "--no-specials")
+"""Options of rsync that leave what is no file or directory on the machine."""
+
+CONTENT = ("--no-times", "--no-perms", "--no-owner", "--no-group")
+"""Options of rsync that leave a file's attributes alone."""
+
+CANCELLED_S = 30.0
+"""Time that SkyPilot gives the processes of a cancelled job to end."""
+
+COPIES = 3
+"""How often a run is copied, where what came is not what lies on the machine."""
+
+
+def await_outcome(order: Order) -> None:
+    """Wait until every node of a cluster has written down the end of its part of a run.
+
+    Raises:
+        CloudError: one has not after the time that SkyPilot gives a cancelled job, or cannot be
+            reached.
+    """
+    with TemporaryDirectory() as place:
+        for node in range(order.num_nodes):
+            there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
+            rsync(
+                order.cluster, *PLAIN, there, place, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S)
+            )
+
+
+def bring_home(order: Order, directory: Path) -> Results | None:
+    """Copy a run from every node of a cluster into one directory, and verify it there.
+
+    Args:
+        order: names the cluster, its nodes, the run and its plan.
+        directory: where it goes; made if absent.
+
+    Returns:
+        None if no node had anything of the run.
+
+    Raises:
+        UnreachableError: a machine does not answer.
+        CloudError: it could not be copied, or is of another plan.
+        SkymarkError, OSError: the directory cannot be written.
+    """
+    staging = directory.with_name(f".{directory.name}.incoming")
+    whole = staging / "whole"
+    try:
+        for last in (*(False for _ in range(COPIES - 1)), True):
+            shutil.rmtree(staging, ignore_errors=True)
+            try:
+                results = _copy(order, staging, whole)
+            except DamagedManifestError:
+                if last:
+                    raise
+                continue
+            if last or results is None or (results.faithful and not results.differing):
+                break
+        if results is None or not whole.exists():
+            return results and results.model_copy(update={"directory": directory})
+        _put_in_place(whole, directory, better=results.faithful)
+        return results.model_copy(update={"directory": directory})
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
+    """Copy the parts of a run from their machines, make them one, and compare it with them."""
+    parts = [staging / str(node) for node in range(order.num_nodes)]
+    for node, place in enumerate(parts):
+        place.mkdir(parents=True)
+        wanted = (
+            *PLAIN,
+            f"--include=/{order.run_id}/***",
+            f"--include=/{order.run_id}.outcome",
+            "--exclude=*",
+        )
+        rsync(order.cluster, *wanted, f"{host(order.cluster, node)}:{RESULTS}/", f"{place}/")
+    results = merge(parts, order.run_id, whole, order.plan_hash)
+    if results is None:
+        return None
+    had = [node for node, place in enumerate(parts) if (place / order.run_id).is_dir()]
+    return results.model_copy(update={"unequal": _unequal(order, whole, had)})
+
+
+def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
+    """Give a run its directory; what is there already is replaced by what is proved better only."""
+    if not directory.exists():
+        whole.rename(directory)
+    elif better:
+        paths = RunDirectory(whole).files()
+        for path in sorted(paths, key=lambda path: path in {MANIFEST, SUMS}):
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            (whole / path).replace(directory / path)
+    parent = os.open(directory.parent, os.O_RDONLY)
+    try:
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
+def _unequal(order: Order, directory: Path, nodes: Sequence[int]) -> tuple[str, ...]:
+    """Return the files of a run that are not what lies on its machines, compared by checksum.
+
+    The manifest and the list of digests here are those of the whole, and other than a machine's.
+    """
+    ours = {name for name in (MANIFEST, SUMS) if (directory / name).is_file()}
+    found: list[str] = []
+    for node in nodes:
+        listed = rsync(
+            order.cluster,
+            "--checksum",
+            "--dry-run",
+            "--out-format=%i %n",
+            *PLAIN,
+            *CONTENT,
+            f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}/",
+            f"{directory}/",
+        )
+        lines = [line.partition(" ") for line in listed.splitlines()]
+        found += [path for change, _, path in lines if change.startswith(">f")]
+    return tuple(path for path in found if RUN_FILE.fullmatch(path) and path not in ours)

@@ -1,0 +1,58 @@
+"""Orders that SkyPilot cannot carry out are bad usage, said before a machine is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.order import Order
+from skymark.cloud.sky.tasks import make_task
+from skymark.model.errors import UsageError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # SkyPilot's own, as it is imported
+
+
+def order_of(**changes: object) -> Order:
+    known = {"profile": "cpu", "plan_hash": "0", "run_id": "one", "cluster": "skymark-one"}
+    return Order(**{**known, **changes})
+
+
+@pytest.mark.parametrize(
+    "infra", ["nonsense", "lambda/a/b/c/d", "/", "//", "", "*", " ", "x" * 1000, "a b"]
+)
+def test_a_provider_that_does_not_exist_is_bad_usage(infra: str) -> None:
+    with pytest.raises(UsageError, match=r"--infra|names no"):
+        make_task(order_of(infra=infra))
+
+
+@pytest.mark.parametrize("image", ["", " ", "a b", "a\nb"])
+def test_an_image_that_is_none_is_bad_usage(image: str) -> None:
+    with pytest.raises(UsageError, match="--image"):
+        make_task(order_of(image=image))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"5",
+        b"a: [",
+        b"run: 5",
+        b"name: no-run",
+        b"resources: 5\nrun: x",
+        b"resources: {cpus: many}\nrun: x",
+        b"run: x\nnum_nodes: -1",
+        b"run: x\nbogus: 1",
+        b"run: x\nenvs: {A: null}",
+        b"run: x\nfile_mounts: {/a: /nowhere}",
+        b"name: a\n---\nrun: x",
+        b"\xff\xfe\x00",
+    ],
+)
+def test_a_machine_that_skypilot_cannot_read_is_bad_usage(tmp_path: Path, text: bytes) -> None:
+    machine = tmp_path / "odd.yaml"
+    machine.write_bytes(text)
+    with pytest.raises(UsageError, match=r"odd\.yaml"):
+        make_task(order_of(machine=machine))

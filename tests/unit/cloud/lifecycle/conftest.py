@@ -1,0 +1,54 @@
+"""Machines and their parts of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from skymark.machine.facts import capture
+from skymark.model.manifest import Manifest
+from skymark.model.record import Record, Status
+from skymark.run.directory import RunDirectory
+from tests.unit.cloud.lifecycle.machine import Machines
+from tests.unit.run.past_runs import cell, plan
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CELLS = (cell("TAB-1"), cell("NLP-1"))
+PLAN = plan(CELLS, profile="test")
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    """A place for machines."""
+    return Machines(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> Callable[..., RunDirectory]:
+    """Write a run with records of some cells, as a machine does."""
+    machine = capture(tmp_path)
+
+    def write(path: Path, *cells, ended: bool = True) -> RunDirectory:
+        manifest = Manifest(
+            run_id=path.name,
+            created_at=NOW,
+            ended_at=NOW if ended else None,
+            plan=PLAN,
+            plan_hash=PLAN.hash,
+            machine=machine,
+        )
+        run = RunDirectory.create(path, manifest, resume=False)
+        for one in cells:
+            run.write_log(one, f"log of {one.id}")
+            run.write_record(
+                Record(cell=one, cell_hash=one.hash, status=Status.OK, started_at=NOW, ended_at=NOW)
+            )
+        if ended:
+            run.write_sums()
+            path.with_name(f"{path.name}.outcome").write_text("run 0\n")
+        return run
+
+    return write

@@ -1,0 +1,158 @@
+"""A run that comes home is what lies on its machine; else it is copied again, or said not to be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from hashlib import sha256
+
+import pytest
+
+from skymark.cloud.errors import CloudError, UnreachableError
+from skymark.cloud.lifecycle.copying import bring_home
+from skymark.cloud.lifecycle.results import problems_of
+from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.sky.ssh import rsync
+from skymark.model.record import Status
+from skymark.run.damage import damages
+from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
+from tests.unit.cloud.test_order import order_of
+
+CLUSTER = "skymark-cpu-1"
+RSYNC = shutil.which("rsync")
+
+pytestmark = pytest.mark.skipif(RSYNC is None, reason="rsync is not installed")
+
+DAMAGING = """#!/bin/sh
+{rsync} "$@"
+status=$?
+case "$*" in *--dry-run*|*--server*) exit $status ;; esac
+echo copied >> {count}
+[ "$(wc -l < {count})" -gt {times} ] && exit $status
+for last in "$@"; do :; done
+for file in $(find "$last" -path '*/{what}' -type f); do
+  truncate --size=-1 "$file"
+done
+exit $status
+"""
+"""rsync whose disk loses the last byte of some files, so many times."""
+
+
+def order(**changes):
+    return order_of(run_id="one", plan_hash=PLAN.hash, cluster=CLUSTER, **changes)
+
+
+@pytest.fixture
+def damaging(machines, tmp_path):
+    """Let what comes be damaged, so many times; returns the file that counts the copies."""
+
+    def damage(times, what):
+        count = tmp_path / "copies"
+        count.write_text("")
+        values = {"rsync": RSYNC, "count": count, "times": times, "what": what}
+        machines.program("rsync", DAMAGING.format(**values))
+        return count
+
+    return damage
+
+
+def digests(directory):
+    return {
+        str(path.relative_to(directory)): sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name not in {"manifest.json", "SHA256SUMS"}
+    }
+
+
+@pytest.mark.parametrize("what", ["records/*", "logs/*", "manifest.json"])
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_came_damaged_is_copied_again(machines, write_run, damaging, tmp_path, what, ended):
+    there = machines.node(CLUSTER) / RESULTS / "one"
+    write_run(there, *CELLS, ended=ended)
+    count = damaging(2, what)
+    results = bring_home(order(), tmp_path / "results" / "one")
+    assert results.whole
+    assert results.records == {Status.OK: 2}
+    assert digests(tmp_path / "results" / "one") == digests(there)
+    assert len(count.read_text().splitlines()) == 3
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_comes_damaged_each_time_is_named_and_not_taken_for_the_run(
+    machines, write_run, damaging, tmp_path, ended
+):
+    write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS, ended=ended)
+    damaging(1000, "logs/*")
+    results = bring_home(order(), tmp_path / "one")
+    assert not results.faithful
+    assert not results.whole
+    assert set(results.unequal) == {f"logs/{one.id}.log" for one in CELLS}
+    assert problems_of(results)[0].startswith("files came damaged again and again: logs/")
+
+
+def test_what_is_damaged_on_the_machine_itself_is_named_and_is_all_there_is(
+    machines, write_run, tmp_path
+):
+    run = write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
+    run.log_path(CELLS[0]).write_text("changed")
+    results = bring_home(order(), tmp_path / "one")
+    assert results.faithful
+    assert results.differing == (f"logs/{CELLS[0].id}.log",)
+
+
+def test_the_parts_of_two_nodes_are_compared_each_with_its_own(machines, write_run, tmp_path):
+    for node, one in zip((CLUSTER, f"{CLUSTER}-worker1"), CELLS, strict=True):
+        write_run(machines.node(node) / RESULTS / "one", one)
+    results = bring_home(order(num_nodes=2), tmp_path / "one")
+    assert results.whole
+    assert results.records == {Status.OK: 2}
+
+
+def test_a_machine_without_the_run_brings_nothing(machines, tmp_path):
+    (machines.node(CLUSTER) / RESULTS).mkdir()
+    assert bring_home(order(), tmp_path / "one") is None
+
+
+def test_a_set_up_that_failed_leaves_nothing_to_compare(machines, tmp_path):
+    home = machines.node(CLUSTER)
+    (home / RESULTS).mkdir()
+    (home / RESULTS / "one.outcome").write_text("setup 3\n")
+    results = bring_home(order(), tmp_path / "one")
+    assert results.phases == ("setup 3",)
+    assert results.faithful
+
+
+def test_a_machine_that_does_not_answer_is_another_fault_than_a_directory_that_takes_nothing(
+    machines, write_run, tmp_path
+):
+    home = machines.node(CLUSTER)
+    write_run(home / RESULTS / "one", *CELLS)
+    (tmp_path / "file").write_text("")
+    with pytest.raises((CloudError, OSError)) as raised:
+        bring_home(order(), tmp_path / "file" / "one")
+    assert not isinstance(raised.value, UnreachableError)
+    shutil.rmtree(home)
+    with pytest.raises(UnreachableError, match="status 255"):
+        bring_home(order(), tmp_path / "one")
+
+
+def test_a_run_that_is_here_already_is_renewed_by_what_is_proved_and_by_nothing_else(
+    machines, write_run, damaging, tmp_path
+):
+    there = machines.node(CLUSTER) / RESULTS / "one"
+    write_run(there, *CELLS[:1], ended=False)
+    assert bring_home(order(), tmp_path / "one").missing == (CELLS[1].id,)
+    shutil.rmtree(there)
+    write_run(there, *CELLS)
+    assert bring_home(order(), tmp_path / "one").whole
+    damaging(1000, "records/*")
+    assert not bring_home(order(), tmp_path / "one").faithful
+    assert damages(tmp_path / "one") == {}
+    assert digests(tmp_path / "one") == digests(there)
+
+
+def test_ctrl_c_at_the_terminal_does_not_reach_what_copies(machines):
+    machines.node(CLUSTER)
+    machines.program("rsync", "#!/bin/sh\nps -o sid= -p $$\n")
+    assert int(rsync(CLUSTER, "from", "to")) != os.getsid(0)

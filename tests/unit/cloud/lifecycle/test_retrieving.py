@@ -1,0 +1,107 @@
+"""Results come to the first directory that takes them; what comes nowhere is not given up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.errors import CloudError, UnreachableError
+from skymark.cloud.lifecycle.results import Results
+from skymark.cloud.lifecycle.retrieving import brought
+from skymark.cloud.lifecycle.stages import Finished
+from skymark.model.errors import StorageFullError
+from tests.unit.cloud.test_order import order_of
+
+FINISHED = Finished(order_of(run_id="one"))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home" / "skymark-results" / "one"
+
+
+def results_in(directory: Path, **changes) -> Results:
+    empty = {"records": {}, "missing": (), "differing": (), "phases": ()}
+    return Results(directory=directory, **empty, **changes)
+
+
+def bring_to(results, bring, finished=FINISHED):
+    return brought(finished, results, bring, nothing="nothing was run")
+
+
+def test_results_come_to_the_directory_that_was_asked_for(tmp_path):
+    came = bring_to(tmp_path / "results", results_in)
+    assert came.results.directory == tmp_path / "results" / "one"
+    assert came.safe
+
+
+def test_what_one_directory_does_not_take_another_one_does_and_it_is_named(tmp_path, home):
+    (tmp_path / "file").write_text("")
+    came = bring_to(tmp_path / "file", results_in)
+    assert came.results.directory == home
+    assert came.safe
+    assert "is no directory" in came.problems[0]
+    assert came.problems[1] == f"the results are in {home}"
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left"), StorageFullError("full")])
+def test_a_disk_that_fills_while_results_come_is_such_a_directory(tmp_path, home, fault):
+    def bring(directory):
+        if directory.parent.name == "results":
+            raise fault
+        return results_in(directory)
+
+    came = bring_to(tmp_path / "results", bring)
+    assert came.results.directory == home
+    assert str(fault) in came.problems[0]
+
+
+def test_where_no_directory_takes_them_the_machine_must_stay(tmp_path):
+    tried = []
+
+    def bring(directory):
+        tried.append(directory)
+        raise CloudError("rsync failed")
+
+    came = bring_to(tmp_path / "results", bring)
+    assert not came.safe
+    assert len(tried) == len(came.problems) == 3
+    assert not tried[-1].parent.exists()
+
+
+def test_a_machine_that_does_not_answer_is_no_matter_of_directories(tmp_path):
+    def bring(directory):
+        raise UnreachableError("no route")
+
+    came = bring_to(tmp_path / "results", bring)
+    assert not came.safe
+    assert came.problems == ("the results could not be brought home: no route",)
+
+
+def test_of_a_job_that_never_began_nothing_is_kept(tmp_path):
+    def bring(directory):
+        raise UnreachableError("no route")
+
+    assert bring_to(tmp_path / "results", bring, Finished(order_of(), begun=False)).safe
+
+
+def test_what_comes_damaged_everywhere_is_kept_where_it_is_whole(tmp_path):
+    came = bring_to(
+        tmp_path / "results", lambda directory: results_in(directory, unequal=("logs/a.log",))
+    )
+    assert not came.safe
+    assert came.results.directory == tmp_path / "results" / "one"
+
+
+def test_without_a_place_for_temporary_files_there_is_one_directory_less(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+
+    def bring(directory):
+        raise CloudError("rsync failed")
+
+    came = bring_to(tmp_path / "results", bring)
+    assert not came.safe
+    assert len(came.problems) == 2

@@ -1,0 +1,163 @@
+"""Data of strangers: refused by name, without a hang, a traceback or all of the memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.opening import open_source
+from skymark.suites.loading.dataset.sources.paths import files_below
+from skymark.suites.loading.dataset.values import (
+    categories,
+    category,
+    counts,
+    label,
+    numbers,
+    text_bytes,
+)
+
+GIB = 1 << 30
+
+
+def picture():
+    buffer = io.BytesIO()
+    Image.fromarray(np.zeros((40, 40, 3), np.uint8)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def read_all(data, field):
+    """Do with a source what planning and importing do."""
+    source = open_source(str(data))
+    source.check(field, 10)
+    source.fingerprint()
+    return [row.values[0] for row in source.read((field,), 10)]
+
+
+def header(path, size, **fields):
+    """Write an archive of one member of so many bytes, most of them a hole."""
+    member = tarfile.TarInfo("x.json")
+    member.size = size
+    for name, value in fields.items():
+        setattr(member, name, value)
+    with path.open("wb") as file:
+        file.write(member.tobuf())
+        file.seek(size + tarfile.BLOCKSIZE)
+        file.write(bytes(2 * tarfile.BLOCKSIZE))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["fifo", "zero", "directory"])
+@pytest.mark.parametrize("name", ["b.jpg", "b.png", "b.wav", "b.tar", "b.parquet", "b.jsonl"])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, kind, name):
+    path = tmp_path / name
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "zero":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    field = "audio" if name.endswith("wav") else "image"
+    with pytest.raises(DataError, match=r"no regular file|holds no file"):
+        read_all(tmp_path, field)
+    if kind != "directory" and not name.endswith(("jpg", "png", "wav")):
+        with pytest.raises(DataError, match="no regular file"):
+            read_all(path, field)
+
+
+@pytest.mark.timeout(60)
+def test_a_text_that_is_a_device_is_refused(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(picture())
+    (tmp_path / "a.txt").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="no regular file"):
+        read_all(tmp_path, "text")
+
+
+def test_a_link_to_a_file_is_followed(tmp_path):
+    (tmp_path / "a.bin").write_bytes(picture())
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.jpg").symlink_to("../a.bin")
+    assert read_all(tmp_path / "set", "image") == [picture()]
+
+
+@pytest.mark.timeout(60)
+def test_links_in_circles_end(tmp_path):
+    for name in "abcdefghij":
+        (tmp_path / name).symlink_to(".")
+    (tmp_path / "x.jpg").write_bytes(picture())
+    assert files_below(tmp_path) == [tmp_path / "x.jpg"]
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.tar", "long"])
+def test_an_element_of_gibibytes_is_refused_unread(tmp_path, name):
+    if name == "a.tar":
+        header(tmp_path / name, 2 * GIB)
+    elif name == "long":
+        header(tmp_path / "a.tar", 2 * GIB, type=tarfile.GNUTYPE_LONGNAME)
+    else:
+        with (tmp_path / name).open("wb") as file:
+            file.write(picture())
+            file.truncate(2 * GIB)
+    with pytest.raises(DataError, match=r"larger than|2,147,483,648 bytes|truncated JPEG"):
+        read_all(tmp_path, "image")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
+def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch, name):
+    from skymark.suites.loading.dataset.sources import tables
+
+    monkeypatch.setattr(tables, "LARGEST_VALUE_BYTES", 1000)
+    (tmp_path / name).write_text("x" * 1001)
+    with pytest.raises(DataError, match="a line of more than 1,000 characters"):
+        read_all(tmp_path / name, "text")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "9" * 5000])
+def test_json_that_is_too_deep_or_too_long_is_refused(tmp_path, text):
+    (tmp_path / "a.jsonl").write_text(f'{{"text": {text}')
+    with pytest.raises(DataError, match="is no JSON"):
+        read_all(tmp_path / "a.jsonl", "text")
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        member = tarfile.TarInfo("x.json")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text.encode()))
+    with pytest.raises(DataError, match="is no JSON"):
+        read_all(tmp_path / "b.tar", "text")
+
+
+def test_half_a_character_is_no_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "\\ud800"}\n')
+    (value,) = read_all(tmp_path / "a.jsonl", "text")
+    with pytest.raises(DataError, match="no Unicode"):
+        text_bytes(value, "a.jsonl:1")
+    assert category(value) >= 0
+
+
+def test_bytes_that_are_no_text_are_refused_in_parquet(tmp_path):
+    offsets, content = b"\0\0\0\0\2\0\0\0", b"\xff\xfe"
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    column = pa.Array.from_buffers(pa.string(), 1, buffers)
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="no whole Parquet file"):
+        read_all(tmp_path / "a.parquet", "text")
+
+
+ABSURD = [float("inf"), -float("inf"), 10**400, 1e300, "inf", "-1e999", "9" * 999]
+
+
+@pytest.mark.parametrize("value", ABSURD)
+def test_figures_that_no_machine_holds_are_refused_by_name(value):
+    for read in (numbers, counts):
+        with pytest.raises(DataError, match="where a number is needed"):
+            read((value,), "a.csv:1")
+    assert categories((value,), "a.csv:1").dtype == np.int64
+    if not isinstance(value, str):
+        with pytest.raises(DataError, match="give a whole number or a name"):
+            label(value, "a.csv:1")
