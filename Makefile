@@ -4,7 +4,7 @@ VENV := .venv
 NOX := $(VENV)/bin/nox
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup bench test lint types microbench faults pins clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
+.PHONY: help setup cloud bench test lint types microbench faults pins clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
 
 help: ## Show the targets
 	@grep -E '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -32,6 +32,9 @@ types: setup ## Check types
 
 microbench: setup ## Measure skymark's own cost per batch
 	$(NOX) -s microbench
+
+cloud: setup ## Make what the cloud commands need: skymark cost, launch, rehearse …
+	$(NOX) -s cloud
 
 bench-cpu: setup ## Rent a CPU machine for the cpu profile: make bench-cpu ARGS="--infra gcp"
 	$(NOX) -s cloud_cpu -- $(ARGS)

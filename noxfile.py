@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import subprocess
@@ -29,6 +30,11 @@ EXTRAS = {
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
 TIMED = "tests/benchmarks"
+LARGE_BYTES = 5_000_000
+SIZES = REQUIREMENTS / "sizes.toml"
+SIZES_HEADER = """\
+# Unpacked size of large packages, in megabytes, as their wheels for Linux on x86-64 list them.
+# `nox -s sizes` makes it from the adapters' venvs. It estimates set-ups; nothing obeys it."""
 BUILDERS = ("docker", "podman", "buildah")
 
 
@@ -90,6 +96,12 @@ def in_the_cloud(session: nox.Session, command: str, *arguments: str) -> None:
 
 
 @nox.session
+def cloud(session: nox.Session) -> None:
+    """Make the venv of SkyPilot, which `skymark launch` and the other cloud commands run in."""
+    cloud_venv(session)
+
+
+@nox.session
 def cloud_cpu(session: nox.Session) -> None:
     """Run the cpu profile on a rented machine: nox -s cloud_cpu -- --infra gcp."""
     in_the_cloud(session, "launch", "cpu", *session.posargs)
@@ -139,13 +151,9 @@ def cost(session: nox.Session) -> None:
 
 def cloud_venv(session: nox.Session) -> str:
     """Make the venv of SkyPilot, which wants older packages than the tools; its Python."""
-    python = ROOT / ".venv-cloud" / "bin" / "python"
-    pins = ("--require-hashes", "-r", str(REQUIREMENTS / "cloud.txt"))
-    install = ("uv", "pip", "install", "--quiet", "--python", str(python))
-    session.run("uv", "venv", "--quiet", "--allow-existing", str(python.parents[1]))
-    session.run(*install, "--compile-bytecode", *pins)
-    session.run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    return str(python)
+    here = {"PYTHONPATH": str(ROOT / "src")}
+    session.run("python", "-m", "skymark", "env", "cloud", env=here)
+    return str(ROOT / ".venv-cloud" / "bin" / "python")
 
 
 @nox.session
@@ -167,6 +175,31 @@ def docker(session: nox.Session) -> None:
     options = ("--build-arg", f"GIT_SHA={str(commit).strip()}", "--tag", f"skymark:{platform}")
     file = f"benchmarks/docker/Dockerfile.{platform}"
     session.run(builder, "build", "--file", file, *options, ".", external=True)
+
+
+@nox.session
+def sizes(session: nox.Session) -> None:
+    """Renew requirements/sizes.toml from the venvs below the cache: nox -s sizes -- libtpu.
+
+    Packages that none of them has, such as those for accelerators, are named, and measured alone.
+    """
+    cache = Path(os.environ.get("SKYMARK_CACHE", Path.home() / ".cache" / "skymark"))
+    places = list(cache.glob("venvs/*/lib/python*/site-packages"))
+    alone = Path(session.create_tmp())
+    for name in session.posargs:
+        target = alone / name
+        session.run("uv", "pip", "install", "--quiet", "--no-deps", "--target", str(target), name)
+        places.append(target)
+    found: dict[str, int] = {}
+    for record in (file for place in places for file in place.glob("*.dist-info/RECORD")):
+        name = record.parent.name.partition("-")[0].replace("_", "-").replace(".", "-").lower()
+        size = sum(int(size) for *_, size in csv.reader(record.open()) if size)
+        found[name] = max(size, found.get(name, 0))
+    large = {name: size for name, size in sorted(found.items()) if size >= LARGE_BYTES}
+    small = [size for size in found.values() if size < LARGE_BYTES]
+    session.log(f"{len(small)} smaller packages have {sum(small) / len(small):.0f} bytes each")
+    lines = [f"{name} = {size / 1e6:.0f}" for name, size in large.items()]
+    SIZES.write_text("\n".join([SIZES_HEADER, "[megabytes]", *lines, ""]))
 
 
 def fault_of(builder: str) -> str | None:

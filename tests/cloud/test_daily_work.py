@@ -73,7 +73,8 @@ def test_sky_launch_puts_each_job_s_results_into_a_directory_of_its_own(
     assert runs[0] == runs[1]
     assert str(runs[0]).startswith("sky-")
     counts = [RunDirectory(home / RESULTS / runs[0]).manifest().counts for home in homes]
-    assert sorted(map(str, counts)) == ["{'ok': 1}", "{}"]  # each cell runs once
+    assert {"ok": 1} in counts  # each cell runs once
+    assert {} in counts
 
 
 def test_the_runner_needs_no_path_in_sky_exec(

@@ -16,7 +16,7 @@ from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.world import rehearsal_world
 from skymark.model.record import RoundResult
 from skymark.store.kinds import open_store, runs_at
-from tests.cloud.conftest import CATALOGS, Client
+from tests.cloud.conftest import Client
 from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (
     SMALL,
@@ -46,7 +46,7 @@ CANARY = "canary0123456789canary0123456789canary01"
 def watched(fit: None) -> Iterator[Client]:
     """A cloud whose SkyPilot runs controllers of managed jobs."""
     directory = Path(tempfile.mkdtemp(prefix="sm-"))
-    with rehearsal_world(catalogs=CATALOGS, directory=directory, managed_jobs=True) as world:
+    with rehearsal_world(directory=directory, managed_jobs=True) as world:
         yield Client(world)
     assert footprint(directory, world.network.bridge) == NOTHING
 
@@ -143,7 +143,14 @@ def test_a_managed_job_can_be_left_and_ended_later(
     ours, theirs = pty.openpty()
     store = ("--managed", "--store", "s3://results/left")
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    plan = ("--scenarios", "TAB-1", "--adapters", "numpy", "--output", str(tmp_path / "results"))
+    plan = (
+        "--scenarios",
+        "TAB-1:small",
+        "--adapters",
+        "numpy",
+        "--output",
+        str(tmp_path / "results"),
+    )
     secret = {"AWS_SESSION_TOKEN": CANARY}
     running = Running(watched, *command, *plan, *store, stdin=theirs, **bucket.variables | secret)
     running.said_at_s("measuring", timeout_s=900)

@@ -19,6 +19,7 @@ from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.hangup import Hangup
 from skymark.cli.parameters import IDLE_MINUTES, NODES, USD, Detach, JobName, Several
 from skymark.cli.variables import VariableOptions
+from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -149,7 +150,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
-            "when this is used up.",
+            "when this is used up. [default: the profile's, for each machine]",
         ),
     ] = None,
     deadline: Annotated[
@@ -157,7 +158,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="Longest time of set-up and run, such as 90m or 2h; the machine keeps to it, the "
-            "results so far come home, and the exit status is 1.",
+            "results so far come home, and the exit status is 1. [default: the profile's]",
         ),
     ] = None,
     dry_run: Annotated[
@@ -186,6 +187,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
     the command that ends it are printed.
     """
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.leaving import hire_and_leave
@@ -204,9 +206,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
     if managed and (idle or detach):
         raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
-    deadline_s = None if deadline is None else seconds_of(deadline)
     boot_timeout_s = seconds_of(boot_timeout, "--boot-timeout")
     known = variables.beside(os.environ)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     check_home(output)
     order = Order(
@@ -225,8 +227,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
-        deadline_s=deadline_s,
-        max_cost_usd=max_cost,
+        deadline_s=limits.deadline_s,
+        max_cost_usd=limits.max_cost_usd,
         keep=keep,
         boot_timeout_s=boot_timeout_s,
         idle_minutes=idle_minutes or idle_minutes_for(store, known, keep=keep),

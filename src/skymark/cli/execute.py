@@ -30,6 +30,7 @@ from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions
 from skymark.cli.parameters import HOW, NODES, Cluster, Detach, JobName, Several
 from skymark.cli.variables import VariableOptions
+from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
@@ -87,7 +88,10 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     detach: Detach = False,
     deadline: Annotated[
         str | None,
-        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
+        Parameter(
+            group=LIMITS,
+            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
+        ),
     ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
@@ -120,6 +124,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             ),
             detach=detach,
         )
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.lifecycle.adopting import order_of
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
@@ -130,8 +135,10 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.submission import new_submission
     from skymark.run.layout import new_run_id
 
-    limit_s = None if deadline is None else seconds_of(deadline)
+    if deadline is not None:
+        seconds_of(deadline)  # else nobody is asked
     known = order_of(cluster, profile)
+    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
     if num_nodes is not None:
         check_nodes(cluster, num_nodes, known.num_nodes)
     asked = known.model_copy(

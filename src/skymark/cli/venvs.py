@@ -98,6 +98,19 @@ def _wanted(
 
 
 @env.command
+def cloud() -> int:
+    """Make the venv of SkyPilot, which launch and the other commands for rented machines run in.
+
+    Every one of them finds it by itself; in a checkout `make cloud` does the same.
+    """
+    from skymark.cloud.own_venv import make_cloud_venv
+
+    note("making the venv of SkyPilot (once)")
+    print_plain(f"cloud: {make_cloud_venv()}")
+    return 0
+
+
+@env.command
 def clean(
     *names: Annotated[
         str, Parameter(help="As `skymark env list` shows them; all, if none is given.")

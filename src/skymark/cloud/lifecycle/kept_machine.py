@@ -32,7 +32,7 @@ from skymark.cloud.sky.jobs import (
     request_job,
 )
 from skymark.cloud.sky.sources import send_source
-from skymark.cloud.sky.ssh import send
+from skymark.cloud.sky.ssh import send, shell
 from skymark.cloud.sky.tasks import make_run_task, set_limits, source_of
 from skymark.cloud.submission import job_name
 from skymark.execute.plan_file import write_plan
@@ -169,6 +169,8 @@ class KeptMachine:
         """Bring the results of a run that had begun from the machine."""
         if not finished.begun:
             return Retrieved(finished)
+        if finished.order.job_nodes is not None:
+            _remove_secrets(finished.order)
         retrieved = from_cluster(finished, results)
         self._left.pop(finished.order.run_id, None)
         return retrieved
@@ -232,6 +234,12 @@ def _send_source(order: Order) -> None:
     if source is not None:
         assert order.submission is not None
         send_source(order.cluster, order.num_nodes, source, order.submission)
+
+
+def _remove_secrets(order: Order) -> None:
+    """Remove a run's secrets from the nodes that its job did not use."""
+    for node in range(order.num_nodes):
+        shell(order.cluster, ("rm", "-f", secrets_file(order.run_id)), node)
 
 
 def _send_files(quoted: Quoted) -> None:

@@ -17,6 +17,8 @@ from skymark.model.record import Cause, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import Row, Suite
 from skymark.suites.loading.cells import (
+    ALL,
+    SMALLEST,
     SUITE,
     axis_points,
     cell_of,
@@ -91,8 +93,14 @@ class LoadingSuite(Suite):
         """Return the cells of a selection: scenario by scenario, adapter by adapter."""
         chosen_options = LoadingOptions.of(selection.options)
         names = selection.scenarios or ("tier-1",)
-        chosen = [pair for name in names for pair in scenario_variants(name)]
-        chosen_names = selection.adapters or tuple(adapters())
+        size = selection.size or SMALLEST
+        chosen = [pair for name in names for pair in scenario_variants(name, size)]
+        known = tuple(adapters())
+        chosen_names = [
+            slug
+            for name in selection.adapters or (ALL,)
+            for slug in (known if name == ALL else (name,))
+        ]
         references = list(dict.fromkeys(map(adapter_reference, chosen_names)))
         chosen_axes = chosen_options.axes
         check_axes(chosen_axes, [cls for cls, _ in chosen])

@@ -57,7 +57,17 @@ def test_scenarios_are_named_by_id_tier_or_all_with_a_variant(name, found):
     assert [(cls.id, variant) for cls, variant in scenario_variants(name)] == found
 
 
-def test_tier_1_is_what_the_profile_for_continuous_integration_runs():
+def test_a_name_without_a_variant_gets_the_profile_s():
+    found = scenario_variants("TAB-1", "medium"), scenario_variants("TAB-1:small", "medium")
+    assert [[variant for _, variant in pairs] for pairs in found] == [["medium"], ["small"]]
+
+
+def test_all_adapters_can_be_named_beside_one_of_ones_own():
+    planned = plan("TAB-1", adapters=("all", "grain@0.2.17"))
+    assert {one.cell.adapter for one in planned} == {*adapters(), "grain@0.2.17"}
+
+
+def test_tier_1_has_one_scenario_of_each_kind_of_question():
     expected = {"CV-1", "NLP-1", "TAB-1", "PC-1", "IO-1", "PR-2"}
     assert {cls.id for cls, _ in scenario_variants("tier-1")} == expected
 
