@@ -235,8 +235,10 @@ def test_a_shell_a_command_and_files_reach_each_machine(
     assert [one.returncode for one in names] == [7, 7]
     assert names[0].stdout != names[1].stdout
     assert skymark(client, "ssh", NAME, "--node", "2", "--", "true").status == 2
-    assert skymark(client, "rsync", f"{NAME}:results/latest/", str(tmp_path)).status == 0
-    assert (tmp_path / "manifest.json").is_file()
+    assert skymark(client, "rsync", f"{NAME}:results/latest/", str(tmp_path / "copy")).status == 0
+    assert (tmp_path / "copy" / "manifest.json").is_file()
+    collected = skymark(client, "collect", NAME, "--output", str(tmp_path / "home"))
+    assert collected.status == 0, collected.output
 
 
 @pytest.mark.parametrize(

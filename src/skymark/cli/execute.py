@@ -90,7 +90,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         str | None,
         Parameter(
             group=LIMITS,
-            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
+            help="Longest time of each run, such as 90m. [default: the profile's]",
         ),
     ] = None,
     store: Stores = (),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from skymark.cloud.known_machines import recall
 from skymark.cloud.lifecycle.user_jobs import handle_of
+from skymark.cloud.machine_script import LATEST, RESULTS
 from skymark.cloud.order import Order
 from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.sky.made_with import image_of, profile_of
+from skymark.cloud.sky.ssh import output_of
 from skymark.model.errors import UsageError
 
 
@@ -27,6 +29,18 @@ def order_of(cluster: str, profile: str | None = None) -> Order:
     return order if profile is None else order.model_copy(update={"profile": profile})
 
 
+def newest_run(cluster: str) -> str:
+    """Return the id of the newest run that the head of a cluster has.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = output_of(cluster, ("readlink", f"{RESULTS}/{LATEST}"))
+    if not found:
+        raise UsageError(f"{cluster} has no run yet; `skymark queue {cluster}` shows its jobs")
+    return found
+
+
 def _adopted(cluster: str, profile: str | None) -> Order:
     handle = handle_of(cluster)
     record = find_cluster(cluster, refresh=False)
@@ -39,7 +53,7 @@ def _adopted(cluster: str, profile: str | None) -> Order:
     minutes = None if record is None else record["autostop"]
     return Order(
         profile=made_for,
-        plan_hash="",
+        plan_hash=None,
         run_id="",
         cluster=cluster,
         num_nodes=handle.launched_nodes,

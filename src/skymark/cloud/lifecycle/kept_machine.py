@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -32,7 +33,7 @@ from skymark.cloud.sky.jobs import (
     request_job,
 )
 from skymark.cloud.sky.sources import send_source
-from skymark.cloud.sky.ssh import send, shell
+from skymark.cloud.sky.ssh import output_of, send
 from skymark.cloud.sky.tasks import make_run_task, set_limits, source_of
 from skymark.cloud.submission import job_name
 from skymark.execute.plan_file import write_plan
@@ -239,7 +240,8 @@ def _send_source(order: Order) -> None:
 def _remove_secrets(order: Order) -> None:
     """Remove a run's secrets from the nodes that its job did not use."""
     for node in range(order.num_nodes):
-        shell(order.cluster, ("rm", "-f", secrets_file(order.run_id)), node)
+        with suppress(SkymarkError):  # they go with the machine at the latest
+            output_of(order.cluster, ("rm", "-f", secrets_file(order.run_id)), node)
 
 
 def _send_files(quoted: Quoted) -> None:

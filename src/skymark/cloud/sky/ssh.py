@@ -96,17 +96,38 @@ def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
     Raises:
         UsageError: there is no such cluster or node, or no ssh here.
     """
+    return _ssh(cluster, command, node).returncode
+
+
+def output_of(cluster: str, command: Sequence[str], node: int = 0) -> str:
+    """Run a command on a node of a cluster and return what it says; empty where it fails.
+
+    Raises:
+        UsageError: there is no such cluster or node, or no ssh here.
+    """
+    done = _ssh(cluster, command, node, captured=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _ssh(
+    cluster: str, command: Sequence[str], node: int, *, captured: bool = False
+) -> subprocess.CompletedProcess[str]:
     settings = settings_of(cluster)
     name = host(cluster, node)
     if not re.search(rf"^Host {re.escape(name)}$", settings.read_text("utf-8"), re.MULTILINE):
         raise UsageError(f"--node {node}: {cluster} has fewer machines")
+    options = ("-o", f"ConnectTimeout={CONNECT_S}", "-o", "LogLevel=ERROR")
+    words = ["ssh", "-F", os.fspath(settings), *options, name, *command]
     try:
-        done = subprocess.run(
-            ["ssh", "-F", os.fspath(settings), "-o", "LogLevel=ERROR", name, *command], check=False
+        return subprocess.run(
+            words,
+            check=False,
+            text=True,
+            stdin=subprocess.DEVNULL if captured else None,
+            stdout=subprocess.PIPE if captured else None,
         )
     except FileNotFoundError as error:
         raise UsageError("ssh is not installed here; apt install openssh-client") from error
-    return done.returncode
 
 
 def send(cluster: str, nodes: int, file: Path, there: str) -> None:
