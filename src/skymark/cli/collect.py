@@ -47,6 +47,11 @@ def collect(
     run_id = run_id or order.run_id or newest_run(cluster)
     if run_id != order.run_id:
         order = order.model_copy(update={"run_id": run_id, "plan_hash": None, "stores": ()})
+    if order.lasting_store is not None:
+        raise UsageError(
+            f"{cluster} is a managed job, and its results are in its store: skymark fetch "
+            f"{order.lasting_store}/{order.run_id} DIRECTORY"
+        )
     if find_cluster(cluster, refresh=False) is None:
         raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
     check_home(output)

@@ -25,6 +25,7 @@ from skymark.cloud.secret_variables import write_secrets
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.sky.jobs import (
+    JobEnd,
     MachineJob,
     QueuedJob,
     await_job,
@@ -173,6 +174,9 @@ class KeptMachine:
         if finished.order.job_nodes is not None:
             _remove_secrets(finished.order)
         retrieved = from_cluster(finished, results)
+        if finished.end is JobEnd.UNSTORED and retrieved.safe:
+            with suppress(SkymarkError):  # it ends by itself
+                self._jobs[finished.order.run_id].stop()
         self._left.pop(finished.order.run_id, None)
         return retrieved
 
