@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -124,10 +125,11 @@ def skymark(client: Client, *arguments: str, **variables: str) -> Command:
 def launching(
     client: Client, machine: Path, results: Path, *more: str, profile: str = "cpu", **variables: str
 ) -> Running:
-    """Start `skymark launch` with a small plan."""
+    """Start `skymark launch` with a small plan, under a name that no other test's machine had."""
     command = ("launch", profile, "--infra", "lambda", "--machine", str(machine), "--yes")
     rounds = () if "--rounds" in more else ROUNDS
-    options = (*PLAN, *rounds, "--output", str(results), *more)
+    name = () if "-c" in more else ("-c", f"skymark-cpu-{secrets.token_hex(3)}")
+    options = (*PLAN, *rounds, *name, "--output", str(results), *more)
     return Running(client, *command, *options, **variables)
 
 

@@ -44,16 +44,16 @@ def test_a_detached_launch_returns_and_its_results_wait_on_the_machine(
     client: Client, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     detached = launch(client, SMALL, tmp_path / "nothing", "-d")
+    name = detached.cluster
     try:
         assert detached.status == 0, detached.output
-        assert detached.cluster == "skymark-cpu"
-        (instance,) = client.world.hired("skymark-cpu")
+        (instance,) = client.world.hired(name)
         there = client.world.machine(instance).home / RESULTS
         eventually(lambda: list(there.glob("*.outcome")), timeout_s=400)
         assert not (tmp_path / "nothing").exists()
-        copied = skymark(client, "rsync", "skymark-cpu:results/latest/", str(tmp_path))
+        copied = skymark(client, "rsync", f"{name}:results/latest/", str(tmp_path))
         assert copied.status == 0, copied.output
         assert RunDirectory(tmp_path).manifest().counts == {"ok": 1}
     finally:
-        skymark(client, "down", "skymark-cpu")
-    await_gone(client, "skymark-cpu")
+        skymark(client, "down", name)
+    await_gone(client, name)
