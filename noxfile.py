@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import subprocess
@@ -26,9 +27,16 @@ EXTRAS = {
     "cloud": ("cloud",),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
+BANDIT = "B613,B614,B615"
+"""What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
 TIMED = "tests/benchmarks"
+LARGE_BYTES = 5_000_000
+SIZES = REQUIREMENTS / "sizes.toml"
+SIZES_HEADER = """\
+# Unpacked size of large packages, in megabytes, as their wheels for Linux on x86-64 list them.
+# `nox -s sizes` makes it from the adapters' venvs. It estimates set-ups; nothing obeys it."""
 BUILDERS = ("docker", "podman", "buildah")
 
 
@@ -37,6 +45,7 @@ def lint(session: nox.Session) -> None:
     """Check style, formatting and the direction of imports."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("bandit", "--quiet", "--recursive", "src", "benchmarks", "--tests", BANDIT)
     session.run("lint-imports")
 
 
@@ -90,6 +99,12 @@ def in_the_cloud(session: nox.Session, command: str, *arguments: str) -> None:
 
 
 @nox.session
+def cloud(session: nox.Session) -> None:
+    """Make the venv of SkyPilot, which `skymark launch` and the other cloud commands run in."""
+    cloud_venv(session)
+
+
+@nox.session
 def cloud_cpu(session: nox.Session) -> None:
     """Run the cpu profile on a rented machine: nox -s cloud_cpu -- --infra gcp."""
     in_the_cloud(session, "launch", "cpu", *session.posargs)
@@ -121,13 +136,9 @@ def cost(session: nox.Session) -> None:
 
 def cloud_venv(session: nox.Session) -> str:
     """Make the venv of SkyPilot, which wants older packages than the tools; its Python."""
-    python = ROOT / ".venv-cloud" / "bin" / "python"
-    pins = ("--require-hashes", "-r", str(REQUIREMENTS / "cloud.txt"))
-    install = ("uv", "pip", "install", "--quiet", "--python", str(python))
-    session.run("uv", "venv", "--quiet", "--allow-existing", str(python.parents[1]))
-    session.run(*install, "--compile-bytecode", *pins)
-    session.run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    return str(python)
+    here = {"PYTHONPATH": str(ROOT / "src")}
+    session.run("python", "-m", "skymark", "env", "cloud", env=here)
+    return str(ROOT / ".venv-cloud" / "bin" / "python")
 
 
 @nox.session
@@ -135,6 +146,12 @@ def faults(session: nox.Session) -> None:
     """Make the fault table of docs/faults.md: every fault, at twenty moments (half an hour)."""
     table = ("--fault-moments", "20", "--fault-table", "docs/faults.md")
     session.run("python", "-m", "pytest", "tests/faults", *table, *session.posargs)
+
+
+@nox.session
+def attacks(session: nox.Session) -> None:
+    """Make the table of attacks of docs/security.md: every attempt to do harm (some minutes)."""
+    session.run("python", "-m", "tests.attacks", "docs/security.md", *session.posargs)
 
 
 @nox.session
@@ -149,6 +166,31 @@ def docker(session: nox.Session) -> None:
     options = ("--build-arg", f"GIT_SHA={str(commit).strip()}", "--tag", f"skymark:{platform}")
     file = f"benchmarks/docker/Dockerfile.{platform}"
     session.run(builder, "build", "--file", file, *options, ".", external=True)
+
+
+@nox.session
+def sizes(session: nox.Session) -> None:
+    """Renew requirements/sizes.toml from the venvs below the cache: nox -s sizes -- libtpu.
+
+    Packages that none of them has, such as those for accelerators, are named, and measured alone.
+    """
+    cache = Path(os.environ.get("SKYMARK_CACHE", Path.home() / ".cache" / "skymark"))
+    places = list(cache.glob("venvs/*/lib/python*/site-packages"))
+    alone = Path(session.create_tmp())
+    for name in session.posargs:
+        target = alone / name
+        session.run("uv", "pip", "install", "--quiet", "--no-deps", "--target", str(target), name)
+        places.append(target)
+    found: dict[str, int] = {}
+    for record in (file for place in places for file in place.glob("*.dist-info/RECORD")):
+        name = record.parent.name.partition("-")[0].replace("_", "-").replace(".", "-").lower()
+        size = sum(int(size) for *_, size in csv.reader(record.open()) if size)
+        found[name] = max(size, found.get(name, 0))
+    large = {name: size for name, size in sorted(found.items()) if size >= LARGE_BYTES}
+    small = [size for size in found.values() if size < LARGE_BYTES]
+    session.log(f"{len(small)} smaller packages have {sum(small) / len(small):.0f} bytes each")
+    lines = [f"{name} = {size / 1e6:.0f}" for name, size in large.items()]
+    SIZES.write_text("\n".join([SIZES_HEADER, "[megabytes]", *lines, ""]))
 
 
 def fault_of(builder: str) -> str | None:
@@ -186,3 +228,25 @@ def pins(session: nox.Session) -> None:
         extras = [word for extra in EXTRAS.get(name, ()) for word in ("--extra", extra)]
         target = directory / f"{name}.txt"
         session.run(*compile_, *options, *extras, *map(str, sources), "-o", str(target))
+
+
+@nox.session
+def resolve(session: nox.Session) -> None:
+    """Prove that adapters' pins install on Linux x86-64: nox -s resolve -- grain.gpu; or all.
+
+    Nothing is installed, so this needs no accelerator: uv finds a file with one of the hashes for
+    every pin, and none that contradict each other.
+    """
+    files = [REQUIREMENTS / f"container-{name}.txt" for name in ("gpu", "gpu-cuda13", "tpu")]
+    files += sorted(ADAPTERS.glob("*.txt"))
+    if session.posargs:
+        files = [path for path in files if path.stem in session.posargs]
+    if not files:
+        session.error(f"no pins are called {', '.join(session.posargs)}")
+    python = Path(session.create_tmp()) / "empty" / "bin" / "python"
+    session.run("uv", "venv", "--quiet", "--clear", "--python", "3.11", str(python.parents[1]))
+    platform = ("--python-platform", "x86_64-manylinux_2_31")
+    install = ("uv", "pip", "install", "--dry-run", "--python", str(python), *platform)
+    for path in files:
+        session.log(f"{path.stem}:")
+        session.run(*install, "--require-hashes", "-r", str(path))

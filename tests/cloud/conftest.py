@@ -26,7 +26,6 @@ from tests.cloud.table import Tables
 collect_ignore_glob = [] if find_spec("sky") else ["test_*.py"]
 """SkyPilot has an environment of its own, where ``nox -s cloud_tests`` runs these tests."""
 
-CATALOGS = Path(__file__).with_name("catalogs")
 COMMAND_TIMEOUT_S = 400.0
 LOG_TAIL_CHARACTERS = 5000
 
@@ -104,9 +103,7 @@ def client(fit: None) -> Iterator[Client]:
     # Short: SkyPilot puts sockets below it, whose paths may have 108 characters.
     directory = Path(tempfile.mkdtemp(prefix="sm-"))
     before = users_files()
-    with rehearsal_world(
-        catalogs=CATALOGS, directory=directory, clouds=("lambda", "slurm")
-    ) as world:
+    with rehearsal_world(directory=directory, clouds=("lambda", "slurm")) as world:
         yield Client(world)
     assert footprint(directory, world.network.bridge) == NOTHING
     assert users_files() == before

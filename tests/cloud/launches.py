@@ -31,7 +31,7 @@ TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
 """Has what serves a bucket, which SkyPilot's environment has not."""
 
 SMALL = Path(__file__).with_name("machines") / "small.yaml"
-PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "quick")
+PLAN = ("--scenarios", "TAB-1:small", "--adapters", "numpy", "--effort", "quick")
 ROUNDS = ("--rounds", "1")
 TIMEOUT_S = 600.0
 

@@ -340,7 +340,7 @@ def test_a_machine_at_another_price_than_agreed_is_ended_and_billed_at_it(
 @pytest.mark.cloud_faults
 def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    both = ("--num-nodes", "2", "--keep", "--idle-minutes", "10", "--scenarios", "NLP-1")
+    both = ("--num-nodes", "2", "--keep", "--idle-minutes", "10", "--scenarios", "NLP-1:small")
     kept = launch(client, SMALL, results, *both)
     assert kept.status == 0, kept.output
     (first,) = results.iterdir()

@@ -16,7 +16,7 @@ from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.world import rehearsal_world
 from skymark.model.record import RoundResult
 from skymark.store.kinds import open_store, runs_at
-from tests.cloud.conftest import CATALOGS, Client
+from tests.cloud.conftest import Client
 from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (
     SMALL,
@@ -46,7 +46,7 @@ CANARY = "canary0123456789canary0123456789canary01"
 def watched(fit: None) -> Iterator[Client]:
     """A cloud whose SkyPilot runs controllers of managed jobs."""
     directory = Path(tempfile.mkdtemp(prefix="sm-"))
-    with rehearsal_world(catalogs=CATALOGS, directory=directory, managed_jobs=True) as world:
+    with rehearsal_world(directory=directory, managed_jobs=True) as world:
         yield Client(world)
     assert footprint(directory, world.network.bridge) == NOTHING
 
@@ -136,6 +136,35 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
 
 
 @pytest.mark.cloud_faults
+def test_what_the_bucket_of_a_managed_job_does_not_take_comes_from_its_machine(
+    watched: Client,
+    tables: Tables,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    eventually: Callable[..., None],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look = LastLook(tmp_path_factory.mktemp("machines"))
+    watched.world.cloud.before_end.append(look)
+    with bucket_of(watched) as hanging:
+        for name, value in hanging.variables.items():
+            monkeypatch.setenv(name, value)
+        running = managed_launch(watched, hanging, "hanging", tmp_path, "--rounds", "40")
+        request.addfinalizer(running.kill)
+        eventually(lambda: len(stored_rounds("hanging")) >= 3, timeout_s=900, interval_s=1)
+        os.kill(hanging.pid, signal.SIGSTOP)
+        ended = running.end(timeout_s=900)
+    assert ended.status == 1, ended.output
+    (run,) = tmp_path.iterdir()
+    assert f"skymark export {run} --to s3://results/hanging" in ended.output
+    row = count(watched, look, ended.cluster, run, planned=40)
+    tables.add("the bucket hangs in the middle of a managed run", row)
+    assert row.home == 40
+    assert watched.world.hired() == []
+
+
+@pytest.mark.cloud_faults
 def test_a_managed_job_can_be_left_and_ended_later(
     watched: Client, bucket: S3Server, tmp_path: Path
 ) -> None:
@@ -143,7 +172,14 @@ def test_a_managed_job_can_be_left_and_ended_later(
     ours, theirs = pty.openpty()
     store = ("--managed", "--store", "s3://results/left")
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(machine), "--yes")
-    plan = ("--scenarios", "TAB-1", "--adapters", "numpy", "--output", str(tmp_path / "results"))
+    plan = (
+        "--scenarios",
+        "TAB-1:small",
+        "--adapters",
+        "numpy",
+        "--output",
+        str(tmp_path / "results"),
+    )
     secret = {"AWS_SESSION_TOKEN": CANARY}
     running = Running(watched, *command, *plan, *store, stdin=theirs, **bucket.variables | secret)
     running.said_at_s("measuring", timeout_s=900)

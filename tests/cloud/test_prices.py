@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import md5
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-CATALOGS = Path(__file__).with_name("catalogs")
+from skymark.cloud.rehearsal.certificate import make_certificate
+from skymark.cloud.rehearsal.world import CATALOGS
+from skymark.execute.profiles import load_profile, profile_paths
+
 ROOT = Path(__file__).parents[2]
 FETCHED = datetime(2026, 10, 3, 12, tzinfo=UTC)
 
@@ -70,19 +76,74 @@ def make_home(directory: Path) -> Path:
     return directory
 
 
+HOST = "raw.githubusercontent.com"
+"""Of SkyPilot's catalogues (sky.skylet.constants.HOSTED_CATALOG_DIR_URL)."""
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """A proxy that answers for the host of SkyPilot's catalogues, with a certificate for it."""
+
+    def do_CONNECT(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.connection = self.server.tls.wrap_socket(self.connection, server_side=True)
+        self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb")
+        self.close_connection = False
+
+    def do_GET(self) -> None:
+        name = self.path.partition("/catalogs/v8/")[2]
+        self.server.asked.append(name)
+        content = (self.server.there / name).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        self.wfile.flush()
+
+    def finish(self) -> None:
+        super().finish()
+        self.connection.close()
+
+    def log_message(self, *_: object) -> None:
+        """Stay silent."""
+
+
 @contextmanager
-def commands(home: Path) -> Iterator[Callable[..., Done]]:
+def hosted_catalogues(there: Path, place: Path) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """The host of SkyPilot's catalogues on loopback: the variables that lead there, what it gave.
+
+    Args:
+        there: its files.
+        place: where its certificate goes.
+    """
+    authority, certificate = place / "authority.crt", place / "server.pem"
+    make_certificate([HOST], authority, certificate)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
+        server.there, server.asked = there, []
+        server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.tls.load_cert_chain(certificate)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        proxy = f"http://127.0.0.1:{server.server_port}"
+        yield {"HTTPS_PROXY": proxy, "REQUESTS_CA_BUNDLE": str(authority)}, server.asked
+        server.shutdown()
+
+
+@contextmanager
+def commands(home: Path, **variables: str) -> Iterator[Callable[..., Done]]:
     """A process that runs `skymark cost` again and again: loading SkyPilot takes seconds.
 
     No network is behind it: a request to any would fail, and take the price with it.
     """
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
+    proxies = {**nowhere, **variables}
     child = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         env={
             **os.environ,
-            **nowhere,
-            **{k.upper(): v for k, v in nowhere.items()},
+            **proxies,
+            **{k.lower(): v for k, v in proxies.items()},
+            "NO_PROXY": "",
+            "no_proxy": "",
             "HOME": str(home),
         },
         cwd=ROOT,
@@ -192,12 +253,52 @@ def test_the_gate_says_no_in_markdown_too(cost):
     )
 
 
-def test_without_a_catalogue_it_says_how_to_fetch_one(tmp_path):
+def test_without_a_catalogue_and_a_network_it_says_what_to_do(tmp_path):
     with commands(tmp_path) as cost:
         done = cost("gpu_a100")
     assert done.returncode == 2
     assert "no price catalogue in" in done.stderr
-    assert "sky gpus list" in done.stderr
+    assert "where there is a network, the same command fetches it" in done.stderr
+
+
+def test_a_catalogue_that_is_not_there_is_fetched_once_and_leaves_nothing_running(tmp_path):
+    there = make_home(tmp_path / "there") / ".sky" / "catalogs" / "v8"
+    home = tmp_path / "here"
+    home.mkdir()
+    with hosted_catalogues(there, tmp_path) as (proxy, asked), commands(home, **proxy) as cost:
+        first = cost("gpu_a100")
+        found = estimate(cost, "gpu_a100")
+    assert first.returncode == 0, first.stderr
+    clouds = ("gcp", "lambda", "vast")
+    for cloud in clouds:
+        assert f"fetching SkyPilot's prices of {cloud} (once)" in first.stderr
+    assert {one["cloud"] for one in found["offers"]} == {"lambda", "vast"}
+    assert sorted(asked) == [f"{cloud}/vms.csv" for cloud in clouds]
+    assert not (home / ".sky" / "api_server").exists()
+
+
+@pytest.mark.parametrize("profile", [one for one in profile_paths() if one != "cluster_8xh100"])
+def test_a_profile_is_expected_to_take_an_hour_and_two_dollars_at_most(cost, profile):
+    found = estimate(cost, profile)
+    assert found["billed"]["expected_s"] < 3600
+    assert found["cost"]["expected_usd"] < 2
+    said = cost(profile)
+    assert said.stderr == ""  # nothing is above the profile's own ceiling
+    assert said.stdout.startswith("Deadline of set-up and run ")
+
+
+def test_eight_h100_are_expected_to_take_an_hour_at_most(cost):
+    found = estimate(cost, "cluster_8xh100")
+    assert found["billed"]["expected_s"] < 3600
+    assert found["cost"]["high_usd"] < load_profile("cluster_8xh100").max_cost_usd
+
+
+def test_everything_is_one_option_away_and_what_it_takes_is_said(cost):
+    done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all", "--deadline", "9h")
+    assert done.returncode == 0  # the ceiling is the gate of `skymark launch`
+    assert "--max-cost is 4.00 USD; give a higher --max-cost, --deadline" in done.stderr
+    done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all")
+    assert "longer than the deadline of 45 min 0 s: cells will be left over" in done.stdout
 
 
 def test_a_provider_whose_catalogue_is_absent_is_named(cost):

@@ -18,6 +18,7 @@ from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.hangup import Hangup
 from skymark.cli.parameters import HOW, IDLE_MINUTES, NODES, USD, Several
+from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -117,7 +118,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="USD. What may cost more is refused with exit status 3; the machine ends the run "
-            "when this is used up.",
+            "when this is used up. [default: the profile's, for each machine]",
         ),
     ] = None,
     deadline: Annotated[
@@ -125,7 +126,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=LIMITS,
             help="Longest time of set-up and run, such as 90m or 2h; the machine keeps to it, the "
-            "results so far come home, and the exit status is 1.",
+            "results so far come home, and the exit status is 1. [default: the profile's]",
         ),
     ] = None,
     dry_run: Annotated[
@@ -141,7 +142,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     home, verifies them by digest, ends the machine at once and says what it cost. Its idle
     timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running. With
     --managed, another machine goes on where one is taken away.
-    Needs SkyPilot: pip install 'skymark[cloud]'.
+    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
 
     Where results can be verified neither here nor in a store, the machine is kept for its idle
     minutes, and the commands that fetch them are printed. A closed terminal ends nothing.
@@ -151,6 +152,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
     the command that ends it are printed.
     """
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import free_name
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.homes import check_home
@@ -165,6 +167,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
 
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     check_home(output)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -177,8 +180,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
         image=image,
-        deadline_s=None if deadline is None else seconds_of(deadline),
-        max_cost_usd=max_cost,
+        deadline_s=limits.deadline_s,
+        max_cost_usd=limits.max_cost_usd,
         keep=keep,
         boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
         idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
@@ -219,7 +222,10 @@ def execute(
     ] = (),
     deadline: Annotated[
         str | None,
-        Parameter(group=LIMITS, help="Longest time of each run, such as 90m or 2h."),
+        Parameter(
+            group=LIMITS,
+            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
+        ),
     ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
@@ -234,11 +240,11 @@ def execute(
     or no such machine, nothing was queued, 130 interrupted.
     """
     from skymark.cli.grid import points
+    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.known_machines import recall
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.secret_variables import secrets_for
     from skymark.cloud.stores import check_stores
     from skymark.run.layout import new_run_id
@@ -254,7 +260,7 @@ def execute(
             f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
             for point, one in of_points
         }
-    limit_s = None if deadline is None else seconds_of(deadline)
+    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
     runs = []
     for id, plan in plans.items():
         changes = {
@@ -359,6 +365,7 @@ def _show_end(ended: Ended | Kept | Left, output: Path) -> int:
         note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
+    _say_how_to_store(ended)
     if isinstance(ended, Kept):
         _say_what_is_kept(ended, output)
     elif ended.gone_after_s is None:
@@ -392,6 +399,7 @@ def _show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> 
         before, after, *_ = (run.directory for run in runs.values())
         say(f"compare two: skymark compare {before} {after} --across cells")
     for ended in all_ended:
+        _say_how_to_store(ended)
         if isinstance(ended, Kept):
             _say_what_is_kept(ended, output)
     _say_how_to_come_back(all_ended[-1].order, output)
@@ -432,5 +440,19 @@ def _say_how_to_come_back(order: Order, output: Path) -> None:
     )
 
 
+def _say_how_to_store(over: Ended | Kept) -> None:
+    """Print the commands that put into its stores what came home without them."""
+    from skymark.cloud.sky.jobs import JobEnd
+
+    if over.retrieved.finished.end is not JobEnd.UNSTORED or over.results is None:
+        return
+    directory = shlex.quote(str(over.results.directory))
+    for store in over.order.stores:
+        say(f"NOT STORED in {store}; finish with: skymark export {directory} --to {store}")
+
+
 def _collect(order: Order, output: Path) -> str:
+    if order.lasting_store is not None:
+        directory = shlex.quote(str(output / order.run_id))
+        return f"skymark fetch {order.lasting_store}/{order.run_id} {directory}"
     return f"skymark collect {order.cluster} {order.run_id} --output {shlex.quote(str(output))}"

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import print_json, print_plain
+from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import NODES, USD, WHERE
 from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.execute.profiles import load_profile
+from skymark.model.errors import GateError
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.prices import Offer
@@ -54,7 +56,9 @@ class MachineOptions:
     deadline: Annotated[
         str | None,
         Parameter(
-            group=WHERE, help="Longest time of set-up and run, such as 90m or 2h; limits the cost."
+            group=WHERE,
+            help="Longest time of set-up and run, such as 90m or 2h; limits the cost. [default: "
+            "the profile's]",
         ),
     ] = None
     max_cost: Annotated[
@@ -62,7 +66,8 @@ class MachineOptions:
         USD,
         Parameter(
             group=WHERE,
-            help="USD. A gate: exit status 3 if the high figure of the cheapest machine is above.",
+            help="USD. A gate: exit status 3 if the high figure of the cheapest machine is above. "
+            "What is above the profile's ceiling is pointed out.",
         ),
     ] = None
     history: Annotated[
@@ -99,28 +104,34 @@ def cost(
     is above.
     """
     from skymark.cloud.cost.ceiling import check_ceiling
+    from skymark.cloud.cost.limits import limits_for
 
-    found = _quote(replace(options, profile=profile), where)
+    limits = limits_for(load_profile(profile), where.deadline, where.max_cost, where.num_nodes)
+    found = _quote(replace(options, profile=profile), where, limits.deadline_s)
     if json:
         print_json(json_module.dumps(as_json(found), indent=1))
     elif format == "github":
         print_plain(as_markdown(found, where.max_cost))
     else:
         print_quote(found)
-    if where.max_cost is not None:
-        check_ceiling(found, where.max_cost)
+    if limits.max_cost_usd is not None:
+        try:
+            check_ceiling(found, limits.max_cost_usd)
+        except GateError as refusal:
+            if where.max_cost is not None:
+                raise
+            say(f"`skymark launch {profile}` keeps to the profile's ceiling: {refusal}")
     return 0
 
 
-def _quote(options: CostOptions, where: MachineOptions) -> Quote:
+def _quote(options: CostOptions, where: MachineOptions, deadline_s: int | None) -> Quote:
     from skymark.cloud.cost.quote import quote_for
-    from skymark.cloud.order import Order, seconds_of
+    from skymark.cloud.order import Order
     from skymark.cloud.sky.catalogue import SkyPilotCatalogue
     from skymark.cloud.sky.tasks import make_task
     from skymark.run.history import read_history
 
     plan = options.plan()
-    deadline_s = None if where.deadline is None else seconds_of(where.deadline)
     order = Order(
         profile=options.profile,
         plan_hash=plan.hash,
@@ -133,7 +144,7 @@ def _quote(options: CostOptions, where: MachineOptions) -> Quote:
     )
     task = make_task(order)
     history = read_history(where.history, plan)
-    return quote_for(task, plan, SkyPilotCatalogue(), history=history, deadline_s=deadline_s)
+    return quote_for(task, plan, SkyPilotCatalogue(say), history=history, deadline_s=deadline_s)
 
 
 def as_json(quote: Quote) -> dict[str, object]:
@@ -150,16 +161,16 @@ def as_json(quote: Quote) -> dict[str, object]:
 
 
 def print_quote(quote: Quote) -> None:
-    """Print the machines, and what the time and the prices are made of."""
-    print_rows(HEADERS, _rows(quote))
+    """Print what it costs at most, the machines, and what time and prices are made of."""
     console = stdout_console()
+    console.print(_headline(quote), "", sep="\n", markup=False, highlight=False, soft_wrap=True)
+    print_rows(HEADERS, _rows(quote))
     for line in ("", *_parts(quote), *_notes(quote)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
     """Return a quote as a comment for a pull request."""
-    from skymark.model.errors import GateError
     from skymark.report.markdown import code_span, markdown
 
     lines = [f"### What the benchmark would cost: {code_span(quote.profile)}", ""]
@@ -172,11 +183,27 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
             lines += [f"✅ At most {as_given(max_cost_usd)} USD, the ceiling.", ""]
         except GateError as refusal:
             lines += [f"❌ Not started: {markdown(str(refusal))}.", ""]
+    lines += [markdown(_headline(quote)), ""]
     lines += [_markdown_row(HEADERS), _markdown_row(["---"] * len(HEADERS))]
     lines += [_markdown_row(row) for row in _rows(quote)]
     for line in (*_parts(quote), *_notes(quote)):
         lines += ["", markdown(line)]
     return "\n".join(lines)
+
+
+def _headline(quote: Quote) -> str:
+    """Return the time that the run is limited to, and its cost on the cheapest machine."""
+    from skymark.cloud.cost.amounts import at_most
+    from skymark.report.text import duration
+
+    limit = "No deadline"
+    if quote.deadline_s is not None:
+        limit = f"Deadline of set-up and run {duration(quote.deadline_s)}"
+    cost = quote.cost
+    return (
+        f"{limit}: expected {cost.expected_usd:.2f} USD, at most {at_most(cost.high_usd)} USD, "
+        "on the cheapest machine."
+    )
 
 
 HEADERS = ("machine", "where", "", "USD/h", "low", "expected", "high USD")
@@ -255,9 +282,9 @@ def _notes(quote: Quote) -> list[str]:
             )
     elif not quote.duration.fits(quote.deadline_s):
         notes.append(
-            f"Set-up and run are expected to take longer than the deadline of "
-            f"{duration(quote.deadline_s)}: cells will be left over. Give more time, or fewer "
-            "cells."
+            f"Set-up and run are expected to take {duration(quote.duration.work.expected_s)}, "
+            f"longer than the deadline of {duration(quote.deadline_s)}: cells will be left over. "
+            "Give a longer --deadline with a higher --max-cost, or fewer cells."
         )
     if quote.catalogue_date is not None:
         notes.append(

@@ -85,6 +85,8 @@ def print_checkup(found: Checkup) -> None:
 
 def _needs(provider: Provider) -> list[str]:
     """Return a provider's needs in lines; the way there only where it is not enabled."""
+    from skymark.cloud.sky.client import sky_program
+
     access = provider.access
     if access is None:
         return []
@@ -92,7 +94,8 @@ def _needs(provider: Provider) -> list[str]:
     if provider.state != "enabled":
         places = " or ".join((*access.credentials, *access.variables))
         lines.append(f"  credentials: {places}")
-        lines.append(f"  how: {access.setup}; then `sky check {provider.name}`, which says why not")
+        check = f"{sky_program()} check {provider.name}"
+        lines.append(f"  how: {access.setup}; then `{check}`, which says why not")
     lines.append(f"  least privilege: {access.privilege}")
     if access.quota is not None:
         lines.append(f"  quota: {access.quota}")

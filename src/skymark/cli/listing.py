@@ -97,7 +97,9 @@ def profile_rows() -> list[Row]:
             "suite": profile.suite,
             "platform": profile.platform,
             "scenarios": list(profile.scenarios),
+            "size": profile.size,
             "effort": profile.effort,
+            "minutes": profile.deadline_minutes,
             "description": profile.description,
         }
         for profile in profiles

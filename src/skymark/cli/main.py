@@ -13,8 +13,10 @@ from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
 
 from skymark import __version__
 from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say, tell_fault
+from skymark.cli.handing_over import hand_over
 from skymark.model.errors import SkymarkError
 
+RENTED = "Measure on rented machines"
 COMMANDS = {
     "Measure on this machine": {
         "run": "run:run",
@@ -29,7 +31,7 @@ COMMANDS = {
         "export": "results:export",
         "fetch": "stores:fetch",
     },
-    "Measure on rented machines": {
+    RENTED: {
         "cost": "cost:cost",
         "launch": "cloud:launch",
         "exec": "cloud:execute",
@@ -120,4 +122,9 @@ def entry_point() -> None:
     # part of its time and frees next to nothing.
     gc.set_threshold(200_000, 50, 50)
     sys.excepthook = tell_fault
+    try:
+        hand_over(sys.argv[1:], COMMANDS[RENTED])
+    except SkymarkError as error:
+        say(str(error))
+        sys.exit(error.exit_code)
     sys.exit(main())

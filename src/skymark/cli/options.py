@@ -38,8 +38,8 @@ class SharedOptions:
         Several,
         Parameter(
             group=WHAT,
-            help="Names that `skymark list scenarios` shows, with a size (NAME:medium; else "
-            "small), or many at once: tier-1, all.",
+            help="Names that `skymark list scenarios` shows, with a size (NAME:large; else the "
+            "profile's), or many at once: tier-1, all.",
         ),
     ] = ()
     adapters: Annotated[
@@ -48,7 +48,7 @@ class SharedOptions:
         Parameter(
             group=WHAT,
             help="Names that `skymark list adapters` shows, one version of a library "
-            "(NAME@1.2), or a class of your own (./my_file.py:MyClass).",
+            "(NAME@1.2), or a class of your own (./my_file.py:MyClass); or all.",
         ),
     ] = ()
     effort: Annotated[

@@ -45,7 +45,8 @@ def rehearse(
     catalogs: Annotated[
         Path | None,
         Parameter(
-            help="SkyPilot's prices. [default: ~/.sky/catalogs/v8, where `sky gpus list` puts them]"
+            help="Prices, such as SkyPilot's in ~/.sky/catalogs/v8. [default: a few of "
+            "Lambda's, of autumn 2026]"
         ),
     ] = None,
     output: Annotated[
@@ -54,10 +55,10 @@ def rehearse(
 ) -> int:
     """Do all that `launch` does on a machine simulated here, for nothing.
 
-    Needs Linux and root. SkyPilot is the real one, with SSH, set-up, run, retrieval and
-    teardown; the provider and its machines are simulated. Then it says what the run would have
-    cost, and what it changed on this machine and undid. Its figures are no measurements.
-    Takes the options of `launch`.
+    Needs Linux and root: sudo .venv/bin/skymark rehearse ci_cpu. SkyPilot is the real one, with
+    SSH, set-up, run, retrieval and teardown; the provider and its machines are simulated. Then it
+    says what the run would have cost, and what it changed on this machine and undid. Its figures
+    are no measurements. Takes the options of `launch`.
 
     Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
     """

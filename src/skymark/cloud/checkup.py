@@ -11,7 +11,7 @@ from typing import TypeVar
 from skymark.cloud.access import ACCESS, Access
 from skymark.cloud.errors import CloudError
 from skymark.cloud.live import live_machines
-from skymark.cloud.sky.client import sdk
+from skymark.cloud.sky.client import sdk, sky_program
 from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import check_all_clouds
 from skymark.model.base import Frozen
@@ -126,6 +126,6 @@ def bounded(what: str, call: Callable[[], T], timeout_s: float) -> T:
         return future.result(timeout_s)
     except TimeoutError as error:
         raise CloudError(
-            f"{what} got no answer in {timeout_s:g} s; is there a network? `sky api info` says "
-            "whether SkyPilot's API server is there"
+            f"{what} got no answer in {timeout_s:g} s; is there a network? "
+            f"`{sky_program()} api info` says whether SkyPilot's API server is there"
         ) from error

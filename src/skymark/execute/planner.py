@@ -36,6 +36,7 @@ def make_plan(
     merged = selection.model_copy(
         update={
             "scenarios": selection.scenarios or profile.scenarios,
+            "size": selection.size or profile.size,
             "adapters": selection.adapters or profile.adapters,
             "settings": {**profile.settings, **selection.settings},
         }

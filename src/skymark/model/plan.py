@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
 
 from pydantic import Field, JsonValue
 
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
+from skymark.model.platform import Platform
 from skymark.model.record import SCHEMA_VERSION, Cause, Status
 from skymark.model.span import Span
-
-Platform = Literal["cpu", "gpu", "tpu"]
 
 
 class Selection(Frozen):
@@ -21,6 +19,8 @@ class Selection(Frozen):
 
     scenarios: tuple[str, ...] = ()
     """Empty means what the suite takes by default."""
+    size: str | None = None
+    """The variant of scenarios that are named without one; None for the suite's own."""
     adapters: tuple[str, ...] = ()
     """Empty means all."""
     settings: dict[str, Setting] = Field(default_factory=dict)
@@ -40,8 +40,15 @@ class Profile(Frozen):
     """The file of its rented machine in ``benchmarks/sky``, without suffix; None where there is
     none."""
     scenarios: tuple[str, ...]
+    size: str | None = None
+    """The variant of scenarios that are named without one, here or on the command line; None for
+    the suite's own."""
     adapters: tuple[str, ...] = ()
     effort: str = "quick"
+    deadline_minutes: int | None = Field(default=None, ge=1)
+    """Longest time of set-up and run on a rented machine, unless told otherwise."""
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    """Most that each rented machine of a run may cost, unless told otherwise."""
     settings: dict[str, Setting] = Field(default_factory=dict)
 
 

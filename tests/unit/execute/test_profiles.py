@@ -25,6 +25,26 @@ def test_every_profile_that_comes_with_skymark_can_be_planned(name):
     assert make_plan(profile, Selection()).runnable
 
 
+@pytest.mark.parametrize("name", profile_paths())
+def test_a_scenario_that_is_named_without_a_size_gets_the_profile_s(name):
+    profile = load_profile(name)
+    assert profile.size is not None
+    chosen = Selection(scenarios=("CV-1", "TAB-1:large"), adapters=("numpy",))
+    planned = make_plan(profile, chosen).cells
+    assert [one.cell.variant for one in planned] == [profile.size, "large"]
+
+
+def test_profiles_measure_at_the_size_and_the_effort_that_their_time_has_room_for():
+    found = {
+        name: (profile.deadline_minutes, profile.size, profile.effort)
+        for name in profile_paths()
+        if (profile := load_profile(name))
+    }
+    long = (45, "medium", "standard")
+    others = dict.fromkeys(("cluster_8xh100", "cpu", "gpu_a100", "gpu_h100", "tpu_v5e"), long)
+    assert found == {"ci_cpu": (10, "small", "quick"), **others}
+
+
 def test_a_profile_from_a_file_is_named_after_it(tmp_path):
     profile = load_profile(written(tmp_path, GOOD))
     assert profile.name == "mine"
@@ -45,6 +65,8 @@ def test_an_unknown_profile_names_the_nearest():
         ('suite = "loading"\nplatform = "cpu"\nscenarios = []\n', ["description", "required"]),
         (GOOD.replace('suite = "loading"\n', ""), ["suite", "required"]),
         (GOOD + "adapters = 'numpy'\n", ["adapters", "tuple"]),
+        (GOOD + "deadline_minutes = 0\n", ["deadline_minutes", "greater than or equal to 1"]),
+        (GOOD + "max_cost_usd = -1\n", ["max_cost_usd", "greater than 0"]),
         (GOOD + "[settings\n", ["mine.toml", "mend the file"]),
     ],
 )

@@ -19,16 +19,12 @@ from skymark.run.history import PastRun
 PROVISIONING = Span(low_s=60, expected_s=180, high_s=600)
 """From the order until a job can start. A simulated machine took 58 s; the rest is assumed."""
 
-SET_UP = Span(low_s=70 + 30, expected_s=280 + 60, high_s=1400 + 300)
-"""To install skymark and every adapter's venv: 14 GB (docs/environments.md) at 200, 50 and 10 MB/s,
-and unpacking. The rates are assumed; SkyPilot lists no machine on Vast below 12 MB/s."""
-
 
 class BilledTime(Frozen):
     """The time that a machine is paid for, part by part."""
 
     provisioning: Span = PROVISIONING
-    set_up: Span = SET_UP
+    set_up: Span
     running: Span
     """Of the node that takes longest: data and all rounds of its cells."""
     ending: Span
@@ -37,17 +33,19 @@ class BilledTime(Frozen):
     known_cells: int
     """Those whose time comes from earlier runs."""
 
+    @property
+    def work(self) -> Span:
+        """Set-up and run, which a deadline limits."""
+        return self.set_up.plus(self.running)
+
     def whole(self, deadline_s: float | None = None) -> Span:
         """Return the whole time; a deadline limits set-up and run together."""
-        work = self.set_up.plus(self.running)
-        if deadline_s is not None:
-            work = work.at_most(deadline_s)
+        work = self.work if deadline_s is None else self.work.at_most(deadline_s)
         return self.provisioning.plus(work).plus(self.ending)
 
     def fits(self, deadline_s: float | None) -> bool:
         """Whether the expected set-up and run end before the deadline."""
-        expected_s = self.set_up.plus(self.running).expected_s
-        return deadline_s is None or expected_s <= deadline_s
+        return deadline_s is None or self.work.expected_s <= deadline_s
 
 
 def ending(idle_minutes: int) -> Span:
@@ -62,6 +60,7 @@ def ending(idle_minutes: int) -> Span:
 
 def billed_time(
     plan: Plan,
+    set_up: Span,
     history: Sequence[PastRun] = (),
     num_nodes: int = 1,
     idle_minutes: int = IDLE_MINUTES,
@@ -70,6 +69,7 @@ def billed_time(
 
     Args:
         plan: the cells.
+        set_up: of each machine; see `skymark.cloud.cost.set_up_time`.
         history: earlier runs, on any machine.
         num_nodes: machines that share the plan, as ``--shard`` shares it.
         idle_minutes: without a job, after which they end themselves.
@@ -78,6 +78,7 @@ def billed_time(
     shares = [run_time(plan, history, shard) for shard in shards]
     times = [share.whole for share in shares]
     return BilledTime(
+        set_up=set_up,
         running=Span(
             low_s=max(time.low_s for time in times),
             expected_s=max(time.expected_s for time in times),

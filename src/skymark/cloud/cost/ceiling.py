@@ -25,7 +25,7 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
     work_minutes = int((paid_s - around_s) // 60)
     action = (
-        f"give --deadline {work_minutes}m or less"
+        f"give a higher --max-cost, --deadline {work_minutes}m or less"
         if work_minutes >= 1
         else "give a higher --max-cost"
     )

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from skymark.cloud.cost.billed_time import BilledTime, billed_time
 from skymark.cloud.cost.prices import Offer, PriceSource
+from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.cloud.order import IDLE_MINUTES
 from skymark.model.base import Frozen
 from skymark.model.plan import Plan
@@ -114,7 +115,7 @@ def quote_for(
         num_nodes=task.num_nodes,
         deadline_s=deadline_s,
         offers=prices.offers,
-        duration=billed_time(plan, history, task.num_nodes, idle_minutes),
+        duration=billed_time(plan, set_up_time(plan), history, task.num_nodes, idle_minutes),
         catalogue_date=prices.catalogue_date,
         problems=prices.problems,
     )

@@ -19,12 +19,13 @@ from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone
 from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
-from skymark.cloud.lifecycle.retrieving import from_store
+from skymark.cloud.lifecycle.retrieving import from_machine, from_store
 from skymark.cloud.lifecycle.screen import Say, Screen
 from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
-from skymark.cloud.machine_script import plan_file
+from skymark.cloud.machine_script import STORE_WAIT_S, plan_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.sky.managed_jobs import (
     ManagedJob,
     await_managed_job,
@@ -103,12 +104,15 @@ class ManagedPlace:
         self._request.take_back()
 
     def retrieve(self, finished: Finished, results: Path) -> Retrieved:
-        """Bring the results from the store that outlives the machines."""
+        """Bring the results from the store that outlives the machines, or from its last machine."""
+        if finished.end is JobEnd.UNSTORED and self._job is not None:
+            return from_machine(finished, self._job.machine, results)
         return from_store(finished, results)
 
     def keep(self, retrieved: Retrieved) -> Kept:
-        """Refuse: its machine is gone when results come home."""
-        raise NotImplementedError
+        """Leave the job to wait for its store, as long as it does."""
+        price_usd = None if self._machines is None else self._machines.hourly_price_usd
+        return Kept(retrieved, STORE_WAIT_S // 60, price_usd)
 
     def end(self, finished: Finished, screen: Screen) -> float:
         """End the job with its machine."""

@@ -32,7 +32,8 @@ def read_instance_types(catalogs: Path) -> Mapping[str, InstanceType]:
     path = catalogs / "lambda" / "vms.csv"
     if not path.is_file():
         raise RehearsalUnfitError(
-            f"{path} is not there; fetch SkyPilot's prices once with: sky gpus list --infra lambda"
+            f"{path} is not there; leave out --catalogs, or name a directory such as "
+            "~/.sky/catalogs/v8"
         )
     types: dict[str, InstanceType] = {}
     with path.open(newline="") as file:

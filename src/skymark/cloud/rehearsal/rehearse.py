@@ -45,7 +45,8 @@ def rehearse(
         profile: as `skymark launch` takes it.
         options: of `skymark launch`, without --infra, --machine and --yes.
         machine: the SkyPilot YAML of the machine.
-        catalogs: prices, laid out as below ``~/.sky/catalogs/v8``, which is the default.
+        catalogs: prices in place of those that come with skymark, laid out as below
+            ``~/.sky/catalogs/v8``.
         say: told what happens.
 
     Raises:

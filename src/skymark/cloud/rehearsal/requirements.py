@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
-from importlib.util import find_spec
+from pathlib import Path
 
+from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
 
 PROGRAMS = {
@@ -45,15 +47,22 @@ def check_requirements(programs: dict[str, str] | None = None) -> None:
     if os.geteuid() != 0:
         raise RehearsalUnfitError(
             f"a rehearsal makes network namespaces and needs root; this is user {os.geteuid()}. "
-            "Run the same command with: sudo --preserve-env=PATH"
+            f"Run: sudo {same_command()}"
         )
     absent = missing_packages(PROGRAMS if programs is None else programs)
     if absent:
         raise RehearsalUnfitError(
             f"a rehearsal needs programs that are not here: apt-get install {' '.join(absent)}"
         )
-    if find_spec("sky") is None:
-        raise RehearsalUnfitError("SkyPilot is not installed: pip install 'skymark[cloud]'")
+    if not has_skypilot():
+        raise RehearsalUnfitError(f"a rehearsal needs SkyPilot; {how_to_make_it()}")
+
+
+def same_command() -> str:
+    """Return this program's command line as a shell takes it, by its whole path."""
+    program = Path(sys.argv[0]).absolute()
+    own = [sys.executable, "-m", "skymark"] if program.name == "__main__.py" else [str(program)]
+    return shlex.join([*own, *sys.argv[1:]])
 
 
 def missing_packages(programs: dict[str, str]) -> list[str]:

@@ -54,6 +54,9 @@ from skymark.cloud.rehearsal.requirements import check_requirements
 from skymark.cloud.rehearsal.runtime import Runtime
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
 
+CATALOGS = Path(__file__).with_name("catalogs")
+"""Machines and prices of the simulated cloud."""
+
 DISK_GIB = 64.0
 """Size of a machine's disk unless told otherwise. It takes room here only as it fills."""
 
@@ -63,8 +66,8 @@ PACKAGE_VARIABLES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 TRACES = (
     "/tmp/jobs_ha_recovery.log",  # noqa: S108 SkyPilot's choice
-    "/tmp/pool_ha_recovery.log",  # noqa: S108
-    "/tmp/skypilot_graceful_shutdown.lock",  # noqa: S108
+    "/tmp/pool_ha_recovery.log",  # noqa: S108 SkyPilot's choice
+    "/tmp/skypilot_graceful_shutdown.lock",  # noqa: S108 SkyPilot's choice
 )
 """Files that SkyPilot's API server writes at fixed places."""
 
@@ -180,7 +183,7 @@ def rehearsal_world(
     """Make a cloud on this machine, and take it away at the end, whatever happened.
 
     Args:
-        catalogs: prices, laid out as below ``~/.sky/catalogs/v8``, which is the default.
+        catalogs: prices in place of `CATALOGS`, laid out as below ``~/.sky/catalogs/v8``.
         cache: keeps packages and SkyPilot's runtime between rehearsals; by default in skymark's.
         managed_jobs: have SkyPilot's API server run controllers of managed jobs, which take
             0.5 GB and a while to start.
@@ -200,7 +203,7 @@ def rehearsal_world(
             root = _make_directory(directory, changes)
             home = root / "home"
             host, version, release = _ask_skypilot(home)
-            prices = catalogs or Path(f"~/.sky/catalogs/{version}").expanduser()
+            prices = catalogs or CATALOGS
             types = read_instance_types(prices)
             shutil.copytree(prices, home / ".sky" / "catalogs" / version)
             network = make_network(changes)

@@ -1,13 +1,15 @@
 """SkyPilot's price catalogue on this disk, a price source.
 
-SkyPilot chooses among the same candidates when it launches. No network is asked and no API server:
-a catalogue that is out of date is read as it is, with its date.
+SkyPilot chooses among the same candidates when it launches. A catalogue that is not there is
+fetched, once; one that is out of date is read as it is, with its date. No API server is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, date, datetime
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,14 @@ from skymark.cloud.sky.internals import (
     catalogue_files,
     catalogue_without_refresh,
     cloud_named,
+    fetch_catalogue,
 )
+from skymark.cloud.waiting import in_background
+
+FETCHED = ("gcp", "lambda", "vast")
+"""Clouds whose prices are fetched where there are none at all: the machine kinds are for them."""
+
+FETCH_TIMEOUT_S = 60.0
 
 OWN_CLUSTERS = ("kubernetes", "slurm", "ssh")
 """Clouds that are the user's own machines; SkyPilot knows no price of theirs."""
@@ -27,6 +36,9 @@ OWN_CLUSTERS = ("kubernetes", "slurm", "ssh")
 
 class SkyPilotCatalogue:
     """Prices of SkyPilot's catalogue. Implements `skymark.cloud.cost.prices.PriceSource`."""
+
+    def __init__(self, announce: Callable[[str], None] = lambda _: None) -> None:
+        self._announce = announce
 
     def prices_for(self, task: Any, clouds: Collection[str] | None = None) -> PriceList:
         """Return the offers for a ``sky.Task``; each alternative of its resources is asked for.
@@ -38,6 +50,7 @@ class SkyPilotCatalogue:
         found: dict[tuple[str, str | None, str, bool], Offer] = {}
         problems: dict[str, str] = {}
         asked: set[str] = set()
+        problems |= self._fetch_missing(task, clouds)
         with catalogue_without_refresh():
             catalogued = catalogue_files()
             for resources in task.resources:
@@ -50,7 +63,7 @@ class SkyPilotCatalogue:
                     except Exception as error:  # of a provider's part of SkyPilot: others may do
                         problems[name] = f"{name}: {short(error)}"
         if not found:
-            raise CatalogueError(_why_none(task, asked, problems))
+            raise CatalogueError(_why_none(task, asked, problems, catalogued))
         ordered = sorted(
             found.values(), key=lambda one: (one.hourly_price_usd, one.spot, *_name(one))
         )
@@ -59,6 +72,27 @@ class SkyPilotCatalogue:
             catalogue_date=_date_of({one.cloud for one in ordered}, catalogued),
             problems=tuple(problems.values()),
         )
+
+    def _fetch_missing(self, task: Any, allowed: Collection[str] | None) -> dict[str, str]:
+        """Fetch the catalogues that a task needs and this disk has not; returns what went wrong.
+
+        Of the clouds that a task may run on anywhere, those are enough that are here already.
+        """
+        known = catalogue_files()
+        named = {str(one.cloud).casefold() for one in task.resources if one.cloud is not None}
+        wanted = {*FETCHED, *named} if allowed is None else {one.casefold() for one in allowed}
+        if len(named) == 1 and all(one.cloud is not None for one in task.resources):
+            wanted = named
+        elif allowed is None and known.keys() & wanted:
+            return {}
+        problems = {}
+        for cloud in sorted(wanted - known.keys() - set(OWN_CLUSTERS)):
+            self._announce(f"fetching SkyPilot's prices of {cloud} (once)")
+            try:
+                in_background(partial(fetch_catalogue, cloud), FETCH_TIMEOUT_S)
+            except Exception as error:  # of the network, or of a cloud without a catalogue
+                problems[cloud] = f"{cloud}: {short(error)}"
+        return problems
 
 
 def _name(offer: Offer) -> tuple[str, str, str]:
@@ -141,15 +175,23 @@ def _date_of(clouds: Collection[str], catalogued: dict[str, Path]) -> date | Non
     return datetime.fromtimestamp(min(times), UTC).date() if times else None
 
 
-def _why_none(task: Any, asked: Collection[str], problems: dict[str, str]) -> str:
+def _why_none(
+    task: Any,
+    asked: Collection[str],
+    problems: Mapping[str, str],
+    catalogued: Mapping[str, Path],
+) -> str:
     wanted = "; ".join(sorted(str(resources) for resources in task.resources))
+    if not asked:
+        reasons = "; ".join(problems.values()) or "no cloud that it may run on has one"
+        return (
+            f"no price catalogue in {catalogue_directory()} for {wanted}, and none can be fetched "
+            f"({reasons}); where there is a network, the same command fetches it"
+        )
     if problems:
         return f"no price for {wanted}: {'; '.join(problems.values())}"
-    named = {str(one.cloud).casefold() for one in task.resources if one.cloud is not None}
-    fetch = f"sky gpus list --infra {min(named)}" if named else "sky gpus list"
-    if asked:
-        return (
-            f"no machine in the catalogues of {', '.join(sorted(asked))} is {wanted}; "
-            f"give another --infra or profile, or fetch newer prices: {fetch}"
-        )
-    return f"no price catalogue in {catalogue_directory()} for {wanted}; fetch it once: {fetch}"
+    here = [shlex.quote(str(catalogued[name])) for name in sorted(asked) if name in catalogued]
+    return (
+        f"no machine in the catalogues of {', '.join(sorted(asked))} is {wanted}; give another "
+        f"--infra or profile, or have newer prices fetched: rm {' '.join(here)}"
+    )

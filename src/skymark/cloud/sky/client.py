@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from skymark.cloud.errors import CloudError
+from skymark.cloud.own_venv import how_to_make_it
 from skymark.cloud.sky.internals import withhold_bucket_keys
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
@@ -42,8 +46,7 @@ def sdk() -> Any:
         if error.name != "sky":
             raise
         raise UsageError(
-            "SkyPilot is not installed here; pip install 'skymark[cloud]', in an environment of "
-            "its own where its requirements do not fit"
+            f"this needs SkyPilot, which has a venv of its own; {how_to_make_it()}"
         ) from error
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         withhold_bucket_keys()
@@ -79,6 +82,12 @@ def request(question: Callable[[Any], Any]) -> Any:
             if not away or time.monotonic() > until_s:
                 raise
         time.sleep(RETRY_S)
+
+
+def sky_program() -> str:
+    """Return SkyPilot's program as a user can type it; mostly it is on no path."""
+    beside = Path(sys.executable).with_name("sky")
+    return str(beside) if shutil.which("sky") is None and beside.is_file() else "sky"
 
 
 @contextmanager

@@ -68,6 +68,19 @@ def catalogue_files() -> dict[str, Path]:
     return {name: path for name, path in files.items() if name in registry.CLOUD_REGISTRY}
 
 
+def fetch_catalogue(cloud: str) -> None:
+    """Fetch a cloud's catalogue that is not on this disk; it contacts no API server.
+
+    SkyPilot fetches it when its content is first looked at.
+
+    Raises:
+        requests.RequestException: there is no network, or no such catalogue.
+    """
+    from sky.catalog import common
+
+    _ = common.read_catalog(f"{cloud}/{CATALOGUE_FILE}").columns
+
+
 def cloud_named(name: str) -> Any:
     """Return a cloud's object, which knows the machines that are feasible and their regions."""
     from sky.utils import registry

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from skymark.cloud.cost.bill import MachineCost, bill_of_all
 from skymark.cloud.errors import CloudError
-from skymark.cloud.sky.client import ask, explained, sdk
+from skymark.cloud.sky.client import ask, explained, sdk, sky_program
 from skymark.cloud.sky.clusters import LiveMachine, costs_of
 from skymark.cloud.sky.internals import (
     MANAGED_JOB_FILES,
@@ -155,7 +155,7 @@ def check_controller() -> None:
         raise UsageError(
             "SkyPilot would rent another machine to watch over managed jobs; put "
             "'jobs: {controller: {consolidation_mode: true}}' into ~/.sky/config.yaml, then run "
-            "sky api stop; sky api start"
+            f"{sky_program()} api stop; {sky_program()} api start"
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skymark.cloud.access import ACCESS
-from skymark.cloud.sky.client import explained, sdk, short
+from skymark.cloud.sky.client import explained, sdk, short, sky_program
 from skymark.model.errors import UsageError
 
 ALIASES = {"k8s": "kubernetes"}
@@ -54,7 +54,7 @@ def enabled_clouds(infra: str | None, variables: Mapping[str, str]) -> tuple[str
             if check + 1 < CHECKS:
                 time.sleep(PAUSE_S)
     who = wanted or "any provider"
-    again = f"`sky check {wanted or ''}".rstrip() + "`"
+    again = f"`{sky_program()} check {wanted or ''}".rstrip() + "`"
     if places:
         raise UsageError(
             f"the credentials in {' and '.join(places)} are not accepted, or {who} is at fault "

@@ -25,13 +25,25 @@ if TYPE_CHECKING:
 
 SUITE = "loading"
 
+ALL = "all"
+"""In place of names: every scenario, or every adapter."""
+
+SMALLEST = "small"
+"""The variant of scenarios for which neither a name nor a profile has one."""
+
 VERIFYING_S_PER_ELEMENT = 0.001
 """To compare one delivered element with the reference. 256 elements take 0.1 to 0.5 s
 (`skymark run --effort quick`, two cores)."""
 
 
-def scenario_variants(name: str) -> list[tuple[type[Scenario], str]]:
+def scenario_variants(
+    name: str, variant_unnamed: str = SMALLEST
+) -> list[tuple[type[Scenario], str]]:
     """Return the scenario classes and variants that ``ID``, ``ID:variant`` or ``tier-N`` names.
+
+    Args:
+        name: one of these, or ``all``.
+        variant_unnamed: the variant where the name has none.
 
     Raises:
         UnknownNameError: no such scenario or variant.
@@ -43,11 +55,11 @@ def scenario_variants(name: str) -> list[tuple[type[Scenario], str]]:
         if not found:
             tiers = {f"tier-{cls.tier}" for cls in scenarios().values()}
             raise UnknownNameError("scenario tier", plain, tiers)
-    elif plain == "all":
+    elif plain == ALL:
         found = list(scenarios().values())
     else:
         found = [scenario_class(plain)]
-    variant = variant or "small"
+    variant = variant or variant_unnamed
     for cls in found:
         if variant not in cls.variants:
             raise UnknownNameError(f"variant of {cls.id}", variant, cls.variants)

@@ -5,35 +5,50 @@ from __future__ import annotations
 import pytest
 
 from skymark.cloud.cost.billed_time import BilledTime, billed_time, ending
+from skymark.cloud.cost.limits import Limits, limits_for
+from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.execute.duration import run_time
+from skymark.execute.planner import make_plan
+from skymark.execute.profiles import load_profile, profile_paths
+from skymark.execute.venv_sizes import MB, SMALL_BYTES, unpacked_bytes
+from skymark.model.plan import Selection
+from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span
 from tests.unit.run.past_runs import cell, plan
+
+SET_UP = span(100, 200, 300)
 
 
 def test_data_and_rounds_are_paid_for():
     one = plan([cell()])
-    found = billed_time(one)
+    found = billed_time(one, SET_UP)
     assert found.running == run_time(one).whole
+    assert found.work == SET_UP.plus(found.running)
     assert (found.cells, found.known_cells) == (1, 0)
 
 
 def test_two_nodes_take_as_long_as_the_slower_of_them():
     cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
-    one, two = (billed_time(plan(cells), num_nodes=nodes).running for nodes in (1, 2))
+    one, two = (billed_time(plan(cells), SET_UP, num_nodes=nodes).running for nodes in (1, 2))
     assert one.expected_s / 2 < two.expected_s < one.expected_s
 
 
 def test_more_nodes_than_scenarios_are_no_faster():
     cells = [cell("CV-1")]
-    assert billed_time(plan(cells), num_nodes=5).running == billed_time(plan(cells)).running
+    assert (
+        billed_time(plan(cells), SET_UP, num_nodes=5).running
+        == billed_time(plan(cells), SET_UP).running
+    )
 
 
 def test_at_worst_nobody_ends_the_machine_and_its_idle_minutes_are_paid_for():
-    one, ten = (billed_time(plan([cell()]), idle_minutes=minutes).ending for minutes in (1, 10))
+    one, ten = (
+        billed_time(plan([cell()]), SET_UP, idle_minutes=minutes).ending for minutes in (1, 10)
+    )
     assert one.high_s == 60 + 60 + 60  # to write down what there is, idle, until it is looked at
     assert ten.high_s == one.high_s + 9 * 60
     assert (ten.low_s, ten.expected_s) == (one.low_s, one.expected_s)
-    assert billed_time(plan([cell()])).ending == ending(10)
+    assert billed_time(plan([cell()]), SET_UP).ending == ending(10)
 
 
 def test_a_deadline_limits_set_up_and_run_but_not_what_is_around_them():
@@ -54,4 +69,70 @@ def test_a_deadline_limits_set_up_and_run_but_not_what_is_around_them():
 
 def test_a_plan_s_cells_are_counted_once_on_several_nodes():
     cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
-    assert billed_time(plan(cells), num_nodes=2).cells == pytest.approx(3)
+    assert billed_time(plan(cells), SET_UP, num_nodes=2).cells == pytest.approx(3)
+
+
+# Set-up
+
+
+def venv(*packages):
+    return VenvSpec(name="mine", packages=packages)
+
+
+def test_the_set_up_counts_the_venvs_of_the_chosen_adapters_and_no_others():
+    def set_up(*adapters, profile="cpu"):
+        chosen = Selection(scenarios=("TAB-1",), adapters=adapters)
+        return set_up_time(make_plan(load_profile(profile), chosen))
+
+    numpy, torch, both, everything = (
+        set_up(*names) for names in (("numpy",), ("pytorch",), ("numpy", "pytorch"), ("all",))
+    )
+    assert numpy.high_s < torch.high_s < both.high_s < everything.high_s
+    assert numpy.low_s < everything.low_s / 4
+    # What JAX and torch are asked with, whether they see the GPU, is installed there too.
+    assert set_up("numpy", profile="gpu_a100").expected_s > torch.expected_s
+
+
+def test_a_package_of_several_venvs_is_on_disk_once():
+    assert unpacked_bytes([venv("torch>=2"), venv("torch")]) == unpacked_bytes([venv("torch")])
+    assert unpacked_bytes([venv("torch", "numpy")]) > unpacked_bytes([venv("torch")]) > 500 * MB
+
+
+def test_a_package_that_is_in_no_table_is_small_and_one_for_another_cuda_is_as_large():
+    assert unpacked_bytes([venv("a-package-of-mine[all]>=1")]) == SMALL_BYTES
+    twelve, thirteen = (unpacked_bytes([venv(f"nvidia-cudnn-cu{cuda}")]) for cuda in (12, 13))
+    assert twelve == thirteen > 500 * MB
+
+
+def test_pins_for_other_systems_are_not_counted():
+    tensorflow = VenvSpec(name="tfdata", locked="adapters/tfdata.txt")
+    assert unpacked_bytes([tensorflow]) < 3000 * MB  # one of its two builds, by the processor
+
+
+def test_another_version_of_a_library_takes_about_as_much_as_the_pinned_one():
+    pinned = VenvSpec(name="grain", locked="adapters/grain.txt")
+    other = VenvSpec(name="grain@0.2.17", declared="adapters/grain.in", packages=("grain==0.2.17",))
+    assert unpacked_bytes([other]) == unpacked_bytes([pinned])
+
+
+# The profiles that come with skymark
+
+
+@pytest.mark.parametrize("name", profile_paths())
+def test_a_profile_is_expected_to_end_within_its_deadline_and_an_hour(name):
+    profile = load_profile(name)
+    limits = limits_for(profile)
+    plan = make_plan(profile, Selection())
+    time = billed_time(plan, set_up_time(plan))
+    assert time.fits(limits.deadline_s)
+    assert time.whole(limits.deadline_s).expected_s <= 3600
+
+
+def test_a_profile_s_limits_count_where_no_others_are_given():
+    profile = load_profile("gpu_a100")
+    assert limits_for(profile) == Limits(deadline_s=2700, max_cost_usd=3.0)
+    assert limits_for(profile, num_nodes=2).max_cost_usd == 6.0
+    given = limits_for(profile, "2h", 5.0, num_nodes=2)
+    assert given == Limits(deadline_s=7200, max_cost_usd=5.0)
+    mine = profile.model_copy(update={"deadline_minutes": None, "max_cost_usd": None})
+    assert limits_for(mine) == Limits(deadline_s=None, max_cost_usd=None)

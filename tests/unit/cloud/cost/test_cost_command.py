@@ -15,7 +15,10 @@ MARKDOWN = """\
 ### What the benchmark would cost: `gpu_a100`
 
 ❌ Not started: this run may cost up to 3.87 USD (expected 2.58) on 2 × gpu_1x_a100 of lambda, and \
---max-cost is 2.00 USD; give --deadline 46m or less, or fewer --scenarios or --adapters.
+--max-cost is 2.00 USD; give a higher --max-cost, --deadline 46m or less, or fewer --scenarios or \
+--adapters.
+
+Deadline of set-up and run 1 h 30 min: expected 2.58 USD, at most 3.87 USD, on the cheapest machine.
 
 | machine | where |  | USD/h | low | expected | high USD |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -78,8 +81,9 @@ def test_json_has_the_cost_on_every_machine(quote):
 def test_the_table_has_one_row_per_machine_and_price(quote, capsys):
     print_quote(quote)
     lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Deadline of set-up and run 1 h 30 min: expected 2.58 USD, at most")
     assert sum("gpu_1x_a100" in line for line in lines) == 1
-    assert "and 1 more" in lines[1]
+    assert "and 1 more" in lines[3]
 
 
 def test_a_long_list_is_cut_and_says_so(make_quote, capsys):
@@ -130,4 +134,4 @@ def test_an_unknown_profile_is_refused(capsys):
 @pytest.mark.skipif(find_spec("sky") is not None, reason="SkyPilot is installed here")
 def test_without_skypilot_it_says_how_to_get_it(capsys):
     assert main(["cost", "cpu"]) == 2
-    assert "pip install 'skymark[cloud]'" in capsys.readouterr().err
+    assert "make it, once: make" in capsys.readouterr().err

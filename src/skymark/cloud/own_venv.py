@@ -1,0 +1,112 @@
+"""The venv of SkyPilot, which wants older packages than the tools beside skymark, and its place."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+import skymark
+from skymark.model.errors import UsageError, VenvBuildError
+
+VARIABLE = "SKYMARK_CLOUD_VENV"
+PACKAGE = Path(skymark.__file__).parent
+
+
+def has_skypilot() -> bool:
+    """Whether SkyPilot can be imported here; a folder named sky is not it."""
+    found = find_spec("sky")
+    return found is not None and found.origin is not None
+
+
+def checkout() -> Path | None:
+    """Return the checkout that skymark runs from; None for an installed one."""
+    root = PACKAGE.parents[1]
+    return root if (root / "pyproject.toml").is_file() and PACKAGE.parent.name == "src" else None
+
+
+def cloud_venv() -> Path:
+    """Return where the venv of SkyPilot is, or would be: named, of the checkout, or in the cache.
+
+    That of an installed skymark is named for its files, so that a newer one gets another.
+    """
+    if named := os.environ.get(VARIABLE):
+        return Path(named).absolute()
+    if (root := checkout()) is not None:
+        return root / ".venv-cloud"
+    from importlib.metadata import distribution
+
+    from skymark.cache.location import cache_directory
+
+    files = distribution("skymark").read_text("RECORD") or skymark.__version__
+    digest = sha256(files.encode()).hexdigest()[:12]
+    return cache_directory() / "cloud" / f"skymark-{skymark.__version__}-{digest}"
+
+
+def program_there() -> Path | None:
+    """Return skymark's program in the venv of SkyPilot; None where that is not made.
+
+    Raises:
+        UsageError: the variable names a place that has none.
+    """
+    venv = cloud_venv()
+    program = venv / "bin" / "skymark"
+    if program.is_file() and any(venv.glob("lib/python*/site-packages/sky/__init__.py")):
+        return program
+    if os.environ.get(VARIABLE):
+        raise UsageError(
+            f"{VARIABLE} names {venv}, where skymark and SkyPilot are not installed; unset it, and "
+            f"{how_to_make_it()}"
+        )
+    return None
+
+
+def how_to_make_it() -> str:
+    """Return the command that makes the venv of SkyPilot, from this directory."""
+    root = checkout()
+    if root is None:
+        return "make it, once: skymark env cloud"
+    there = "" if root == Path.cwd() else f" -C {shlex.quote(str(root))}"
+    return f"make it, once: make{there} cloud"
+
+
+def make_cloud_venv() -> Path:
+    """Make the venv of SkyPilot with pinned packages and this very skymark; returns its place.
+
+    Raises:
+        VenvBuildError: uv failed; it has said why.
+    """
+    from filelock import FileLock
+
+    from skymark.cloud.source import source_directory
+    from skymark.resources import resource_directory
+
+    venv, root = cloud_venv(), checkout()
+    pins = resource_directory("requirements") / "cloud.txt"
+    venv.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{venv}.lock"):
+        _uv("venv", "--allow-existing", "--python", sys.executable, str(venv))
+        install = ("pip", "install", "--python", str(venv / "bin" / "python"))
+        _uv(*install, "--compile-bytecode", "--require-hashes", "-r", str(pins))
+        # Last, so that its program is there only where everything is.
+        itself = [str(source_directory())] if root is None else ["--editable", str(root)]
+        _uv(*install, "--no-deps", "--no-build-isolation", *itself)
+    return venv
+
+
+def _uv(*arguments: str) -> None:
+    from uv import find_uv_bin
+
+    from skymark.machine.variables import uv_variables
+
+    command = [find_uv_bin(), *arguments, "--quiet"]
+    done = subprocess.run(command, check=False, cwd="/", env=uv_variables())
+    if done.returncode:
+        raise VenvBuildError(
+            f"uv could not make the venv of SkyPilot: `uv {' '.join(arguments[:2])}` exited with "
+            f"{done.returncode}"
+        )
