@@ -259,10 +259,12 @@ def test_a_machine_is_ended_and_proved_gone_whatever_happens_then(
     look: LastLook,
     tables: Tables,
     tmp_path: Path,
+    request: pytest.FixtureRequest,
     fault: str,
     happens: Callable[[Client], None],
 ) -> None:
     running = launching(client, SMALL, tmp_path)
+    request.addfinalizer(running.process.kill)
     running.said_at_s("results verified")
     happens(client)
     (instance,) = client.world.hired(running.cluster)
