@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.rehearsal.machine import Machine
+from skymark.store.storing import STALLED
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     SMALL,
@@ -24,7 +27,7 @@ from tests.cloud.launches import (
     launching,
     skymark,
 )
-from tests.cloud.table import Tables
+from tests.cloud.table import NODE_TAKEN_AWAY, NODE_TAKEN_AWAY_ALONE, Tables
 from tests.stores.s3_server import S3Server
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
@@ -285,6 +288,25 @@ def bucket(client: Client) -> Iterator[S3Server]:
         yield server
 
 
+def test_what_a_bucket_that_hangs_does_not_take_comes_home(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    with bucket_of(client) as hanging:
+        store = ("--store", "s3://results/hanging")
+        running = long_launch(client, tmp_path, *store, **hanging.variables)
+        await_rounds(machine_of(client, running), eventually)
+        os.kill(hanging.pid, signal.SIGSTOP)
+        ended = running.end()
+    assert ended.status == 1, ended.output
+    assert STALLED in ended.output
+    run = run_in(tmp_path)
+    finish = f"skymark export {run} --to s3://results/hanging"
+    assert f"NOT STORED in s3://results/hanging; finish with: {finish}" in ended.output
+    row = count(client, look, ended.cluster, run, planned=LONG)
+    tables.add("the bucket hangs in the middle of the run", row)
+    assert row.home == LONG
+
+
 def while_hiring(
     client: Client, running: Running, _: Path, eventually: Callable[..., None]
 ) -> None:
@@ -354,3 +376,68 @@ def test_a_killed_client_leaves_a_run_that_ends_in_the_bucket_and_a_machine_that
     tables.add(fault, row)
     assert row.home == 10
     assert running.cluster not in skymark(client, "status").output
+
+
+def test_a_machine_ends_itself_when_client_and_api_server_die_before_its_set_up(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = launching(client, SMALL, tmp_path, "--idle-minutes", "1")
+    eventually(lambda: client.world.hired(running.cluster), timeout_s=300)
+    (instance,) = client.world.hired(running.cluster)
+    eventually(instance.booted.is_set, timeout_s=300)
+    machine = client.world.machine(instance)
+    eventually((machine.home / TIMER / "active").exists, timeout_s=300, interval_s=0.01)
+    client.world.api_server.stop()
+    assert running.kill().status == -signal.SIGKILL
+    assert not list(machine.home.glob(f"{RESULTS}/*.outcome"))
+    try:
+        eventually(instance.gone.is_set, timeout_s=800)
+    finally:
+        client.world.api_server.start()
+    tables.add(
+        "the client and SkyPilot's API server are killed before the set-up",
+        count(client, look, running.cluster, None),
+    )
+
+
+def lose_one(client: Client, running: Running, eventually: Callable[..., None]) -> Machine:
+    """Take the second machine away in the middle of the run; returns the head."""
+    running.said_at_s("is up after")
+    hired = {one.name: one for one in client.world.hired(running.cluster)}
+    (head_name,) = (name for name in hired if name.endswith("-head"))
+    (other_name,) = hired.keys() - {head_name}
+    head = client.world.machine(hired[head_name])
+    await_rounds(head, eventually)
+    await_rounds(client.world.machine(hired[other_name]), eventually)
+    assert list((head.home / TIMER).glob("met-*")), "the head's timer never reached the other one"
+    client.world.cloud.preempt(hired[other_name].id)
+    return head
+
+
+def test_of_two_machines_the_one_that_is_left_ends_its_part_and_brings_it_home(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(client, tmp_path, "--num-nodes", "2", "--scenarios", "NLP-1")
+    lose_one(client, running, eventually)
+    ended = running.end(timeout_s=900)
+    assert ended.status == 1, ended.output
+    assert "has lost machines: 1 of 2 are left" in ended.output
+    assert "is gone, and what it measured with it" in ended.output
+    assert "measure them: skymark launch cpu --scenarios" in ended.output
+    row = count(client, look, ended.cluster, run_in(tmp_path), planned=2 * LONG)
+    tables.add(NODE_TAKEN_AWAY, row)
+    assert row.home == LONG
+
+
+def test_of_two_machines_the_one_that_is_left_ends_itself_without_its_client(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(
+        client, tmp_path, "--num-nodes", "2", "--scenarios", "NLP-1", "--idle-minutes", "1"
+    )
+    lose_one(client, running, eventually)
+    running.kill()
+    eventually(lambda: not client.world.hired(running.cluster), timeout_s=900)
+    row = count(client, look, running.cluster, None, planned=2 * LONG)
+    tables.add(NODE_TAKEN_AWAY_ALONE, row)
+    assert row.measured > LONG

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import shlex
 
+from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.order import Order
 from skymark.cloud.source import commit
+from skymark.store.store import STORE_WAIT_VARIABLE
 
 RESULTS = "skymark-results"
 """Directory of runs below the home that SSH logs in to."""
 
 KILL_AFTER_S = 60
 """Time that `skymark run` has to end its workers and to write down its results, once told."""
+
+LATE_S = 120
+"""Time after which the machine's own timer ends a job that is still there."""
 
 ROOM_BYTES = 64 * 2**20
 """Kept free for the end of a job that fills the disk. Without room SkyPilot cannot write down that
@@ -26,6 +31,10 @@ SECRETS = ".skymark-secrets-"
 
 PLAN = ".skymark-plan-"
 """Name of a run's plan, with the run's id behind it, in the same home."""
+
+STORE_WAIT_S = 600
+"""Time that a machine stays for stores that take nothing when the run is over; it ends earlier once
+the results are home."""
 
 LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
 """Seconds that set-up and run may take together on the machine; 0 for no limit."""
@@ -38,6 +47,13 @@ if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the jo
   mkdir -p "$login/{RESULTS}"
   ln -sfn "$login/{RESULTS}" ~/{RESULTS}
 fi
+if [ -d ~/{TIMER}/parts ]; then  # as long as this shell holds the file, the machine's timer waits
+  exec 9> ~/{TIMER}/parts/"$SKYMARK_RUN_ID"
+  flock 9
+  read -r up _ < /proc/uptime
+  [ "${{SKYMARK_DEADLINE_S:-0}}" -le 0 ] ||
+    echo "$((${{up%%.*}} + SKYMARK_DEADLINE_S + {KILL_AFTER_S} + {LATE_S}))" >&9
+fi
 mkdir -p ~/{RESULTS}
 outcome=~/{RESULTS}/"$SKYMARK_RUN_ID".outcome
 room=~/{RESULTS}/"$SKYMARK_RUN_ID".room
@@ -49,7 +65,7 @@ limited() {{
     left=$((SKYMARK_DEADLINE_S - SECONDS))
     [ "$left" -gt 0 ] || left=1
   fi
-  timeout --signal=TERM --kill-after={KILL_AFTER_S} "$left" bash -c "$2"
+  timeout --signal=TERM --kill-after={KILL_AFTER_S} "$left" bash -c "$2" 9>&-
   status=$?
   rm -f "$room"
   echo "$1 $status" > "$outcome"
@@ -64,9 +80,12 @@ take_secrets() {{
   for file in ~/{SECRETS}"$SKYMARK_RUN_ID" "$login"/{SECRETS}"$SKYMARK_RUN_ID"; do
     if [ -f "$file" ]; then
       . "$file"
-      rm -f "$file"
     fi
   done
+  remove_secrets
+}}
+remove_secrets() {{
+  rm -f ~/{SECRETS}"$SKYMARK_RUN_ID" "$login"/{SECRETS}"$SKYMARK_RUN_ID"
 }}
 """
 
@@ -89,6 +108,7 @@ def machine_variables(order: Order) -> dict[str, str]:
         "SKYMARK_STORES": "\n".join(order.stores),
         "SKYMARK_COMMIT": commit(),
         LIMIT_VARIABLE: str(order.deadline_s or 0),
+        STORE_WAIT_VARIABLE: str(STORE_WAIT_S),
     }
 
 
@@ -98,12 +118,12 @@ def script(setup: str | None, run: str) -> str:
     It leaves ``~/skymark-results/RUN-ID.outcome`` with the last phase and its exit status, such as
     ``setup 1`` or ``run 0``; it is not there while one goes on. SKYMARK_DEADLINE_S is the job's
     time limit in seconds, 0 for none: ``timeout`` of coreutils sends TERM, and KILL a minute later.
-    The run has the variables of `secrets_file`, which is removed as it begins. Both phases find the
-    plan by SKYMARK_PLAN, where one was sent.
+    The run has the variables of `secrets_file`, which is removed as it begins, or where the set-up
+    fails. Both phases find the plan by SKYMARK_PLAN, where one was sent.
     """
     steps = []
     if setup is not None:
-        steps.append(f"limited setup {shlex.quote(setup)} || exit 1")
+        steps.append(f"limited setup {shlex.quote(setup)} || {{ remove_secrets; exit 1; }}")
     steps.append("take_secrets")  # not before: a set-up needs none
     steps.append(f"limited run {shlex.quote(run)} || exit 1")
     return PREAMBLE + "\n".join(steps) + "\n"

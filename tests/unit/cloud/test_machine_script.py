@@ -91,6 +91,13 @@ def test_the_run_alone_has_the_secrets_and_takes_their_file_away(run, tmp_path):
     assert not path.exists()
 
 
+def test_a_failed_set_up_takes_the_file_of_secrets_away_too(run, tmp_path):
+    path = tmp_path / secrets_file("one")
+    write_secrets(path, {"KEY": "secret"})
+    assert run("exit 3", "echo never") == (1, "", "setup 3")
+    assert not path.exists()
+
+
 def test_the_set_up_counts_into_the_time(run):
     assert run("sleep 60", "echo never", limit_s=1) == (1, "", "setup 124")
 
@@ -181,3 +188,15 @@ def test_a_machine_s_yaml_knows_no_suite(path):
         for word in ("SKYMARK_OPTIONS", "SKYMARK_ADAPTERS", "--scenarios", "eval ")
         if word in text
     }
+
+
+FILES = [*YAMLS, *sorted((YAMLS[0].parents[1] / "docker").glob("Dockerfile.*"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_what_a_machine_installs_is_compared_with_hashes(path):
+    """Installs go by a file of hashes, or are of what was sent and have no dependencies."""
+    text = path.read_text().replace("\\\n", " ")
+    installs = [line for line in text.splitlines() if "pip install" in line]
+    loose = [one for one in installs if not {"--require-hashes", "--no-deps"} & set(one.split())]
+    assert not loose

@@ -6,6 +6,7 @@ Pure functions of the plan and the pins that come with skymark.
 from __future__ import annotations
 
 from skymark.execute.accelerator import accelerator_venv
+from skymark.execute.targets import target_of
 from skymark.execute.venv_sizes import MB, unpacked_bytes
 from skymark.execute.venv_specs import venvs_of_plan
 from skymark.model.plan import Plan
@@ -29,7 +30,7 @@ def set_up_time(plan: Plan) -> Span:
     """Return the time to install skymark and the venvs that a plan's cells need, and no others."""
     specs = list(venvs_of_plan(plan).values())
     if plan.platform != "cpu":
-        specs.append(accelerator_venv(plan.platform))
+        specs.append(accelerator_venv(target_of(plan.platform)))
     megabytes = unpacked_bytes(specs, also=SKYMARK_ITSELF) / MB
     low_s, expected_s, high_s = (megabytes / rate for rate in RATES_MB_PER_S)
     transfer = Span(low_s=low_s, expected_s=expected_s, high_s=high_s)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from skymark.cloud.lifecycle.results import Results, merge
+from skymark.cloud.errors import CloudError, UnreachableError
+from skymark.cloud.lifecycle.results import Results, launch_of, merge
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
+from skymark.cloud.sky.hired import running_machines
 from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
 from skymark.model.errors import DamagedManifestError
 from skymark.run.directory import RunDirectory
@@ -45,18 +47,37 @@ def await_outcome(order: Order) -> None:
             )
 
 
-def bring_home(order: Order, directory: Path) -> Results | None:
+def parts_over(order: Order) -> bool:
+    """Whether some node of a cluster answers, and all that do have ended their part of a run."""
+    answers = []
+    with TemporaryDirectory() as place:
+        for node in range(order.num_nodes):
+            there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
+            try:
+                rsync(order.cluster, *PLAIN, there, place, attempts=1)
+                answers.append(True)
+            except UnreachableError:
+                continue
+            except CloudError:  # it has none yet
+                answers.append(False)
+    return bool(answers) and all(answers)
+
+
+def bring_home(
+    order: Order, directory: Path, running: Callable[[str], int | None] = running_machines
+) -> Results | None:
     """Copy a run from every node of a cluster into one directory, and verify it there.
 
     Args:
         order: names the cluster, its nodes, the run and its plan.
         directory: where it goes; made if absent.
+        running: tells how many of a cluster's machines run; None where that is not known.
 
     Returns:
         None if no node had anything of the run.
 
     Raises:
-        UnreachableError: a machine does not answer.
+        UnreachableError: a machine does not answer, and is not lost for good.
         CloudError: it could not be copied, or is of another plan.
         SkymarkError, OSError: the directory cannot be written.
     """
@@ -66,7 +87,7 @@ def bring_home(order: Order, directory: Path) -> Results | None:
         for last in (*(False for _ in range(COPIES - 1)), True):
             shutil.rmtree(staging, ignore_errors=True)
             try:
-                results = _copy(order, staging, whole)
+                results = _copy(order, staging, whole, running)
             except DamagedManifestError:
                 if last:
                     raise
@@ -81,9 +102,12 @@ def bring_home(order: Order, directory: Path) -> Results | None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
+def _copy(
+    order: Order, staging: Path, whole: Path, running: Callable[[str], int | None]
+) -> Results | None:
     """Copy the parts of a run from their machines, make them one, and compare it with them."""
     parts = [staging / str(node) for node in range(order.num_nodes)]
+    silent: dict[int, UnreachableError] = {}
     for node, place in enumerate(parts):
         place.mkdir(parents=True)
         wanted = (
@@ -92,12 +116,22 @@ def _copy(order: Order, staging: Path, whole: Path) -> Results | None:
             f"--include=/{order.run_id}.outcome",
             "--exclude=*",
         )
-        rsync(order.cluster, *wanted, f"{host(order.cluster, node)}:{RESULTS}/", f"{place}/")
+        try:
+            rsync(order.cluster, *wanted, f"{host(order.cluster, node)}:{RESULTS}/", f"{place}/")
+        except UnreachableError as error:
+            silent[node] = error
+    living = running(order.cluster) if 0 < len(silent) < order.num_nodes else None
+    if silent and (living is None or not 0 < living <= order.num_nodes - len(silent)):
+        raise next(iter(silent.values()))
     results = merge(parts, order.run_id, whole, order.plan_hash)
     if results is None:
         return None
     had = [node for node, place in enumerate(parts) if (place / order.run_id).is_dir()]
-    return results.model_copy(update={"unequal": _unequal(order, whole, had)})
+    changes: dict[str, object] = {"unequal": _unequal(order, whole, had), "lost": tuple(silent)}
+    if silent and results.missing:
+        cells = RunDirectory(whole).manifest().cells
+        changes["again"] = launch_of((cells[id] for id in results.missing), order)
+    return results.model_copy(update=changes)
 
 
 def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:

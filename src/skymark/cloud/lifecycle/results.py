@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from skymark.cloud.errors import CloudError
 from skymark.cloud.order import Order
 from skymark.model.base import Frozen
+from skymark.model.cell import Cell
 from skymark.model.manifest import Manifest
 from skymark.model.record import Status
 from skymark.plain_files import entries_below, read_below
@@ -44,6 +46,10 @@ class Results(Frozen):
     """Files that are not what lies on the machine, also after they were copied again."""
     strange: tuple[str, ...] = ()
     """Links, FIFOs and other things that are no regular files, which were left where they were."""
+    lost: tuple[int, ...] = ()
+    """Nodes that are no longer there, and with them what they alone had."""
+    again: str = ""
+    """Command that measures what is missing."""
     phases: tuple[str, ...]
     """Last phase of each node with its status, such as ``run 0``; empty where it never began."""
 
@@ -129,9 +135,25 @@ def merge(
     return found.model_copy(update={"strange": tuple(strange)})
 
 
+def launch_of(cells: Iterable[Cell], order: Order) -> str:
+    """Return the command that measures cells again, on machines as they were ordered."""
+    wanted = list(cells)
+    words = [
+        *("skymark", "launch", order.profile),
+        *("--scenarios", *dict.fromkeys(one.label for one in wanted)),
+        *("--adapters", *dict.fromkeys(one.adapter for one in wanted)),
+        *(() if order.infra is None else ("--infra", order.infra)),
+        *(() if order.machine is None else ("--machine", str(order.machine))),
+    ]
+    return f"{shlex.join(words)}, and the options that it had besides"
+
+
 def problems_of(results: Results) -> tuple[str, ...]:
     """Return the problems of a run in words, none where it is as it should be."""
-    problems = []
+    problems = [
+        f"node {node} is gone, and what it measured with it, as far as it is in no store"
+        for node in results.lost
+    ]
     for node, phase in enumerate(results.phases):
         name, _, status = phase.partition(" ")
         if status in TIMED_OUT:
@@ -145,6 +167,7 @@ def problems_of(results: Results) -> tuple[str, ...]:
     elif results.missing:
         problems.append(
             f"{len(results.missing)} planned cells have no record, such as {results.missing[0]}"
+            f"{results.again and f'; measure them: {results.again}'}"
         )
     if results.unequal:
         problems.append(f"files came damaged again and again: {', '.join(results.unequal[:5])}")

@@ -59,6 +59,18 @@ def hired_machines(cluster: str, name: str | None = None) -> HiredMachines | Non
         )
 
 
+def running_machines(cluster: str) -> int | None:
+    """Return how many of a cluster's machines run, as its provider says; None where it does not."""
+    try:
+        machines = hired_machines(cluster)
+        provider = ProviderList()
+        if machines is None or not provider.can_be_asked(machines):
+            return None
+        return sum(provider.look(machines).values())
+    except CloudError:
+        return None
+
+
 class ProviderList:
     """A provider's own list of machines. Implements `skymark.cloud.lifecycle.ending.Provider`."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
+from skymark.cloud.machine_timer import arming, settings
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.providers import cloud_of
@@ -32,8 +33,10 @@ def make_task(order: Order) -> Any:
     path = machine_file(order.profile, order.machine, order.image)
     task = _read(path)
     task.name = order.cluster
-    setup, task.setup = task.setup, None
-    task.run = script(setup, task.run)
+    task.run = script(task.setup, task.run)
+    # All that SkyPilot is to do before the job. Its own timer comes after this.
+    end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
+    task.setup = arming(settings(order.idle_minutes, keep=order.keep), end_program)
     _send_source(task)
     task.num_nodes = order.num_nodes
     task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})

@@ -156,3 +156,22 @@ def test_ctrl_c_at_the_terminal_does_not_reach_what_copies(machines):
     machines.node(CLUSTER)
     machines.program("rsync", "#!/bin/sh\nps -o sid= -p $$\n")
     assert int(rsync(CLUSTER, "from", "to")) != os.getsid(0)
+
+
+def test_of_a_lost_node_the_cells_are_named_and_the_others_come_home(machines, write_run, tmp_path):
+    write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
+    results = bring_home(order(num_nodes=2), tmp_path / "one", lambda _: 1)
+    assert results.faithful
+    assert (results.lost, results.missing) == ((1,), (CELLS[1].id,))
+    assert results.records == {Status.OK: 1}
+    gone, missing = problems_of(results)
+    assert gone.startswith("node 1 is gone")
+    assert f"launch cpu --scenarios {CELLS[1].label} --adapters {CELLS[1].adapter}" in missing
+
+
+@pytest.mark.parametrize("running", [2, None])
+def test_a_node_that_may_still_be_there_is_not_given_up(machines, write_run, tmp_path, running):
+    write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
+    with pytest.raises(UnreachableError):
+        bring_home(order(num_nodes=2), tmp_path / "one", lambda _: running)
+    assert not (tmp_path / "one").exists()

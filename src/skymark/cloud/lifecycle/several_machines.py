@@ -1,0 +1,93 @@
+"""A job of several machines, of which some may be lost: it ends with the parts of those that live.
+
+SkyPilot's own job does not end then, for it waits for the lost machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.lifecycle.copying import parts_over
+from skymark.cloud.lifecycle.following import RunningJob
+from skymark.cloud.lifecycle.screen import Say
+from skymark.cloud.order import Order
+from skymark.cloud.sky.hired import running_machines
+from skymark.cloud.sky.jobs import ENDS, JobEnd
+from skymark.cloud.waiting import BackgroundCall
+from skymark.model.errors import UsageError
+
+LOOK_S = 30.0
+"""Between two questions to the provider."""
+FAILED = next(code for code, end in ENDS.items() if end is JobEnd.FAILED)
+
+
+@dataclass
+class SeveralMachines:
+    """The job of a cluster's nodes. Implements `skymark.cloud.lifecycle.following.RunningJob`."""
+
+    job: RunningJob
+    order: Order
+    say: Say
+    running: Callable[[str], int | None] = running_machines
+    """Tells how many of a cluster's machines run; None where that is not known."""
+    look_s: float = LOOK_S
+    _living: int | None = field(default=None, init=False)
+    """Machines that are left, once some are lost."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.job.name
+
+    def show(self, log: TextIO) -> int | None:
+        """Write the output until the job ends, or the part of each machine that is left."""
+        output = BackgroundCall(lambda: self.job.show(log))
+        while not output.wait(time.time() + self.look_s):
+            if self._over():
+                return FAILED
+        if output.raised is not None:
+            raise output.raised
+        code: int | None = output.result
+        return code
+
+    def ended(self) -> JobEnd | None:
+        """Return the end of the job, or of the parts of all machines that are left."""
+        try:
+            end = self.job.ended()
+        except (CloudError, UsageError):
+            if self._over():
+                return JobEnd.FAILED
+            raise
+        return JobEnd.FAILED if end is None and self._over() else end
+
+    def is_lost(self) -> bool:
+        """Whether all machines are gone."""
+        return self.job.is_lost()
+
+    def failure(self) -> str | None:
+        """Return how many machines are lost, where some are."""
+        if self._living is None:
+            return self.job.failure()
+        nodes = self.order.num_nodes
+        return f"{nodes - self._living} of its {nodes} machines are gone"
+
+    def stop(self) -> None:
+        """End it now."""
+        self.job.stop()
+
+    def _over(self) -> bool:
+        """Whether machines are lost, and all others have ended their parts."""
+        living = self.running(self.order.cluster)
+        if living is None or not 0 < living < self.order.num_nodes:
+            return False
+        if living != self._living:
+            self._living = living
+            self.say(
+                f"{self.name} has lost machines: {living} of {self.order.num_nodes} are left; "
+                "what they measure comes home when they have ended"
+            )
+        return parts_over(self.order)

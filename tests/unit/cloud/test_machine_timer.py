@@ -1,0 +1,206 @@
+"""The timer of a machine, run here by a real bash in a home of its own.
+
+Two homes are two nodes. In place of SSH between them, which needs two machines, a script called
+``ssh`` runs the command in the other home; a node that is lost has none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.machine_script import script
+from skymark.cloud.machine_timer import MARGIN_S, START_S, TIMER, arming, settings
+
+SSH = """\
+#!/bin/bash
+node=${@: -4:1}
+[ -d "HOMES/$node" ] || exit 255
+cd "HOMES/$node" && HOME=$PWD exec "${@: -3}"
+"""
+SOON = {"idle_s": "1", "tick_s": "0.1", "kept": ""}
+TIMEOUT_S = 30
+
+
+class Node:
+    """A home with a timer, which only writes down that it would end the machine."""
+
+    def __init__(self, homes, name):
+        self.home = homes / name
+        self.home.mkdir()
+        self._tools = homes / "tools"
+
+    def run(self, text, **variables):
+        known = {"PATH": f"{self._tools}:{os.environ['PATH']}", "HOME": str(self.home)}
+        return subprocess.Popen(["bash", "-c", text], env={**known, **variables})
+
+    def arm(self, files, rank=0, others="", start_s=0):
+        text = arming(files, "", "touch ~/ended").replace(f"+ {START_S}", f"+ {start_s}")
+        nodes = {"SKYPILOT_SETUP_NODE_IPS": others, "SKYPILOT_SETUP_NODE_RANK": str(rank)}
+        assert self.run(text, **nodes).wait() == 0
+        return self
+
+    def begin(self, command, deadline_s=0):
+        """Begin a run's job."""
+        limit = {"SKYMARK_RUN_ID": "one", "SKYMARK_DEADLINE_S": str(deadline_s)}
+        return self.run(script(None, command), **limit)
+
+    @property
+    def ended(self):
+        return (self.home / "ended").exists()
+
+    def await_end(self):
+        until = time.monotonic() + TIMEOUT_S
+        while not self.ended:
+            assert time.monotonic() < until, (self.home / TIMER / "log").read_text()
+            time.sleep(0.05)
+
+    def stays(self, seconds=3.0):
+        """Whether it is there for longer than its idle time."""
+        time.sleep(seconds)
+        return not self.ended
+
+
+@pytest.fixture
+def homes(tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "ssh").write_text(SSH.replace("HOMES", str(tmp_path)))
+    (tools / "ssh").chmod(0o755)
+    yield tmp_path
+    for process in Path("/proc").iterdir():  # whatever a test left: timers and their jobs
+        with suppress(OSError, ValueError):
+            if f"HOME={tmp_path}".encode() in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+@pytest.fixture
+def node(homes):
+    return Node(homes, "one")
+
+
+def test_a_machine_to_which_no_run_comes_ends_itself(node):
+    node.arm(SOON)
+    node.await_end()
+
+
+def test_a_machine_gives_a_run_the_time_to_begin(node):
+    node.arm(SOON, start_s=60)
+    assert node.stays()
+
+
+def test_a_machine_that_works_stays_and_ends_when_it_has_ended(node):
+    node.arm(SOON, start_s=60)
+    job = node.begin("sleep 4")
+    assert node.stays()
+    assert job.wait() == 0
+    node.await_end()
+
+
+def test_a_job_that_is_killed_counts_as_ended_although_its_children_go_on(node):
+    node.arm(SOON, start_s=60)
+    job = node.begin("touch ~/begun; sleep 60")
+    while not (node.home / "begun").exists():
+        time.sleep(0.05)
+    assert node.stays(1.5)  # it has seen the job
+    job.kill()
+    job.wait()
+    node.await_end()
+
+
+def test_a_timer_that_is_set_anew_waits_so_long_from_then(node):
+    node.arm({**SOON, "idle_s": "4"}, start_s=-1)
+    time.sleep(1)
+    (node.home / TIMER / "idle_s").write_text("5")
+    assert node.stays(4)
+    node.await_end()
+
+
+def test_a_machine_ends_when_the_time_of_its_run_is_up_whatever_holds_the_run(node):
+    node.arm({**SOON, "idle_s": "999"})
+    with (node.home / TIMER / "parts" / "stuck").open("w") as part:
+        part.write("1")  # a second after the kernel began
+        part.flush()
+        holder = subprocess.Popen(["flock", "--exclusive", part.name, "sleep", "60"])
+        try:
+            node.await_end()
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+def test_a_machine_that_is_kept_is_left_to_skypilot_s_own_timer(node):
+    node.arm({**SOON, "kept": "kept"}, start_s=60)
+    assert node.begin("true").wait() == 0
+    assert node.stays()
+
+
+@pytest.fixture
+def nodes(homes):
+    names = ("one", "two")
+    both = [Node(homes, name) for name in names]
+    for rank, one in enumerate(both):
+        one.arm(SOON, rank, "\n".join(names), start_s=60)
+    return both
+
+
+def test_a_node_whose_part_is_done_waits_for_the_others(nodes):
+    first, second = nodes
+    job = second.begin("sleep 5")
+    assert first.begin("sleep 1").wait() == 0
+    assert first.stays()
+    job.wait()
+    first.await_end()
+    second.await_end()
+
+
+@pytest.mark.parametrize("kept", ["", "kept"])
+def test_a_node_that_is_lost_is_not_waited_for(nodes, homes, kept):
+    first, second = nodes
+    (first.home / TIMER / "kept").write_text(kept)
+    other = second.begin("sleep 60")
+    job = first.begin("sleep 2")
+    until = time.monotonic() + TIMEOUT_S
+    while not (first.home / TIMER / "met-two").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    second.home.rename(homes / "gone")
+    job.wait()
+    first.await_end()
+    other.kill()
+    other.wait()
+
+
+def test_a_node_that_was_never_reached_counts_as_working(homes, node):
+    node.arm(SOON, 0, "one\nnobody", start_s=0)
+    assert node.stays()
+
+
+def test_a_cluster_of_one_s_own_gets_no_timer(node):
+    text = arming(SOON, "", "touch ~/ended")
+    assert node.run(text, SLURM_JOB_ID="1").wait() == 0
+    assert node.run(text, KUBERNETES_SERVICE_HOST="10.0.0.1").wait() == 0
+    assert not (node.home / TIMER).exists()
+
+
+def test_armed_twice_there_is_one_timer(node):
+    node.arm(SOON, start_s=60)
+    node.arm(SOON, start_s=60)
+    time.sleep(0.5)
+    timers = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            timers += f"{node.home}/{TIMER}/timer".encode() in (process / "cmdline").read_bytes()
+    assert timers == 1
+
+
+def test_skypilot_s_timer_is_to_be_first():
+    assert settings(10, keep=False)["idle_s"] == str(600 + MARGIN_S)
+    assert MARGIN_S > 60
+    assert settings(30, keep=True)["kept"]
