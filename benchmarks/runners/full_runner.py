@@ -23,6 +23,7 @@ from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
+from skymark.model.platform import Platform
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 PROGRAM = "full_runner"
@@ -35,7 +36,7 @@ ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
 class Request:
     """The request of a command line."""
 
-    platform: str
+    platform: Platform
     output: Path | None
     results: Path | None
     own_venvs: bool

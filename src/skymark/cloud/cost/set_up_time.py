@@ -29,8 +29,9 @@ Vast whose network has less than 12 MB/s, and packages travel compressed."""
 def set_up_time(plan: Plan) -> Span:
     """Return the time to install skymark and the venvs that a plan's cells need, and no others."""
     specs = list(venvs_of_plan(plan).values())
-    if plan.platform != "cpu":
-        specs.append(accelerator_venv(target_of(plan.platform)))
+    target = target_of(plan.platform)
+    if target != "cpu":
+        specs.append(accelerator_venv(target))
     megabytes = unpacked_bytes(specs, also=SKYMARK_ITSELF) / MB
     low_s, expected_s, high_s = (megabytes / rate for rate in RATES_MB_PER_S)
     transfer = Span(low_s=low_s, expected_s=expected_s, high_s=high_s)
