@@ -263,7 +263,9 @@ def test_without_a_catalogue_and_a_network_it_says_what_to_do(tmp_path):
         done = cost("gpu_a100")
     assert done.returncode == 2
     assert "no price catalogue in" in done.stderr
-    assert "where there is a network, the same command fetches it" in done.stderr
+    assert "raw.githubusercontent.com cannot be reached" in done.stderr
+    assert done.stderr.endswith("where there is a network, the same command fetches it\n")
+    assert done.stdout == ""
 
 
 def test_a_catalogue_that_is_not_there_is_fetched_once_and_leaves_nothing_running(tmp_path):
