@@ -4,7 +4,7 @@ VENV := .venv
 NOX := $(VENV)/bin/nox
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup cloud bench test lint types microbench faults pins clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu
+.PHONY: help setup cloud bench test lint types microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu
 
 help: ## Show the targets
 	@grep -E '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -56,6 +56,9 @@ docker-%: setup ## Build the image of a platform: make docker-cpu, docker-gpu, d
 
 pins: setup ## Renew the pinned requirements
 	$(NOX) -s pins -- $(ARGS)
+
+resolve: setup ## Prove that all pins install, those for accelerators too; nothing is installed
+	$(NOX) -s resolve -- $(ARGS)
 
 clean: ## Remove the virtual environment and caches of tools
 	rm -rf $(VENV) .nox .pytest_cache .mypy_cache .ruff_cache .coverage*

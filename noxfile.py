@@ -27,6 +27,8 @@ EXTRAS = {
     "cloud": ("cloud",),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
+BANDIT = "B613,B614,B615"
+"""What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
 TIMED = "tests/benchmarks"
@@ -43,6 +45,7 @@ def lint(session: nox.Session) -> None:
     """Check style, formatting and the direction of imports."""
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("bandit", "--quiet", "--recursive", "src", "benchmarks", "--tests", BANDIT)
     session.run("lint-imports")
 
 
@@ -146,6 +149,12 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def attacks(session: nox.Session) -> None:
+    """Make the table of attacks of docs/security.md: every attempt to do harm (some minutes)."""
+    session.run("python", "-m", "tests.attacks", "docs/security.md", *session.posargs)
+
+
+@nox.session
 def docker(session: nox.Session) -> None:
     """Build an image with what is installed: nox -s docker -- cpu, gpu or tpu."""
     (platform,) = session.posargs or ["cpu"]
@@ -219,3 +228,25 @@ def pins(session: nox.Session) -> None:
         extras = [word for extra in EXTRAS.get(name, ()) for word in ("--extra", extra)]
         target = directory / f"{name}.txt"
         session.run(*compile_, *options, *extras, *map(str, sources), "-o", str(target))
+
+
+@nox.session
+def resolve(session: nox.Session) -> None:
+    """Prove that adapters' pins install on Linux x86-64: nox -s resolve -- grain.gpu; or all.
+
+    Nothing is installed, so this needs no accelerator: uv finds a file with one of the hashes for
+    every pin, and none that contradict each other.
+    """
+    files = [REQUIREMENTS / f"container-{name}.txt" for name in ("gpu", "gpu-cuda13", "tpu")]
+    files += sorted(ADAPTERS.glob("*.txt"))
+    if session.posargs:
+        files = [path for path in files if path.stem in session.posargs]
+    if not files:
+        session.error(f"no pins are called {', '.join(session.posargs)}")
+    python = Path(session.create_tmp()) / "empty" / "bin" / "python"
+    session.run("uv", "venv", "--quiet", "--clear", "--python", "3.11", str(python.parents[1]))
+    platform = ("--python-platform", "x86_64-manylinux_2_31")
+    install = ("uv", "pip", "install", "--dry-run", "--python", str(python), *platform)
+    for path in files:
+        session.log(f"{path.stem}:")
+        session.run(*install, "--require-hashes", "-r", str(path))

@@ -15,17 +15,20 @@ from pathlib import Path
 def list_specifications(names: Sequence[str]) -> None:
     """Print the venvs of the adapters named; of all that pip can install, if none is.
 
-    ``--accelerator gpu`` before them adds the venv that is asked whether the GPU works.
+    ``--accelerator gpu`` before them takes the builds for a GPU, and adds the venv that is asked
+    whether it works. The variable that says which CUDA holds in the image, too.
     """
+    from skymark.execute.accelerator import accelerator_venv
+    from skymark.execute.targets import target_of
     from skymark.execute.venv_specs import venvs_named
+    from skymark.model.platform import Target
     from skymark.suite.registry import suites
 
+    target: Target = "cpu"
     if names[:1] == ["--accelerator"]:
-        from skymark.execute.accelerator import accelerator_venv
-
-        sys.stdout.write(f"{accelerator_venv(names[1]).model_dump_json()}\n")
-        names = names[2:]
-    for _, spec in sorted(venvs_named(names, suites()).items()):
+        target, names = target_of("tpu" if names[1] == "tpu" else "gpu"), names[2:]
+        sys.stdout.write(f"{accelerator_venv(target).model_dump_json()}\n")
+    for _, spec in sorted(venvs_named(names, suites(), target).items()):
         sys.stdout.write(f"{spec.model_dump_json()}\n")
 
 

@@ -29,6 +29,8 @@ FAULTS = (
     "Ctrl-C in the middle of the run",
     "the terminal is closed, then Ctrl-C while the results come home",
     "no directory takes the results when they come home",
+    "the bucket hangs in the middle of the run",
+    "the bucket hangs in the middle of a managed run",
     TAKEN_AWAY,
     NODE_TAKEN_AWAY,
     NODE_TAKEN_AWAY_ALONE,

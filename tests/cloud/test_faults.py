@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.rehearsal.machine import Machine
+from skymark.store.storing import STALLED
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     SMALL,
@@ -284,6 +286,25 @@ def bucket(client: Client) -> Iterator[S3Server]:
     """A bucket that the machines reach."""
     with bucket_of(client) as server:
         yield server
+
+
+def test_what_a_bucket_that_hangs_does_not_take_comes_home(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    with bucket_of(client) as hanging:
+        store = ("--store", "s3://results/hanging")
+        running = long_launch(client, tmp_path, *store, **hanging.variables)
+        await_rounds(machine_of(client, running), eventually)
+        os.kill(hanging.pid, signal.SIGSTOP)
+        ended = running.end()
+    assert ended.status == 1, ended.output
+    assert STALLED in ended.output
+    run = run_in(tmp_path)
+    finish = f"skymark export {run} --to s3://results/hanging"
+    assert f"NOT STORED in s3://results/hanging; finish with: {finish}" in ended.output
+    row = count(client, look, ended.cluster, run, planned=LONG)
+    tables.add("the bucket hangs in the middle of the run", row)
+    assert row.home == LONG
 
 
 def while_hiring(

@@ -282,20 +282,28 @@ def test_a_launch_interrupted_while_it_asks_for_a_machine_leaves_none(
 
 
 @pytest.mark.cloud_faults
-def test_a_machine_that_does_not_end_is_reported_with_its_price(
+def test_a_machine_that_does_not_end_is_named_with_its_price_also_at_ctrl_c(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path
 ) -> None:
     machine = machine_of(tmp_path, "stubborn", run="true")
     client.world.cloud.refuse_to_terminate()
     try:
-        stubborn = launch(client, machine, tmp_path / "results", "--idle-minutes", "10")
+        running = launching(client, machine, tmp_path / "results", "--idle-minutes", "10")
+        running.said_at_s("has not ended (")
+        running.process.send_signal(signal.SIGINT)
+        running.said_at_s("It is still being ended; Ctrl-C again leaves it")
+        running.process.send_signal(signal.SIGINT)
+        stubborn = running.end()
         (instance,) = client.world.hired(stubborn.cluster)
+        left = json.loads(_said(skymark(client, "status", "--json")))
     finally:
         client.world.cloud.refuse_to_terminate(0)
-    assert stubborn.status == 1
-    assert "IS STILL THERE AND COSTS MONEY" in stubborn.output
-    assert instance.id in stubborn.output
-    assert "$0.80/h" in stubborn.output
+    assert stubborn.status == 1, stubborn.output
+    assert stubborn.output.count("IS STILL THERE AND COSTS MONEY") == 2
+    told = stubborn.output.splitlines()[-1]
+    for fact in (instance.id, "$0.80/h", f"skymark down {stubborn.cluster}"):
+        assert fact in told
+    assert stubborn.cluster in [one["name"] for one in left]
     ended = skymark(client, "down", stubborn.cluster)
     assert ended.status == 0, ended.output
     row = count(client, look, stubborn.cluster, None)
@@ -308,6 +316,25 @@ def _lines(path: Path) -> list[str]:
 
 def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_machine_at_another_price_than_agreed_is_ended_and_billed_at_it(
+    client: Client, tmp_path: Path
+) -> None:
+    machine = machine_of(tmp_path, "dear", run="sleep 600")
+    running = launching(client, machine, tmp_path / "results")
+    running.said_at_s("hiring skymark-")
+    client.world.cloud.set_price("gpu_1x_a6000", 8.0)
+    try:
+        dear = running.end()
+    finally:
+        client.world.cloud.set_price("gpu_1x_a6000", 0.8)
+    assert dear.status == 1, dear.output
+    assert "costs $8.00/h, says its provider, and at most $0.80/h was agreed on" in dear.output
+    await_gone(client, dear.cluster)
+    (line,) = bill_of(client, dear.cluster)
+    said = re.search(r"cost \$([0-9.]+): .* at \$8.00/h, the provider's own price", dear.output)
+    assert float(said[1]) == pytest.approx(line.cost_usd, rel=0.25)
 
 
 @pytest.mark.cloud_faults

@@ -136,6 +136,35 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
 
 
 @pytest.mark.cloud_faults
+def test_what_the_bucket_of_a_managed_job_does_not_take_comes_from_its_machine(
+    watched: Client,
+    tables: Tables,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    eventually: Callable[..., None],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look = LastLook(tmp_path_factory.mktemp("machines"))
+    watched.world.cloud.before_end.append(look)
+    with bucket_of(watched) as hanging:
+        for name, value in hanging.variables.items():
+            monkeypatch.setenv(name, value)
+        running = managed_launch(watched, hanging, "hanging", tmp_path, "--rounds", "40")
+        request.addfinalizer(running.kill)
+        eventually(lambda: len(stored_rounds("hanging")) >= 3, timeout_s=900, interval_s=1)
+        os.kill(hanging.pid, signal.SIGSTOP)
+        ended = running.end(timeout_s=900)
+    assert ended.status == 1, ended.output
+    (run,) = tmp_path.iterdir()
+    assert f"skymark export {run} --to s3://results/hanging" in ended.output
+    row = count(watched, look, ended.cluster, run, planned=40)
+    tables.add("the bucket hangs in the middle of a managed run", row)
+    assert row.home == 40
+    assert watched.world.hired() == []
+
+
+@pytest.mark.cloud_faults
 def test_a_managed_job_can_be_left_and_ended_later(
     watched: Client, bucket: S3Server, tmp_path: Path
 ) -> None:
@@ -163,7 +192,10 @@ def test_a_managed_job_can_be_left_and_ended_later(
     assert f"skymark down {ended.cluster}" in ended.output
     assert len(watched.world.hired(ended.cluster)) == 1
 
-    assert "managed, RUNNING" in skymark(watched, "status").output
+    (shown,) = json.loads(skymark(watched, "status", "--json").output)
+    assert shown["status"] == "managed, RUNNING"
+    assert shown["hourly_price_usd"] == pytest.approx(0.8)
+    assert shown["cost_usd"] > 0
     so_far = skymark(watched, "logs", ended.cluster, "--so-far")
     assert so_far.status == 0, so_far.output
     assert "measuring" in so_far.output

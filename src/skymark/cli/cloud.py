@@ -142,7 +142,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     home, verifies them by digest, ends the machine at once and says what it cost. Its idle
     timer is armed from the start. Ctrl-C asks whether to stop it or to leave it running. With
     --managed, another machine goes on where one is taken away.
-    Needs SkyPilot: pip install 'skymark[cloud]'.
+    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
 
     Where results can be verified neither here nor in a store, the machine is kept for its idle
     minutes, and the commands that fetch them are printed. A closed terminal ends nothing.
@@ -365,6 +365,7 @@ def _show_end(ended: Ended | Kept | Left, output: Path) -> int:
         note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
+    _say_how_to_store(ended)
     if isinstance(ended, Kept):
         _say_what_is_kept(ended, output)
     elif ended.gone_after_s is None:
@@ -398,6 +399,7 @@ def _show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> 
         before, after, *_ = (run.directory for run in runs.values())
         say(f"compare two: skymark compare {before} {after} --across cells")
     for ended in all_ended:
+        _say_how_to_store(ended)
         if isinstance(ended, Kept):
             _say_what_is_kept(ended, output)
     _say_how_to_come_back(all_ended[-1].order, output)
@@ -438,5 +440,19 @@ def _say_how_to_come_back(order: Order, output: Path) -> None:
     )
 
 
+def _say_how_to_store(over: Ended | Kept) -> None:
+    """Print the commands that put into its stores what came home without them."""
+    from skymark.cloud.sky.jobs import JobEnd
+
+    if over.retrieved.finished.end is not JobEnd.UNSTORED or over.results is None:
+        return
+    directory = shlex.quote(str(over.results.directory))
+    for store in over.order.stores:
+        say(f"NOT STORED in {store}; finish with: skymark export {directory} --to {store}")
+
+
 def _collect(order: Order, output: Path) -> str:
+    if order.lasting_store is not None:
+        directory = shlex.quote(str(output / order.run_id))
+        return f"skymark fetch {order.lasting_store}/{order.run_id} {directory}"
     return f"skymark collect {order.cluster} {order.run_id} --output {shlex.quote(str(output))}"

@@ -43,6 +43,11 @@ def collect(
     order = recall(cluster)
     if run_id is not None and run_id != order.run_id:
         order = order.model_copy(update={"run_id": run_id, "plan_hash": None, "stores": ()})
+    if order.lasting_store is not None:
+        raise UsageError(
+            f"{cluster} is a managed job, and its results are in its store: skymark fetch "
+            f"{order.lasting_store}/{order.run_id} DIRECTORY"
+        )
     if find_cluster(cluster, refresh=False) is None:
         raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
     check_home(output)

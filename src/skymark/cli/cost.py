@@ -193,6 +193,7 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
 
 def _headline(quote: Quote) -> str:
     """Return the time that the run is limited to, and its cost on the cheapest machine."""
+    from skymark.cloud.cost.amounts import at_most
     from skymark.report.text import duration
 
     limit = "No deadline"
@@ -200,8 +201,8 @@ def _headline(quote: Quote) -> str:
         limit = f"Deadline of set-up and run {duration(quote.deadline_s)}"
     cost = quote.cost
     return (
-        f"{limit}: expected {cost.expected_usd:.2f} USD, at most {cost.high_usd:.2f} USD, on the "
-        "cheapest machine."
+        f"{limit}: expected {cost.expected_usd:.2f} USD, at most {at_most(cost.high_usd)} USD, "
+        "on the cheapest machine."
     )
 
 

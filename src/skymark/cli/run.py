@@ -19,7 +19,7 @@ from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
 from skymark.run.layout import new_run_id
-from skymark.store.store import FINISH_S
+from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
 
 DEFAULT_OPTIONS = PlanOptions()
 
@@ -70,6 +70,8 @@ def run(
         SECONDS,
         Parameter(
             group=WHERE,
+            env_var=STORE_WAIT_VARIABLE,
+            show_env_var=False,
             help="Seconds that the end of the run waits for stores that are slow or away.",
         ),
     ] = FINISH_S,

@@ -14,10 +14,12 @@ from skymark.cli.tables import Json, print_rows
 from skymark.execute.plan_file import read_plan
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
+from skymark.execute.targets import target_of
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.plan import Selection
+from skymark.model.platform import Platform
 from skymark.model.venv import VenvSpec
 from skymark.suite.registry import suites
 
@@ -35,16 +37,21 @@ def list_venvs(
     """
     built = list(Venvs(cache_directory()).built())
     rows = [
-        {"name": one.name, "size_bytes": one.size_bytes, "directory": str(one.directory)}
+        {
+            "name": one.name,
+            "target": one.target,
+            "size_bytes": one.size_bytes,
+            "directory": str(one.directory),
+        }
         for one in built
     ]
     if json:
         print_json(json_module.dumps(rows, indent=1))
     else:
         print_rows(
-            ("name", "size", "directory"),
+            ("name", "for", "size", "directory"),
             (
-                (one.name, f"{(one.size_bytes or 0) / 1e6:.0f} MB", str(one.directory))
+                (one.name, one.target, f"{(one.size_bytes or 0) / 1e6:.0f} MB", str(one.directory))
                 for one in built
             ),
         )
@@ -67,6 +74,13 @@ def build(
         str | None,
         Parameter(help="Those of a profile's cells: a name that `skymark list profiles` shows."),
     ] = None,
+    platform: Annotated[
+        Platform,
+        Parameter(
+            help="With NAMES: the machine that they are for. gpu takes the builds of libraries "
+            "that the driver here can use, those for CUDA 12 where there is none."
+        ),
+    ] = "cpu",
 ) -> int:
     """Build venvs now instead of on first use.
 
@@ -74,7 +88,7 @@ def build(
     """
     venvs = Venvs(cache_directory(), announce=note)
     failed = False
-    for name, spec in _wanted(names, plan, profile).items():
+    for name, spec in _wanted(names, plan, profile, platform).items():
         try:
             built = venvs.ensure(spec)
             print_plain(f"{name}: {built.directory}")
@@ -85,16 +99,18 @@ def build(
 
 
 def _wanted(
-    names: tuple[str, ...], plan_file: Path | None, profile: str | None
+    names: tuple[str, ...], plan_file: Path | None, profile: str | None, platform: Platform
 ) -> dict[str, VenvSpec]:
     """Return the venvs that a user asks for, by name."""
     if bool(names) + (plan_file is not None) + (profile is not None) > 1:
         raise UsageError("give names, --plan or --profile, and only one of them")
+    if (plan_file is not None or profile is not None) and platform != "cpu":
+        raise UsageError("--platform goes with names; a plan and a profile have one of their own")
     if plan_file is not None:
         return venvs_of_plan(read_plan(plan_file))
     if profile is not None:
         return venvs_of_plan(make_plan(load_profile(profile), Selection()))
-    return venvs_named(names, suites())
+    return venvs_named(names, suites(), target_of(platform))
 
 
 @env.command

@@ -27,13 +27,14 @@ SECRETS_SUFFIX = ".secrets"
 PLAN_SUFFIX = ".plan.json"
 HIRED_SUFFIX = ".hired.json"
 DAY_S = 86400
+NAMES = 100
+"""Drawn at most for a machine; `claim` refuses the last one where all are in use."""
 
 
 def free_name(profile: str) -> str:
-    """Return a name for a machine that no other one from here has."""
-    while _path(name := cluster_name(profile)).exists():
-        pass
-    return name
+    """Return a name for a machine that, as far as chance allows, no other one from here has."""
+    names = (cluster_name(profile) for _ in range(NAMES))
+    return next((name for name in names if not _path(name).exists()), cluster_name(profile))
 
 
 def claim(order: Order) -> None:

@@ -13,6 +13,7 @@ from skymark.cloud.lifecycle.disappearance import QUIET_S
 from skymark.cloud.lifecycle.ending import Gone
 from skymark.cloud.lifecycle.gone import prove_gone, prove_job_gone
 from skymark.cloud.lifecycle.screen import Say
+from skymark.cloud.sky.client import sky_program
 from skymark.cloud.sky.clusters import LiveMachine, find_cluster, live_clusters
 from skymark.cloud.sky.hired import ProviderList
 from skymark.cloud.sky.jobs import show_output
@@ -84,8 +85,8 @@ def down(name: str, say: Say) -> Gone:
     known = is_known(name)
     if not known and not name.startswith(PREFIX):
         raise UsageError(
-            f"{name} was not hired by skymark; nothing was ended. `sky down {name}` ends what is "
-            "not skymark's"
+            f"{name} was not hired by skymark; nothing was ended. `{sky_program()} down {name}` "
+            "ends what is not skymark's"
         )
     try:
         there = find_cluster(name, refresh=False) is not None

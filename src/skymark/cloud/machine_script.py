@@ -11,6 +11,7 @@ import shlex
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.order import Order
 from skymark.cloud.source import commit
+from skymark.store.store import STORE_WAIT_VARIABLE
 
 RESULTS = "skymark-results"
 """Directory of runs below the home that SSH logs in to."""
@@ -30,6 +31,10 @@ SECRETS = ".skymark-secrets-"
 
 PLAN = ".skymark-plan-"
 """Name of a run's plan, with the run's id behind it, in the same home."""
+
+STORE_WAIT_S = 600
+"""Time that a machine stays for stores that take nothing when the run is over; it ends earlier once
+the results are home."""
 
 LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
 """Seconds that set-up and run may take together on the machine; 0 for no limit."""
@@ -103,6 +108,7 @@ def machine_variables(order: Order) -> dict[str, str]:
         "SKYMARK_STORES": "\n".join(order.stores),
         "SKYMARK_COMMIT": commit(),
         LIMIT_VARIABLE: str(order.deadline_s or 0),
+        STORE_WAIT_VARIABLE: str(STORE_WAIT_S),
     }
 
 

@@ -25,13 +25,16 @@ class BackgroundCall:
         """Whether it has ended."""
         return not self._thread.is_alive()
 
-    def wait(self, until_s: float | None) -> bool:
-        """Wait for its end; returns False if the time is up first.
+    def wait(self, until_s: float | None, enough: Callable[[], bool] = lambda: False) -> bool:
+        """Wait for its end; returns False if the time is up first, or it is enough.
 
         Args:
             until_s: a moment of `time.time`; None for no limit.
+            enough: asked all the time.
         """
         while self._thread.is_alive():
+            if enough():
+                return False
             if until_s is not None and time.time() > until_s:
                 return False
             self._thread.join(POLL_S)

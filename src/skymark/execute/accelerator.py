@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from skymark.cache.location import cache_directory
+from skymark.execute.seen_devices import seen_devices
+from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
 from skymark.machine.accelerator import device_places, has_driver, is_rehearsed
-from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.errors import UsageError
+from skymark.model.platform import Platform, Target
+from skymark.model.record import Cause
 from skymark.model.venv import VenvSpec
 
-ADVICE = {
+ADVICE: Mapping[Platform, str] = {
     "gpu": "start a container with --gpus all (podman: --device nvidia.com/gpu=all), install "
-    "NVIDIA's driver 580 or newer, or choose a profile for a cpu",
+    "NVIDIA's driver 525 or newer, or choose a profile for a cpu",
     "tpu": "use a TPU virtual machine, start a container with --privileged, or choose a profile "
     "for a cpu",
 }
-LIBRARIES = {"gpu": ("jax", "torch"), "tpu": ("jax",)}
-PROGRAM = Path(__file__).with_name("see_accelerator.py")
-TIMEOUT_S = 300.0
-"""The first import from a cold disk reads gigabytes of libraries."""
+LIBRARIES: Mapping[Platform, tuple[str, ...]] = {
+    "cpu": (),
+    "gpu": ("jax", "torch"),
+    "tpu": ("jax",),
+}
+PINS: Mapping[Target, str] = {
+    "cuda12": "container-gpu.txt",
+    "cuda13": "container-gpu-cuda13.txt",
+    "tpu": "container-tpu.txt",
+}
+"""Files below ``requirements/`` with the libraries that are asked."""
 
 
 def require_accelerator(
-    platform: str,
+    platform: Platform,
     announce: Callable[[str], None],
     *,
     own: bool,
@@ -62,7 +68,10 @@ def require_accelerator(
         raise UsageError(
             f"no {name} here: there is no {device_places(platform)}; {ADVICE[platform]}"
         )
-    python = _venv(platform, announce) if own else Path(sys.executable)
+    python = Path(sys.executable)
+    if own:
+        spec = accelerator_venv(target_of(platform, variables=variables, root=root))
+        python = Venvs(cache_directory(), announce).ensure(spec).python
     seen = faults_by_library(platform, python)
     if not seen:
         raise UsageError(
@@ -74,50 +83,26 @@ def require_accelerator(
             raise UsageError(f"{library} sees no {name}: {fault}; {ADVICE[platform]}")
 
 
-def faults_by_library(platform: str, python: Path) -> dict[str, str | None]:
+def faults_by_library(platform: Platform, python: Path) -> dict[str, str | None]:
     """Return the fault that keeps each installed library from the accelerator; None for no fault.
 
     Args:
         platform: ``gpu`` or ``tpu``.
         python: the interpreter whose libraries are asked.
     """
-    answers = {library: _ask(library, platform, python) for library in LIBRARIES[platform]}
-    return {name: answer["fault"] for name, answer in answers.items() if answer["installed"]}
+    answers = {library: seen_devices(library, platform, python) for library in LIBRARIES[platform]}
+    return {name: answer.fault for name, answer in answers.items() if answer.is_there}
 
 
-def _ask(library: str, platform: str, python: Path) -> dict[str, Any]:
-    """Ask one library in a process of its own.
-
-    It keeps the device, and its memory, until the process ends; and where a driver is absent or
-    does not fit, it may break and take the process along.
-    """
-    try:
-        done = subprocess.run(
-            [python, "-P", PROGRAM, library, platform],
-            env=worker_variables()
-            | {"PYTHONPATH": absolute_path(os.environ.get("PYTHONPATH", ""))},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"installed": True, "fault": f"no answer in {TIMEOUT_S:g} s"}
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        return {"installed": True, "fault": f"{name} ended it while it looked for a driver"}
-    if done.returncode > 0:
-        tail = " ".join(done.stderr.split())[-300:]
-        return {"installed": True, "fault": f"it ended with status {done.returncode}: {tail}"}
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
-
-
-def _venv(platform: str, announce: Callable[[str], None]) -> Path:
-    """Return the interpreter beside pinned builds of JAX and torch for the accelerator."""
-    return Venvs(cache_directory(), announce).ensure(accelerator_venv(platform)).python
-
-
-def accelerator_venv(platform: str) -> VenvSpec:
+def accelerator_venv(target: Target) -> VenvSpec:
     """Return the venv whose libraries are asked for an accelerator."""
-    return VenvSpec(name=f"accelerator-{platform}", locked=f"container-{platform}.txt")
+    return VenvSpec(name="accelerator", locked=PINS[target], target=target)
+
+
+def no_accelerator(library: str, platform: Platform, fault: str) -> Cause:
+    """Return the cause of a cell whose library sees no accelerator."""
+    return Cause(
+        kind="no-accelerator",
+        message=f"{library} sees no {platform.upper()}: {fault}",
+        action=f"{ADVICE[platform]}; skymark doctor --platform {platform} asks again",
+    )

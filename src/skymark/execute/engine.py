@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from skymark.execute.accelerator import no_accelerator
+from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer, Uploads
 from skymark.execute.partition import Shard
 from skymark.execute.process import DIED, WorkerError, WorkerProcess, describe_leaks
 from skymark.execute.unfinished import UnfinishedCell
-from skymark.execute.venvs import Venvs, import_root
+from skymark.execute.venvs import import_root
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan
@@ -21,6 +23,10 @@ from skymark.suite.contract import Suite
 
 PREPARE_TIMEOUT_S = 1800.0
 """Time to generate, download or convert the data of one cell."""
+
+
+HOST_ONLY = "unused: the adapter has no part for it"
+"""The accelerator of a record, where the library works on the host wherever it runs."""
 
 
 class Engine:
@@ -33,8 +39,7 @@ class Engine:
         run: RunDirectory,
         cache: Path,
         observer: Observer,
-        venvs: Venvs | None,
-        current_python: Path,
+        interpreters: Interpreters,
         *,
         shard: Shard | None = None,
         uploads: Uploads | None = None,
@@ -48,8 +53,7 @@ class Engine:
             run: where results go; finished cells found there are not run again.
             cache: where datasets lie.
             observer: told how it goes.
-            venvs: makes the adapters' venvs; None to run all in `current_python`.
-            current_python: the interpreter for ``--env current``, and for adapters without a venv.
+            interpreters: what workers run in, and the accelerator that they are to use.
             shard: the part of the plan to run here; None for all of it.
             uploads: what sends results elsewhere meanwhile; None if nothing does.
             now: the wall clock, UTC.
@@ -60,8 +64,7 @@ class Engine:
         self._run = run
         self._cache = cache
         self._observer = observer
-        self._venvs = venvs
-        self._current_python = current_python
+        self._interpreters = interpreters
         self._uploads = uploads
         self._now = now
         self._pythons: dict[str, Path | None] = {}
@@ -77,6 +80,7 @@ class Engine:
         self._take_up(retry)
         self._refuse()
         self._build_venvs()
+        self._look_for_accelerators()
         self._prepare()
         self._measure_rounds()
         return [self.records[planned.cell.id] for planned in self._cells]
@@ -108,21 +112,41 @@ class Engine:
 
     def _build_venvs(self) -> None:
         for group, cells in self._groups().items():
-            spec = None if self._venvs is None else self._suite.venv(cells[0])
-            if self._venvs is None or spec is None:
-                self._pythons[group] = None
-                continue
             try:
-                self._pythons[group] = self._venvs.ensure(spec).python
+                self._pythons[group] = self._interpreters.of_venv(self._suite.venv(cells[0]))
             except VenvBuildError as error:
+                platform = self._interpreters.platform
+                options = "" if platform == "cpu" else f" --platform {platform}"
                 cause = Cause(
                     kind="venv",
                     message=f"{error}: {error.log_tail}",
-                    action=f"skymark env build {self._suite.adapter_reference(cells[0])}",
+                    action=f"skymark env build {self._suite.adapter_reference(cells[0])}{options}",
                 )
                 for cell in cells:
                     self._run.write_log(cell, error.log_tail)
                     self._end(self._unfinished[cell.id], Status.SKIPPED, cause)
+
+    def _look_for_accelerators(self) -> None:
+        """End the cells whose library would fall back to the CPU; note what the others see."""
+        platform = self._interpreters.platform
+        if platform == "cpu":
+            return
+        for group, cells in self._groups().items():
+            members = [self._unfinished[cell.id] for cell in cells]
+            library = self._suite.device_library(cells[0], platform)
+            if library is None:
+                for one in members:
+                    one.accelerator = HOST_ONLY
+                continue
+            self._observer.stage(f"asking {library.name} of {cells[0].adapter} for the {platform}")
+            seen = self._interpreters.seen(library, self._pythons[group])
+            if not seen.is_there:
+                continue  # the worker tells how to install it
+            for one in members:
+                one.accelerator = seen.text
+                if seen.fault is not None:
+                    cause = no_accelerator(library.name, platform, seen.fault)
+                    self._end(one, Status.FAILED, cause)
 
     def _prepare(self) -> None:
         cells = [one.planned.cell for one in self._unfinished.values()]
@@ -222,12 +246,13 @@ class Engine:
     def _start(self, group: str, cell: Cell) -> WorkerProcess:
         own = self._pythons[group]
         return WorkerProcess(
-            own or self._current_python,
+            own or self._interpreters.current,
             self._suite.runner,
             cell,
             self._cache,
             None if own is None else import_root(self._cache, self._suite.runner),
             self._run.open_log(cell),
+            self._interpreters.platform,
         )
 
     # After measuring

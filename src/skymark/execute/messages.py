@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
+from skymark.model.platform import Platform
 from skymark.model.record import Resources, RoundResult
 
 # From the engine to the worker
@@ -20,6 +21,7 @@ class Begin(Frozen):
 
     do: Literal["begin"] = "begin"
     cell: Cell
+    platform: Platform
 
 
 class Prepare(Frozen):

@@ -35,6 +35,7 @@ from skymark.machine.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
+from skymark.model.platform import Platform
 from skymark.model.record import Cause
 
 WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
@@ -75,6 +76,7 @@ class WorkerProcess:
         cache: Path,
         import_root: Path | None,
         log: Path,
+        platform: Platform = "cpu",
     ) -> None:
         """Start it.
 
@@ -86,12 +88,13 @@ class WorkerProcess:
             import_root: the directory to import skymark and the suite from; None where they are
                 installed.
             log: gets its output until it is given a cell's own.
+            platform: the one whose accelerator it is to use.
 
         Raises:
             WorkerError: there is no such interpreter, or it cannot be started.
         """
         self.id = uuid.uuid4().hex
-        self._cell = cell
+        self._begin = Begin(cell=cell, platform=platform)
         variables = {**worker_variables(), MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
         own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
         root = "" if import_root is None else os.fspath(import_root.absolute())
@@ -139,7 +142,7 @@ class WorkerProcess:
         Raises:
             WorkerError: it did not.
         """
-        self._request(Begin(cell=self._cell))
+        self._request(self._begin)
         self._await(Ready, START_TIMEOUT_S)
 
     def prepare(self, cell: Cell, log: Path, timeout_s: float) -> None:

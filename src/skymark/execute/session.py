@@ -14,9 +14,11 @@ from types import MappingProxyType
 from skymark.cache.location import cache_directory
 from skymark.execute.accelerator import require_accelerator
 from skymark.execute.engine import Engine
+from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
 from skymark.execute.partition import Shard
 from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
 from skymark.machine.facts import capture
 from skymark.machine.measuring_lock import measuring
@@ -100,18 +102,13 @@ def run_plan(
         run = begin_or_resume(path, manifest, held, storing, observer, resume=resume)
         run.changed = storing.changed
         run.changed("", ["manifest.json", SUMS])
-        venvs = Venvs(cache, observer.stage) if own else None
-        python = Path(sys.executable)
+        interpreters = Interpreters(
+            Venvs(cache, observer.stage) if own else None,
+            Path(sys.executable),
+            target_of(plan.platform),
+        )
         engine = Engine(
-            plan,
-            suite,
-            run,
-            cache,
-            observer,
-            venvs,
-            python,
-            shard=shard,
-            uploads=storing,
+            plan, suite, run, cache, observer, interpreters, shard=shard, uploads=storing
         )
         try:
             with measuring(announce=observer.stage):

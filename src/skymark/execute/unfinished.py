@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from skymark.model.cell import Setting
 from skymark.model.effort import Effort
 from skymark.model.plan import PlannedCell
 from skymark.model.record import (
@@ -29,6 +30,8 @@ class UnfinishedCell:
     versions: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, StabilityWarning] = field(default_factory=dict)
     """What went wrong around the rounds, by kind."""
+    accelerator: str | None = None
+    """The accelerator that its library sees; None where the platform has none."""
     next_round: int = 0
     """Number of the round to measure next; rounds that did not count have numbers too."""
 
@@ -64,12 +67,16 @@ class UnfinishedCell:
             rounds=tuple(result.summary for result in rounds),
             metrics=suite.figures(rounds) if is_ok else {},
             verification=all_verified(rounds) if rounds else None,
-            conditions=rounds[-1].conditions if rounds else {},
+            conditions=self._conditions() if rounds else {},
             warnings=(*warnings, *self.warnings.values()),
             versions=self.versions,
             started_at=self.started_at,
             ended_at=ended_at,
         )
+
+    def _conditions(self) -> dict[str, Setting]:
+        seen = {} if self.accelerator is None else {"accelerator": self.accelerator}
+        return {**self.rounds[-1].conditions, **seen}
 
 
 def all_verified(rounds: Sequence[RoundResult]) -> Verification:

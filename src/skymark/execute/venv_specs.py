@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skymark.execute.targets import target_of
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
+from skymark.model.platform import Target
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
 
 def venvs_of_plan(plan: Plan) -> dict[str, VenvSpec]:
-    """Return the venvs that the cells of a plan need, by name.
+    """Return the venvs that the cells of a plan need on a machine like this one, by name.
 
     Those of libraries that no package installs by itself are not among them.
     """
-    suite = suite_named(plan.suite)
+    suite, target = suite_named(plan.suite), target_of(plan.platform)
     cells = (planned.cell for planned in plan.runnable)
     specs = (suite.venv(cell) for cell in cells if suite.absence(cell) is None)
-    return {spec.name: spec for spec in specs if spec is not None}
+    return {spec.name: spec.built_for(target) for spec in specs if spec is not None}
 
 
-def venvs_named(names: Sequence[str], suites: Sequence[Suite]) -> dict[str, VenvSpec]:
+def venvs_named(
+    names: Sequence[str], suites: Sequence[Suite], target: Target = "cpu"
+) -> dict[str, VenvSpec]:
     """Return the venvs of adapters by name; of all that install by themselves if none is named.
 
     Raises:
@@ -30,8 +34,10 @@ def venvs_named(names: Sequence[str], suites: Sequence[Suite]) -> dict[str, Venv
         UsageError: a name cannot be read.
     """
     if not names:
-        return {name: spec for suite in suites for name, spec in suite.venvs().items()}
-    return {adapter: spec for name in names for adapter, spec in _venvs_of(name, suites).items()}
+        found = {name: spec for suite in suites for name, spec in suite.venvs().items()}
+    else:
+        found = {name: spec for one in names for name, spec in _venvs_of(one, suites).items()}
+    return {name: spec.built_for(target) for name, spec in found.items()}
 
 
 def _venvs_of(name: str, suites: Sequence[Suite]) -> dict[str, VenvSpec]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from skymark.machine.variables import uv_variables
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import VenvBuildError
+from skymark.model.platform import Target
 from skymark.model.venv import VenvSpec
 from skymark.resources import resource_directory
 
@@ -37,6 +38,7 @@ class BuiltVenv(Frozen):
 
     name: str
     directory: Path
+    target: Target = "cpu"
     size_bytes: int | None = None
 
     @property
@@ -73,13 +75,13 @@ class Venvs:
         from filelock import FileLock
 
         directory = self.path_of(spec)
-        built = BuiltVenv(name=spec.name, directory=directory)
+        built = BuiltVenv(name=spec.name, directory=directory, target=spec.target)
         if _is_complete(directory):
             return built
         self._root.mkdir(parents=True, exist_ok=True)
         with FileLock(directory.with_name(f"{directory.name}.lock")):
             if not _is_complete(directory):
-                self._announce(f"making the venv of {spec.name} (once)")
+                self._announce(f"making the venv of {spec.title} (once)")
                 shutil.rmtree(directory, ignore_errors=True)
                 try:
                     self._build(spec, directory)
@@ -91,11 +93,16 @@ class Venvs:
     def built(self) -> Iterator[BuiltVenv]:
         """Yield the venvs on disk, with the size of their files."""
         for marker in sorted(self._root.glob(f"*/{MARKER}")):
-            name = json.loads(marker.read_text())["name"]
+            spec = json.loads(marker.read_text())
             size = sum(
                 path.lstat().st_size for path in marker.parent.rglob("*") if not path.is_dir()
             )
-            yield BuiltVenv(name=name, directory=marker.parent, size_bytes=size)
+            yield BuiltVenv(
+                name=spec["name"],
+                directory=marker.parent,
+                target=spec.get("target", "cpu"),
+                size_bytes=size,
+            )
 
     def clean(self, name: str | None = None) -> list[BuiltVenv]:
         """Remove venvs, all or those of one name; returns what was removed."""
@@ -133,7 +140,7 @@ class Venvs:
         if done.returncode != 0:
             tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LOG_TAIL_LINES:])
             raise VenvBuildError(
-                f"uv could not make the venv of {spec.name} "
+                f"uv could not make the venv of {spec.title} "
                 f"(`uv {' '.join(arguments[:2])}` exited with {done.returncode})",
                 log_tail=tail,
             )
@@ -150,7 +157,7 @@ def _requirements(name: str) -> str:
     try:
         text = path.read_text()
         included = re.findall(r"^-r\s+(\S+)", text, re.MULTILINE)
-        return text + "".join((path.parent / other).read_text() for other in included)
+        return text + "".join(_requirements(f"{Path(name).parent / other}") for other in included)
     except FileNotFoundError as error:
         raise VenvBuildError(
             f"this installation has no requirements/{name}; in a checkout, `make pins` writes it"

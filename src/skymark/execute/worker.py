@@ -162,7 +162,8 @@ def main() -> None:
     if not isinstance(request, Begin):
         return
     try:
-        runner: Runner = load_object(arguments.runner)(request.cell, arguments.cache)
+        make = load_object(arguments.runner)
+        runner: Runner = make(request.cell, arguments.cache, request.platform)
     except Exception as error:  # the process boundary: becomes the record
         traceback.print_exc()
         channel.send(failure(error))

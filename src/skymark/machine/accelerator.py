@@ -1,11 +1,13 @@
-"""Accelerators as their drivers show them: device files."""
+"""Accelerators as their drivers show them: device files, and the driver's version."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from skymark.machine.cgroup import container_of
+from skymark.machine.facts import Run, accelerators, run_program
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 
 DEVICE_FILES = {
@@ -23,6 +25,24 @@ def has_driver(platform: str, root: Path = Path("/")) -> bool:
         root: where device files are looked for.
     """
     return any(path for pattern in DEVICE_FILES[platform] for path in root.glob(pattern))
+
+
+def nvidia_driver(run: Run = run_program, root: Path = Path("/")) -> str | None:
+    """Return the version of NVIDIA's driver, such as ``580.65.06``; None where nothing tells it.
+
+    Args:
+        run: starts ``nvidia-smi``, which asks NVML.
+        root: where the kernel's own file is looked for, in containers without that program.
+    """
+    found = [one.driver for one in accelerators(run) or () if one.driver]
+    if found:
+        return found[0]
+    try:
+        text = (root / "proc" / "driver" / "nvidia" / "version").read_text()
+    except OSError:
+        return None
+    version = re.search(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", text)
+    return None if version is None else version[1]
 
 
 def device_places(platform: str) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
 
 from pydantic import Field, JsonValue
 
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
+from skymark.model.platform import Platform
 from skymark.model.record import SCHEMA_VERSION, Cause, Status
 from skymark.model.span import Span
-
-Platform = Literal["cpu", "gpu", "tpu"]
 
 
 class Selection(Frozen):

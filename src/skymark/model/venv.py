@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from skymark.model.base import Frozen
+from skymark.model.platform import Target
 
 
 class VenvSpec(Frozen):
@@ -18,3 +21,15 @@ class VenvSpec(Frozen):
     declared: str | None = None
     packages: tuple[str, ...] = ()
     python: str | None = None
+    target: Target = "cpu"
+    variants: dict[Target, VenvSpec] = Field(default_factory=dict)
+    """What is installed in its place for a target; the venv itself does for those not named."""
+
+    @property
+    def title(self) -> str:
+        """The name, with the target that it is built for where that is no CPU."""
+        return self.name if self.target == "cpu" else f"{self.name} for {self.target}"
+
+    def built_for(self, target: Target) -> VenvSpec:
+        """Return the venv for a target; itself where nothing in it depends on that."""
+        return self.variants.get(target, self)

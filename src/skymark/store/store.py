@@ -8,6 +8,8 @@ from typing import Protocol
 
 FINISH_S = 120.0
 """Longest wait at the end of a run for stores that are slow or away."""
+STORE_WAIT_VARIABLE = "SKYMARK_STORE_WAIT_S"
+"""Another wait in seconds, where `skymark run --store-wait` says none."""
 
 
 class RunSource(Protocol):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +17,17 @@ from skymark.store.attempts import attempts
 from skymark.store.store import FINISH_S, Store
 from skymark.store.upload import Upload
 
+POLL_S = 0.5
 PATIENCE_S = 1.0
 """Longest wait of a round for uploads under way to end; then it is measured all the same."""
 HELD_S = 20.0
 """Longest time that uploads are held over rounds of one worker: the loss with a lost machine."""
 RESPITE_S = 0.1
 """Wait of a round after that time, in which uploads go on."""
+STALLED_S = 30.0
+"""Time at the end of a run in which a store takes no file, after which that is said."""
+STALLED = "NOT STORED YET in"
+"""Begins what is said then; who follows a run on another machine looks for it."""
 FLUSH_S = 15.0
 """`FINISH_S` of a run that was interrupted: a preempted machine has 30 s or more."""
 
@@ -117,12 +124,15 @@ class Storing:
         if not self._stores:
             return []
         with ThreadPoolExecutor(len(self._stores)) as pool:  # one that is away delays no other
-            return list(
-                pool.map(
-                    lambda one: self._finish(one[0], one[1], deadline, announce),
-                    self._stores.items(),
-                )
+            outcomes = pool.map(
+                lambda one: self._finish(one[0], one[1], deadline, announce), self._stores.items()
             )
+            try:
+                return list(outcomes)
+            except BaseException:  # Ctrl-C waits for none of them
+                for upload in self._uploads.values():
+                    upload.stop()
+                raise
 
     def flush(self, wait_s: float = FLUSH_S) -> list[str]:
         """Send the remaining files of an interrupted run; return the addresses that lack some."""
@@ -144,7 +154,7 @@ class Storing:
     ) -> Stored:
         announce(f"storing in {store.url}")
         upload = self._uploads.get(store)
-        with ThreadPoolExecutor(1) as pool:
+        with _told_when_stalled(store, upload, announce), ThreadPoolExecutor(1) as pool:
             draining = pool.submit(upload.drain, deadline - time.monotonic()) if upload else None
             note, problem = self._complete(store, deadline)
             missing = tuple(draining.result()) if draining else ()
@@ -159,3 +169,30 @@ class Storing:
             return attempts(until_then)(store.complete, self._directory), None
         except StoreError as error:
             return None, str(error)
+
+
+@contextmanager
+def _told_when_stalled(
+    store: Store, upload: Upload | None, announce: Callable[[str], None]
+) -> Iterator[None]:
+    """Say once that a store takes no file while some are left, or does not complete the run."""
+    over = threading.Event()
+
+    def watch() -> None:
+        stored, since_s = -1, time.monotonic()
+        while not over.wait(POLL_S):
+            now = 0 if upload is None else upload.stored
+            if now != stored:
+                stored, since_s = now, time.monotonic()
+            still_s = time.monotonic() - since_s
+            if still_s > FINISH_S or (still_s > STALLED_S and upload and upload.left):
+                announce(f"{STALLED} {store.url}: it takes nothing; trying again")
+                return
+
+    watching = threading.Thread(target=watch, name="stalled-store", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()

@@ -99,12 +99,21 @@ class Upload:
         """Wait until nothing is left to send, or until the monotonic clock shows `end`, in s."""
         with self._state:
             left = max(0.0, end - time.monotonic())
-            self._state.wait_for(lambda: not self._pending and not self._sending, left)
+            self._state.wait_for(self._has_nothing_to_do, left)
+
+    def _has_nothing_to_do(self) -> bool:
+        return self._stopped.is_set() or not (self._pending or self._sending)
 
     @property
     def stored(self) -> int:
         """The number of files read back from the store."""
         return len(self._stored)
+
+    @property
+    def left(self) -> bool:
+        """Whether files wait or are on their way."""
+        with self._state:
+            return bool(self._pending or self._sending)
 
     def unstored(self) -> list[str]:
         """Return the paths on disk that have not been read back from the store, in order."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
+from pydantic import Field
+
+from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
+from skymark.model.platform import Platform
 from skymark.model.record import Cause, Resources, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
 from skymark.statistics.figures import figures_of
@@ -24,6 +28,20 @@ from skymark.statistics.stopping import is_precise_enough
 
 Row = dict[str, object]
 """One line of a listing: values are texts, numbers, lists or dictionaries."""
+
+
+SeenBy = Literal["dali", "jax", "tensorflow", "torch"]
+"""Libraries that can be asked for accelerators."""
+
+
+class DeviceLibrary(Frozen):
+    """The library by which an adapter sees accelerators."""
+
+    name: SeenBy
+    measured: str
+    """Module that is to be measured; where it is not installed, nothing is asked."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the worker, where the user did not set them."""
 
 
 class Suite(ABC):
@@ -71,6 +89,7 @@ class Suite(ABC):
     def venv(self, cell: Cell) -> VenvSpec | None:
         """Return the venv of a cell's adapter; None for the interpreter that skymark runs in.
 
+        Where packages differ with the accelerator, its `variants` say so.
         The worker finds skymark and the suite's own package there by itself; what they import, such
         as pydantic and psutil, must be among the venv's packages.
         """
@@ -93,6 +112,15 @@ class Suite(ABC):
     def absence(self, cell: Cell) -> Cause | None:
         """Return the cause that keeps a cell from this machine: an absent library, say."""
         del cell
+        return None
+
+    def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
+        """Return the library by which a cell's adapter sees the accelerator of a platform.
+
+        If that sees none, the cell fails. None for an adapter that has no part for it and works on
+        the host wherever it runs.
+        """
+        del cell, platform
         return None
 
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
@@ -149,8 +177,11 @@ class TimedRegion(Protocol):
 class Runner(Protocol):
     """The worker's side: the cells of one group, in a process of their own."""
 
-    def __init__(self, cell: Cell, cache: Path) -> None:
-        """Get ready for a group, of which one cell is told; heavy imports can wait."""
+    def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
+        """Get ready for a group, of which one cell is told; heavy imports can wait.
+
+        With a platform that has an accelerator, the adapter is to use it.
+        """
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the libraries used."""

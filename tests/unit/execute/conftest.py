@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 import pytest
 
 from skymark.execute.engine import Engine
+from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition import Shard
 from skymark.execute.venvs import Venvs
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell, Selection
+from skymark.model.platform import Target
 from skymark.model.record import Cause, Record, Status
 from skymark.model.venv import VenvSpec
 from skymark.run.directory import RunDirectory
@@ -168,6 +170,7 @@ class Bed:
         own: bool = False,
         suite: Suite | None = None,
         shard: Shard | None = None,
+        target: Target = "cpu",
     ) -> Engine:
         """An engine for a plan, with the tests' own Python or venvs of the cache."""
         return Engine(
@@ -176,8 +179,11 @@ class Bed:
             run=self.run,
             cache=self.cache,
             observer=self.witness,
-            venvs=Venvs(self.cache, self.witness.stage) if own else None,
-            current_python=Path(sys.executable),
+            interpreters=Interpreters(
+                Venvs(self.cache, self.witness.stage) if own else None,
+                Path(sys.executable),
+                target,
+            ),
             shard=shard,
         )
 

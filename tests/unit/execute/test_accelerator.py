@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.execute import accelerator
+from skymark.execute import accelerator, seen_devices
 from skymark.execute.accelerator import require_accelerator
 from skymark.execute.session import run_plan
 from skymark.machine.accelerator import has_driver
@@ -22,6 +22,9 @@ from tests.unit.run.past_runs import cell, plan
 
 WORKING_TORCH = """
 class version: cuda = "13.2"
+class cuda:
+    def device_count(): return 2
+    def get_device_name(number): return "A Torch GPU"
 __version__ = "2"
 class _Number:
     def sum(self): return self
@@ -34,7 +37,8 @@ WORKING_JAX = """
 class _Array:
     def __add__(self, other): return self
     def block_until_ready(self): return self
-def devices(platform): return [platform]
+class _Device: device_kind = "A JAX GPU"
+def devices(platform): return [_Device()]
 def device_put(value, device): return _Array()
 """
 BLIND_JAX = "def devices(platform): raise RuntimeError('Unknown backend ' + platform)"
@@ -106,7 +110,7 @@ def test_one_library_that_sees_nothing_is_enough_to_refuse(
 
 
 def test_a_library_that_never_answers_is_a_fault(libraries, monkeypatch):
-    monkeypatch.setattr(accelerator, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(seen_devices, "TIMEOUT_S", 0.5)
     python = libraries(jax="import time; time.sleep(60)")
     assert accelerator.faults_by_library("tpu", python) == {"jax": "no answer in 0.5 s"}
 
@@ -119,12 +123,39 @@ def test_a_machine_with_a_driver_but_no_library_is_refused(root_with_driver):
         require_accelerator("gpu", print, own=False, root=root_with_driver)
 
 
-@pytest.mark.parametrize("platform", ["gpu", "tpu"])
-def test_what_is_asked_for_an_accelerator_is_pinned(platform):
-    spec = accelerator.accelerator_venv(platform)
+def test_a_library_names_the_accelerators_that_it_computes_on(libraries):
+    python = libraries(jax=WORKING_JAX, torch=WORKING_TORCH)
+    seen = seen_devices.seen_devices("torch", "gpu", python)
+    assert (seen.fault, seen.devices, seen.text) == (None, ("A Torch GPU",) * 2, "2 × A Torch GPU")
+    assert seen_devices.seen_devices("jax", "gpu", python).text == "A JAX GPU"
+
+
+def test_a_library_is_asked_with_the_variables_of_its_worker(libraries, monkeypatch):
+    python = libraries(jax="import os\ndef devices(_): raise RuntimeError(os.environ['JAX_A'])")
+    variables = {"JAX_A": "the adapter's"}
+    seen = seen_devices.seen_devices("jax", "gpu", python, variables=variables)
+    assert seen.fault == "RuntimeError: the adapter's"
+    monkeypatch.setenv("JAX_A", "the user's")
+    seen = seen_devices.seen_devices("jax", "gpu", python, variables=variables)
+    assert seen.fault == "RuntimeError: the user's"
+
+
+def test_nothing_is_asked_where_the_measured_library_is_absent(libraries):
+    python = libraries(jax=WORKING_JAX)
+    absent = seen_devices.seen_devices("jax", "gpu", python, measured="nowhere.at.all")
+    assert not absent.is_there
+    beside = seen_devices.seen_devices("torch", "gpu", python, measured="jax")
+    assert beside.fault == "ModuleNotFoundError: No module named 'torch'"
+
+
+@pytest.mark.parametrize("target", ["cuda12", "cuda13", "tpu"])
+def test_what_is_asked_for_an_accelerator_is_pinned(target):
+    spec = accelerator.accelerator_venv(target)
     text = (resource_directory("requirements") / str(spec.locked)).read_text()
     assert "jax==" in text
     assert "--hash=sha256:" in text
+    assert ("jax-cuda12-plugin" in text) == (target == "cuda12")
+    assert ("jax-cuda13-plugin" in text) == (target == "cuda13")
 
 
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pyarrow.parquet as pq
 import pytest
 
+from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition import Shard
 from skymark.model.errors import StorageFullError
 from skymark.model.record import RoundResult, Status, Verification
@@ -256,7 +257,7 @@ def test_a_worker_that_cannot_start_fails_all_its_cells_and_no_others(bed):
 
 def test_an_interpreter_that_vanished_fails_the_cells_and_not_the_run(bed, tmp_path):
     engine = bed.engine(plan_of(cell_of("a", "S-1"), cell_of("a", "S-2")))
-    engine._current_python = tmp_path / "gone"
+    engine._interpreters = Interpreters(None, tmp_path / "gone")
     records = engine.run()
     assert [(one.status.value, one.cause.kind) for one in records] == [
         ("failed", "worker-start"),
@@ -398,7 +399,7 @@ def test_a_retried_cell_without_rounds_drops_the_samples_of_its_earlier_record(b
     bed.engine(plan_of(cell)).run()
     assert bed.run.samples_path(cell).exists()
     failing = bed.engine(plan_of(cell))
-    failing._current_python = bed.cache / "gone"
+    failing._interpreters = Interpreters(None, bed.cache / "gone")
     (record,) = failing.run(retry={Status.FAILED})
     assert record.rounds == ()
     assert not bed.run.samples_path(cell).exists()

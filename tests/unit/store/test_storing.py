@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from contextlib import closing
 
-from skymark.store.storing import Storing
+import pytest
+
+from skymark.store.storing import STALLED, Storing
 from tests.unit.store.conftest import FaultyStore
 
 
@@ -85,3 +91,51 @@ def test_what_an_interrupted_run_could_not_store_is_named(store, directory):
         assert storing.flush(0.2) == [store.url]
         store.away = False
         assert storing.flush(10) == []
+
+
+def test_a_store_that_takes_nothing_at_the_end_is_said_so_once(store, directory, monkeypatch):
+    monkeypatch.setattr("skymark.store.storing.STALLED_S", 0.2)
+    monkeypatch.setattr("skymark.store.storing.POLL_S", 0.02)
+    store.may_go_on.clear()
+    said = []
+
+    def announce(text):
+        said.append(text)
+        if text.startswith(STALLED):
+            store.may_go_on.set()
+
+    with closing(Storing({"a": store}, directory)) as storing:
+        (stored,) = storing.finish(60, announce)
+    assert stored.ok
+    assert said == [
+        f"storing in {store.url}",
+        f"{STALLED} {store.url}: it takes nothing; trying again",
+    ]
+
+
+def test_a_store_that_has_all_is_not_said_to_take_nothing(store, directory, monkeypatch):
+    monkeypatch.setattr("skymark.store.storing.STALLED_S", 0.05)
+    monkeypatch.setattr("skymark.store.storing.POLL_S", 0.02)
+
+    class SlowToComplete(FaultyStore):
+        def complete(self, directory):
+            time.sleep(0.5)
+            return super().complete(directory)
+
+    said = []
+    with closing(Storing({"a": SlowToComplete(store.root)}, directory)) as storing:
+        (stored,) = storing.finish(60, said.append)
+    assert stored.ok
+    assert len(said) == 1
+
+
+def test_ctrl_c_ends_the_wait_for_a_store_that_takes_nothing(store, directory):
+    store.may_go_on.clear()
+    began_s = time.monotonic()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        with closing(Storing({"a": store}, directory)) as storing, pytest.raises(KeyboardInterrupt):
+            storing.finish(120)
+    finally:
+        store.may_go_on.set()
+    assert time.monotonic() - began_s < 60

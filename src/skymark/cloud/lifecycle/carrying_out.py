@@ -64,7 +64,7 @@ def wind_up(finished: Finished, place: Place, screen: Screen, results: Path) -> 
 
 
 def _wound_up(finished: Finished, place: Place, screen: Screen, results: Path) -> Ended | Kept:
-    if place.outlived_by_results:
+    if place.outlived_by_results and finished.end is not JobEnd.UNSTORED:
         try:
             gone_after_s = place.end(finished, screen)
         finally:
@@ -100,7 +100,8 @@ def _follow(quoted: Quoted, hired: Hired, place: Place, screen: Screen) -> Finis
     """Follow the run to its end. Whatever happens, its results are still to come home."""
     order = quoted.order
     try:
-        end = follow(hired.job, screen.log, screen.say, hired.until_s)
+        alone = order.num_nodes == 1
+        end = follow(hired.job, screen.log, screen.say, hired.until_s, alone=alone)
         reason = hired.job.failure() if end is not JobEnd.SUCCEEDED else None
     except KeyboardInterrupt:
         if place.can_be_left and screen.stop_or_leave() is Choice.LEAVE:
@@ -114,6 +115,8 @@ def _follow(quoted: Quoted, hired: Hired, place: Place, screen: Screen) -> Finis
         return Finished(order, problems=(str(error),))
     if end is JobEnd.SUCCEEDED:
         return Finished(order, end=end)
+    if end is JobEnd.UNSTORED:
+        reason = "a store takes nothing, and the results come home from the machine instead"
     why = f": {reason}" if reason else ""
     return Finished(order, end=end, problems=(f"the run on {order.cluster} {end.value}{why}",))
 

@@ -84,7 +84,7 @@ class Patience:
     told_s: float = 30.0
     """For machines to end that were told to, before they are told again."""
     learn_s: float = 10.0
-    """For SkyPilot to say which machines they are."""
+    """For SkyPilot to say which machines they are, and to finish when they are gone."""
     silent_s: float = 90.0
     """For SkyPilot to end them, before their provider is told past it."""
     pause_s: float = 2.0
@@ -179,6 +179,7 @@ class _Ending:
                 self._problem = self._problem if told.raised is None else str(told.raised)
             said_so = told.done and told.raised is None and told.result is not None
             if gone := self._gone(said_so=said_so):
+                told.wait(time.time() + self._patience.learn_s)  # for its record to go, too
                 return gone
             heard = said_so and told.result
             silent = not told.done and now_s - began_s > self._patience.silent_s

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, cast
 
 from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.sky.jobs import ENDS, JobEnd
 from skymark.cloud.waiting import BackgroundCall
 from skymark.model.errors import UsageError
+from skymark.store.storing import STALLED
 
 RETRY_S = 5.0
 UNREACHABLE_S = 900.0
@@ -45,8 +46,39 @@ class RunningJob(Protocol):
         ...
 
 
+class WatchedLog:
+    """Output of a job that is looked at for a text on its way."""
+
+    def __init__(self, log: TextIO, text: str) -> None:
+        self.seen = False
+        self._log = log
+        self._text = text
+        self._end = ""
+
+    def write(self, text: str) -> int:
+        """Write text and return its length."""
+        said = self._end + text
+        self.seen = self.seen or self._text in said
+        self._end = said[-len(self._text) :]
+        return self._log.write(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        self._log.flush()
+
+    def isatty(self) -> bool:
+        """Return whether it goes to a terminal."""
+        return self._log.isatty()
+
+
 def follow(
-    job: RunningJob, log: TextIO, say: Say, until_s: float | None, retry_s: float = RETRY_S
+    job: RunningJob,
+    log: TextIO,
+    say: Say,
+    until_s: float | None,
+    retry_s: float = RETRY_S,
+    *,
+    alone: bool = True,
 ) -> JobEnd:
     """Show a job's output until it ends.
 
@@ -56,6 +88,8 @@ def follow(
         say: told when the connection breaks.
         until_s: a moment of `time.time`, after which it is stopped; None for no limit.
         retry_s: time between two attempts to reach the machine.
+        alone: whether it is on one machine: of several, one may wait for a store while others
+            measure.
 
     Raises:
         MachineLostError: the machine is no longer there.
@@ -65,8 +99,10 @@ def follow(
     lost_s: float | None = None
     while True:
         if not late:
-            output = BackgroundCall(lambda: job.show(log))
-            late = not output.wait(until_s)
+            output, stalled = _show(job, log, until_s, alone=alone)
+            if stalled and not output.done:
+                return JobEnd.UNSTORED
+            late = not output.done
             if not late and output.raised is None and output.result in ENDS:
                 return ENDS[output.result]
         late = late or (until_s is not None and time.time() > until_s)
@@ -90,6 +126,16 @@ def follow(
         if end is not None:
             return end
         time.sleep(retry_s)
+
+
+def _show(
+    job: RunningJob, log: TextIO, until_s: float | None, *, alone: bool
+) -> tuple[BackgroundCall, bool]:
+    """Show a job's output until it ends, its time is up, or it only waits for a store."""
+    watched = WatchedLog(log, STALLED)
+    output = BackgroundCall(lambda: job.show(cast(TextIO, watched)))
+    output.wait(until_s, lambda: alone and watched.seen)
+    return output, alone and watched.seen
 
 
 def _is_lost(job: RunningJob) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -25,6 +26,7 @@ from skymark.cloud.secret_variables import write_secrets
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.sky.jobs import (
+    JobEnd,
     MachineJob,
     await_job,
     cancel_jobs,
@@ -145,6 +147,9 @@ class KeptMachine:
         if not finished.begun:
             return Retrieved(finished)
         retrieved = from_cluster(finished, results)
+        if finished.end is JobEnd.UNSTORED and retrieved.safe:
+            with suppress(SkymarkError):  # it ends by itself
+                self._jobs[finished.order.run_id].stop()
         self._left.discard(finished.order.run_id)
         return retrieved
 

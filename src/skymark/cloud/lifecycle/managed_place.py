@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from skymark.cloud.cost.bill import Bill, bill_of_all
+from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import claim, keep_plan, note_hired, taken
@@ -19,12 +19,13 @@ from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone
 from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
-from skymark.cloud.lifecycle.retrieving import from_store
+from skymark.cloud.lifecycle.retrieving import from_machine, from_store
 from skymark.cloud.lifecycle.screen import Say, Screen
 from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
-from skymark.cloud.machine_script import plan_file
+from skymark.cloud.machine_script import STORE_WAIT_S, plan_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.sky.managed_jobs import (
     ManagedJob,
     await_managed_job,
@@ -56,6 +57,7 @@ class ManagedPlace:
     def __init__(self) -> None:
         self._request = RequestInFlight()
         self._job: ManagedJob | None = None
+        self._asked_s = time.time()
         self._machines: HiredMachines | None = None
 
     def claim(self, order: Order) -> None:
@@ -66,7 +68,8 @@ class ManagedPlace:
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Start the job, and return once it has a machine."""
-        order, asked_s = quoted.order, time.time()
+        order = quoted.order
+        self._asked_s = time.time()
         screen.say(f"hiring {order.cluster} as a managed job")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
@@ -86,8 +89,8 @@ class ManagedPlace:
         self._machines = note_machines(quoted, job.machine)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
         screen.say(
-            f"{order.cluster} is up after {time.time() - asked_s:.0f} s; if its machine is taken "
-            f"away, another one goes on from {order.lasting_store}"
+            f"{order.cluster} is up after {time.time() - self._asked_s:.0f} s; if its machine is "
+            f"taken away, another one goes on from {order.lasting_store}"
         )
         return Hired(order, job, until_s)
 
@@ -101,12 +104,15 @@ class ManagedPlace:
         self._request.take_back()
 
     def retrieve(self, finished: Finished, results: Path) -> Retrieved:
-        """Bring the results from the store that outlives the machines."""
+        """Bring the results from the store that outlives the machines, or from its last machine."""
+        if finished.end is JobEnd.UNSTORED and self._job is not None:
+            return from_machine(finished, self._job.machine, results)
         return from_store(finished, results)
 
     def keep(self, retrieved: Retrieved) -> Kept:
-        """Refuse: its machine is gone when results come home."""
-        raise NotImplementedError
+        """Leave the job to wait for its store, as long as it does."""
+        price_usd = None if self._machines is None else self._machines.hourly_price_usd
+        return Kept(retrieved, STORE_WAIT_S // 60, price_usd)
 
     def end(self, finished: Finished, screen: Screen) -> float:
         """End the job with its machine."""
@@ -120,9 +126,14 @@ class ManagedPlace:
         return took_s
 
     def bill(self, order: Order) -> Bill | None:
-        """Return the cost of all machines that the job had."""
+        """Return the cost of all machines that the job had; by the clock without SkyPilot."""
         del order
-        return None if self._job is None else bill_of_all(self._job.machines(), self._machines)
+        if self._job is None:
+            return None
+        try:
+            return bill_of_all(self._job.machines(), self._machines)
+        except CloudError:
+            return bill_of_time(time.time() - self._asked_s, self._machines)
 
 
 def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:

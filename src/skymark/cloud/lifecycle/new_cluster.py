@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import (
     claim,
+    forget,
     forget_secrets,
     keep_plan,
     keep_secrets,
@@ -31,9 +33,12 @@ from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import costs_of, find_cluster, is_there
-from skymark.cloud.sky.jobs import await_cluster, request_cluster
+from skymark.cloud.sky.jobs import MachineJob, await_cluster, queued_jobs, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import SkymarkError
+
+FIRST_JOB = 1
+"""Number of the job that a cluster is hired with."""
 
 
 class NewCluster:
@@ -47,6 +52,7 @@ class NewCluster:
         self._asked_s = time.time()
         self._machines: HiredMachines | None = None
         self._several: SeveralMachines | None = None
+        self._is_anothers = False
 
     def claim(self, order: Order) -> None:
         """Take the cluster's name, which neither SkyPilot nor another launch from here may have."""
@@ -79,6 +85,7 @@ class NewCluster:
                     "give a longer --boot-timeout, or another --infra"
                 ) from error
             self._request.granted()
+        self._require_alone(job)
         forget_secrets(order.cluster)
         self._machines = note_machines(quoted, order.cluster)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
@@ -120,6 +127,9 @@ class NewCluster:
     def end(self, finished: Finished, screen: Screen) -> float | None:
         """End the machine, unless it is to be kept and its run came to an end."""
         order = finished.order
+        if self._is_anothers:
+            forget(order.cluster)
+            return None
         wanted = order.keep and finished.end is not None and not finished.interrupted
         if wanted and is_there(order.cluster):
             return None
@@ -135,3 +145,19 @@ class NewCluster:
             return bill
         absent_s = self._several.absent_s(self._asked_s + bill.seconds)
         return bill.without(absent_s, order.num_nodes)
+
+    def _require_alone(self, job: MachineJob) -> None:
+        """Leave a cluster that another client has hired under the same name at the same moment.
+
+        SkyPilot takes the later launch for one more job there, and nobody else tells it apart.
+
+        Raises:
+            NameTakenError: it has, and its machine goes on.
+        """
+        self._is_anothers = job.number != FIRST_JOB
+        self._is_anothers = self._is_anothers and len(queued_jobs(job.name)) > 1
+        if not self._is_anothers:
+            return
+        with suppress(SkymarkError):  # the other one ends it with the machine
+            job.stop()
+        raise taken(job.name)

@@ -37,14 +37,20 @@ def from_cluster(finished: Finished, results: Path) -> Retrieved:
     if _is_gone(finished.order):
         came = Retrieved(finished, problems=(GONE,) if finished.begun else ())
     else:
-        came = brought(
-            finished,
-            results,
-            lambda directory: bring_home(finished.order, directory),
-            nothing="the machine has no results: nothing was run",
-        )
+        came = from_machine(finished, finished.order.cluster, results)
     lost = finished.begun and (came.results is None or not came.safe)
     return _else_stored(came, results) if lost else came
+
+
+def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
+    """Bring results from machines that are up, under the name that SSH knows them by."""
+    order = finished.order.model_copy(update={"cluster": cluster})
+    return brought(
+        finished,
+        results,
+        lambda directory: bring_home(order, directory),
+        nothing="the machine has no results: nothing was run",
+    )
 
 
 def from_store(finished: Finished, results: Path) -> Retrieved:

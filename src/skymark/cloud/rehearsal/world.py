@@ -66,8 +66,8 @@ PACKAGE_VARIABLES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 TRACES = (
     "/tmp/jobs_ha_recovery.log",  # noqa: S108 SkyPilot's choice
-    "/tmp/pool_ha_recovery.log",  # noqa: S108
-    "/tmp/skypilot_graceful_shutdown.lock",  # noqa: S108
+    "/tmp/pool_ha_recovery.log",  # noqa: S108 SkyPilot's choice
+    "/tmp/skypilot_graceful_shutdown.lock",  # noqa: S108 SkyPilot's choice
 )
 """Files that SkyPilot's API server writes at fixed places."""
 

@@ -28,6 +28,8 @@ class JobEnd(StrEnum):
     CANCELLED = "cancelled"
     TOO_LATE = "too late"
     """It was still running when its time was up."""
+    UNSTORED = "is not stored"
+    """All is measured, and it only waits for a store that takes nothing."""
 
 
 ENDS = {0: JobEnd.SUCCEEDED, 100: JobEnd.FAILED, 103: JobEnd.CANCELLED}

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
+from skymark.model.platform import Platform
+from skymark.suites.loading.acceleration import HOST_ONLY, Acceleration
 from skymark.suites.loading.storage_formats import format_of_source
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class LoadingJob:
     drop_last: bool = False
     rank: int = 0
     world: int = 1
+    platform: Platform = "cpu"
+    """What the machine has besides a CPU; where it is a GPU, libraries use that as they can."""
     options: Mapping[str, Setting] = field(default_factory=dict)
     """Settings that only this adapter knows, given as ``--set NAME=VALUE``."""
 
@@ -109,6 +113,10 @@ class LoadingJob:
 
 class Loader(ABC):
     """An open loader. Made once per cell and process; `epoch` is called for each pass."""
+
+    worked_on: str | None = None
+    """The device that batches are made on, such as ``gpu:0``, where they come from it to another
+    place; None where they are made where they are delivered."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -160,6 +168,8 @@ class Adapter(ABC):
     """Raise when the adapter's code changes what is measured, so old records are not reused."""
     variables: ClassVar[Mapping[str, str]] = {}
     """Environment variables of the worker, set before the library is imported."""
+    acceleration: ClassVar[Acceleration] = HOST_ONLY
+    """How it sees accelerators, and its builds for them."""
     python: ClassVar[str | None] = None
     """A Python version the library needs, such as ``3.12``, where the running one will not do."""
     install_hint: ClassVar[str] = ""
@@ -177,6 +187,11 @@ class Adapter(ABC):
         if not scenario.encoded_media:
             return next(format for format in cls.formats if format != "files")
         return cls.formats[0]
+
+    @classmethod
+    def variables_on(cls, platform: Platform) -> dict[str, str]:
+        """Return the environment variables of a worker on a platform."""
+        return {**cls.variables, **cls.acceleration.variables.get(platform, {})}
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write a dataset in a format that only this library has.

@@ -28,6 +28,7 @@ from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
+    from skymark.model.platform import Platform
     from skymark.suite.contract import TimedRegion
     from skymark.suites.loading.adapter import Adapter
 
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
 class AdapterBench:
     """One adapter in its own process. Implements `skymark.suite.contract.Runner`."""
 
-    def __init__(self, cell: Cell, cache: Path) -> None:
+    def __init__(self, cell: Cell, cache: Path, platform: Platform = "cpu") -> None:
         self.reference = reference_of(cell)
         self._class = adapter_class(self.reference)
         self._cache = cache
-        os.environ.update({k: v for k, v in self._class.variables.items() if k not in os.environ})
+        self._platform = platform
+        wanted = self._class.variables_on(platform)
+        os.environ.update({k: v for k, v in wanted.items() if k not in os.environ})
         self.import_s = 0.0
         self._adapter: Adapter | None = None
 
@@ -70,7 +73,8 @@ class AdapterBench:
         from importlib.metadata import PackageNotFoundError, version
 
         found: dict[str, str] = {}
-        for name in dict.fromkeys([self._class.distribution, "numpy", "pillow"]):
+        libraries = [self._class.distribution, *self._class.acceleration.distributions.values()]
+        for name in dict.fromkeys([*libraries, "numpy", "pillow"]):
             try:
                 found[name] = version(name)
             except PackageNotFoundError:
@@ -103,6 +107,7 @@ class AdapterBench:
             workers=settings.workers,
             prefetch=settings.prefetch,
             shuffle=scenario.shuffle,
+            platform=self._platform,
             options=options,
         )
         bench = Bench(
@@ -139,6 +144,7 @@ class AdapterBench:
                 "operators": "native" if bench.oracle.native else "reference",
                 "page_cache": settings.page_cache,
                 "format": format,
+                **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
             },
         )
 

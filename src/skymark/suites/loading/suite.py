@@ -13,9 +13,11 @@ from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
+from skymark.model.platform import Platform, Target
 from skymark.model.record import Cause, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
-from skymark.suite.contract import Row, Suite
+from skymark.suite.contract import DeviceLibrary, Row, Suite
+from skymark.suites.loading.adapter import Adapter
 from skymark.suites.loading.cells import (
     ALL,
     SMALLEST,
@@ -148,6 +150,17 @@ class LoadingSuite(Suite):
             action=adapter.install_hint,
         )
 
+    def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
+        """Return the library by which a cell's adapter sees the accelerator of a platform."""
+        cls = adapter_class(reference_of(cell))
+        if (seen_by := cls.acceleration.seen_by.get(platform)) is None:
+            return None
+        return DeviceLibrary(
+            name=seen_by,
+            measured=cls.imports,
+            variables=cls.variables_on(platform),
+        )
+
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         """Return the cells whose data is not on disk in their format yet."""
         missing: list[Cell] = []
@@ -196,20 +209,49 @@ def display_name(adapter: str) -> str | None:
 
 
 def venv_of(name: str) -> VenvSpec:
-    """Return an adapter's venv, given its slug, ``slug@version`` or ``FILE.py:CLASS``."""
+    """Return an adapter's venv, given its slug, ``slug@version`` or ``FILE.py:CLASS``.
+
+    Its variants are those for the accelerators that the library has builds of its own for.
+    """
     cls, reference = adapter_class(name), adapter_reference(name)
     if isinstance(reference, SlugReference) and reference.version is not None:
-        return VenvSpec(
-            name=str(reference),
-            declared=f"adapters/{cls.slug}.in",
-            packages=(f"{cls.distribution}=={reference.version}",),
-            python=cls.python,
+        return _of_version(cls, reference, "cpu", cls.slug).model_copy(
+            update={
+                "variants": {
+                    target: _of_version(cls, reference, target, f"{cls.slug}.{suffix}")
+                    for target, suffix in cls.acceleration.pins.items()
+                }
+            }
         )
     if cls.__module__.startswith("skymark.suites.loading.adapters."):
-        return VenvSpec(name=cls.slug, locked=f"adapters/{cls.slug}.txt", python=cls.python)
+        variants = {
+            target: VenvSpec(
+                name=cls.slug,
+                locked=f"adapters/{cls.slug}.{suffix}.txt",
+                python=cls.python,
+                target=target,
+            )
+            for target, suffix in cls.acceleration.pins.items()
+        }
+        locked = f"adapters/{cls.slug}.txt"
+        return VenvSpec(name=cls.slug, locked=locked, python=cls.python, variants=variants)
     return VenvSpec(
         name=cls.slug if cls.requirements else "numpy",
         locked="adapters/numpy.txt",
         packages=cls.requirements,
         python=cls.python,
+    )
+
+
+def _of_version(
+    cls: type[Adapter], reference: SlugReference, target: Target, file: str
+) -> VenvSpec:
+    """Return the venv for a target of a library in a version that the user names."""
+    distribution = cls.acceleration.distributions.get(target, cls.distribution)
+    return VenvSpec(
+        name=str(reference),
+        declared=f"adapters/{file}.in",
+        packages=(f"{distribution}=={reference.version}",),
+        python=cls.python,
+        target=target,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import time
 from dataclasses import FrozenInstanceError, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from skymark.cloud.lifecycle.screen import Choice, Screen
 from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.model.errors import UsageError
+from skymark.store.storing import STALLED
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob
 from tests.unit.cloud.test_order import order_of
 from tests.unit.run.past_runs import cell, plan
@@ -231,3 +233,27 @@ def test_a_stage_is_never_changed():
         finished.interrupted = True
     assert finished.with_problem("one").problems == ("one",)
     assert finished.problems == ()
+
+
+class UnstoredJob(ScriptedJob):
+    """A job that waits for a store."""
+
+    def show(self, log):
+        log.write(f"{STALLED} s3://results/run")
+        time.sleep(60)
+
+
+@pytest.mark.parametrize("outlived", [True, False])
+def test_what_a_store_does_not_take_comes_from_the_machine_and_counts_as_no_success(outlived):
+    place = ScriptedPlace(outlived_by_results=outlived, job=UnstoredJob())
+    ended = carried_out(place)
+    assert place.asked == ["hire", "retrieve", "end", "bill"]
+    assert ended.retrieved.finished.end is JobEnd.UNSTORED
+    assert not ended.all_well
+    assert "is not stored: a store takes nothing" in ended.problems[0]
+
+
+def test_what_is_neither_stored_nor_home_keeps_its_machine():
+    place = ScriptedPlace(outlived_by_results=True, job=UnstoredJob(), safe=False)
+    assert isinstance(carried_out(place), Kept)
+    assert place.asked == ["hire", "retrieve", "keep"]

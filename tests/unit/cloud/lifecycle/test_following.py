@@ -12,6 +12,7 @@ from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.following import follow
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.model.errors import UsageError
+from skymark.store.storing import STALLED
 
 
 @dataclass
@@ -114,3 +115,26 @@ def test_a_machine_that_is_no_longer_there_is_an_error(fault):
     job = ScriptedJob(shows=[ConnectionError("broken")], ends=[fault], lost=True)
     with pytest.raises(MachineLostError, match="no longer there"):
         followed(job)
+
+
+class UnstoredJob(ScriptedJob):
+    """A job that waits for a store, and says so in pieces."""
+
+    def show(self, log):
+        for piece in ("(run, pid=7) ", STALLED[:5], STALLED[5:], " s3://results/one\n"):
+            log.write(piece)
+        time.sleep(60)
+
+
+def test_a_job_that_only_waits_for_its_store_is_followed_no_longer():
+    log = io.StringIO()
+    began_s = time.monotonic()
+    assert follow(UnstoredJob(), log, say=lambda _: None, until_s=None) is JobEnd.UNSTORED
+    assert time.monotonic() - began_s < 30
+    assert STALLED in log.getvalue()
+
+
+def test_of_several_machines_one_may_wait_while_others_measure():
+    job = UnstoredJob(ends=[None])
+    end = follow(job, io.StringIO(), lambda _: None, until_s=time.time() + 0.5, alone=False)
+    assert end is JobEnd.TOO_LATE

@@ -19,6 +19,7 @@ from pathlib import Path
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UsageError
+from skymark.model.platform import Platform
 from skymark.model.record import Cause, RoundResult, Verification
 from skymark.suite.contract import TimedRegion
 
@@ -32,7 +33,7 @@ class ScriptedRunner:
     one value per round, with commas between. ``journal.jsonl`` in the cache notes what was asked.
     """
 
-    def __init__(self, cell: Cell, cache: Path) -> None:
+    def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
         adapter = cell.adapter
         self.adapter, self.cache = adapter, cache
         self.version = "1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,11 +10,14 @@ import pytest
 
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
+from skymark.model.platform import platform_of
 from skymark.model.record import Status
-from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter
+from skymark.resources import resource_directory
+from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, LoadingJob
+from skymark.suites.loading.adapters.dali import DaliLoader
 from skymark.suites.loading.cells import axis_points, check_axes, refusal, scenario_variants
 from skymark.suites.loading.efforts import EFFORTS
-from skymark.suites.loading.registry import adapters, scenario_class, scenarios
+from skymark.suites.loading.registry import adapters, bind_scenario, scenario_class, scenarios
 from skymark.suites.loading.specification import reference_of
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.suite import LoadingSuite, venv_of
@@ -343,6 +347,98 @@ def test_all_venvs_are_those_that_install_by_themselves():
     assert LoadingSuite().venvs(["grain@0.2.17"]) == {"grain@0.2.17": venv_of("grain@0.2.17")}
     with pytest.raises(UnknownNameError, match="Did you mean 'grain'"):
         LoadingSuite().venvs(["grian"])
+
+
+TARGETS = ("cuda12", "cuda13", "tpu")
+
+
+def test_a_library_has_pins_of_its_own_where_its_builds_differ_and_the_usual_ones_elsewhere():
+    grain, torch, usual = venv_of("grain"), venv_of("pytorch"), venv_of("numpy")
+    assert [grain.built_for(target).locked for target in TARGETS] == [
+        "adapters/grain.gpu.txt",
+        "adapters/grain.gpu-cuda13.txt",
+        "adapters/grain.tpu.txt",
+    ]
+    # The newest torch is built for CUDA 13, and knows no TPU.
+    assert torch.built_for("cuda12").locked == "adapters/pytorch.gpu.txt"
+    assert torch.built_for("cuda13") == torch.built_for("tpu") == torch
+    assert all(usual.built_for(target) == usual for target in TARGETS)
+    assert venv_of("tfdata").built_for("cuda13").locked == "adapters/tfdata.gpu.txt"
+    assert all(venv_of("grain").built_for("cpu") == venv_of("grain") for _ in TARGETS)
+
+
+def test_every_variant_is_pinned_by_hash_and_no_pins_are_there_twice():
+    pins = resource_directory("requirements") / "adapters"
+    specs = LoadingSuite().venvs().values()
+    named = {one.locked for spec in specs for one in (spec, *spec.variants.values())}
+    assert {f"adapters/{path.name}" for path in pins.glob("*.txt")} == named
+    texts = [(pins.parent / name).read_text() for name in named]
+    assert len(set(texts)) == len(named)
+    assert all("--hash=sha256:" in text and "://" not in text for text in texts)
+
+
+@pytest.mark.parametrize("slug", sorted(LoadingSuite().venvs()))
+def test_a_library_that_is_asked_for_an_accelerator_is_among_the_pins(slug):
+    """JAX's plug-ins and TensorFlow's CUDA are packages of their own."""
+    wanted = {
+        ("torch", "cuda12"): ("torch==2.10",),
+        ("torch", "cuda13"): ("torch==", "nvidia-cudnn-cu13=="),
+        ("jax", "cuda12"): ("jax-cuda12-plugin==",),
+        ("jax", "cuda13"): ("jax-cuda13-plugin==",),
+        ("jax", "tpu"): ("libtpu==",),
+        ("tensorflow", "cuda12"): ("tensorflow==", "nvidia-cudnn-cu12=="),
+        ("tensorflow", "cuda13"): ("tensorflow==", "nvidia-cudnn-cu12=="),
+        ("dali", "cuda12"): ("nvidia-dali-cuda120==", "nvidia-nvjpeg-cu12=="),
+        ("dali", "cuda13"): ("nvidia-dali-cuda130==", "nvidia-nvjpeg=="),
+    }
+    (planned,) = plan("TAB-1", adapters=(slug,))
+    for target in TARGETS:
+        library = LoadingSuite().device_library(planned.cell, platform_of(target))
+        locked = venv_of(slug).built_for(target).locked
+        text = (resource_directory("requirements") / locked).read_text()
+        if library is None:
+            assert venv_of(slug).built_for(target) == venv_of(slug)
+            continue
+        for package in wanted[library.name, target]:
+            assert f"\n{package}" in f"\n{text}", (slug, target, package)
+        if target == "cuda12":  # in one venv they would write into the same files
+            assert "-cu13==" not in text
+
+
+def test_another_version_of_a_library_is_built_for_the_accelerator_too():
+    spec = venv_of("tfdata@2.20.0")
+    assert (spec.declared, spec.packages) == ("adapters/tfdata.in", ("tensorflow-cpu==2.20.0",))
+    on_gpu = spec.built_for("cuda13")
+    assert on_gpu.declared == "adapters/tfdata.gpu.in"
+    assert on_gpu.packages == ("tensorflow==2.20.0",)
+    assert on_gpu.name == spec.name
+
+
+def test_libraries_that_would_hide_an_accelerator_do_so_on_a_cpu_only():
+    (planned,) = plan("TAB-1", adapters=("tfdata",))
+    asked = LoadingSuite().device_library(planned.cell, "gpu")
+    assert (asked.name, asked.measured) == ("tensorflow", "tensorflow")
+    assert "CUDA_VISIBLE_DEVICES" not in asked.variables
+    assert adapters()["tfdata"].variables_on("cpu")["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert adapters()["jax-dataloader"].variables_on("cpu")["JAX_PLATFORMS"] == "cpu"
+    assert "JAX_PLATFORMS" not in adapters()["jax-dataloader"].variables_on("gpu")
+
+
+@pytest.mark.parametrize(("platform", "expected"), [("gpu", "gpu:0"), ("cpu", None), ("tpu", None)])
+def test_dali_works_on_the_gpu_of_a_platform_that_has_one(platform, expected):
+    (planned,) = plan("CV-1", adapters=("dali",))
+    job = LoadingJob(
+        scenario=bind_scenario(planned.cell),
+        dataset=None,
+        storage=Path(),
+        format="files",
+        batch_size=8,
+        platform=platform,
+    )
+    assert DaliLoader(job, native=True).worked_on == expected
+    assert DaliLoader(job, native=False).worked_on is None
+    kept_off = dataclasses.replace(job, options={"dali_device": "cpu"})
+    assert DaliLoader(kept_off, native=True).worked_on is None
 
 
 # What a run declares

@@ -4,8 +4,9 @@ CV-1 is done by DALI's own operators (decode the drawn box, resize, mirror, norm
 threads, with boxes and flips as inputs. Work that is a Python function is done by the source
 itself, in `workers` processes (``parallel=True``); with 0 workers in the calling thread.
 
-The CPU operators are used, which need neither a GPU nor a driver. ``--set dali_device=gpu`` decodes
-with the ``mixed`` decoder, resizes and normalises on the first GPU, and copies batches to the host.
+On a platform with a GPU, CV-1 is done on the first one (``--set dali_device=cpu`` keeps it off):
+the ``mixed`` decoder, which is nvJPEG, resizing and normalising there; then batches are copied to
+the host. On others the CPU operators are used, which need neither a GPU nor a driver.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
@@ -123,6 +125,9 @@ class DaliLoader(Loader):
         self.job = job
         self.native = native
         self.bucketed = bool(job.scenario.bucket_boundaries)
+        devices = ("gpu", "cpu") if job.platform == "gpu" else ("cpu", "gpu")
+        if job.choice("dali_device", *devices) == "gpu" and native:
+            self.worked_on = "gpu:0"
         self.pipeline: Any = None
         self.names: list[str] = []
         self.first_epoch = 0
@@ -140,7 +145,7 @@ class DaliLoader(Loader):
         names = list(source.fields([0], epoch))
         processes = 0 if self.native else job.workers
         ahead = {"prefetch_queue_depth": max(job.prefetch, processes)} if processes else {}
-        on_gpu = job.choice("dali_device", "cpu", "gpu") == "gpu" and self.native
+        on_gpu = self.worked_on is not None
         self.pipeline = Pipeline(
             batch_size=job.batch_size,
             num_threads=max(1, job.workers) if self.native else 1,
@@ -250,7 +255,14 @@ class Dali(Adapter):
     )
     limits: ClassVar = {"jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA"}
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
-    options: ClassVar = {"dali_device": "`cpu` (the default) or `gpu`, where CV-1 is done"}
+    acceleration: ClassVar = Acceleration(
+        seen_by={"gpu": "dali"},
+        pins={"cuda12": "gpu"},
+        distributions={"cuda12": "nvidia-dali-cuda120"},
+    )
+    options: ClassVar = {
+        "dali_device": "`gpu` or `cpu`, where CV-1 is done; else `gpu` on a platform that has one"
+    }
     native: ClassVar = frozenset({"CV-1"})
 
     def open(self, job: LoadingJob) -> Loader:

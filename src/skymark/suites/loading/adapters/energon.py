@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import bucket_of
 
@@ -169,6 +170,7 @@ class Energon(Adapter):
         "source:http": "shards are read from disk or from cloud stores, not over plain HTTP",
     }
     formats: ClassVar = ("indexed-tar",)
+    acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import JAX
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
@@ -176,6 +177,7 @@ class Grain(Adapter):
         "parquet",
         "http",
     )
+    acceleration: ClassVar = JAX
     options: ClassVar = {
         "grain_processes": "worker processes (`mp_prefetch`) in place of threads; 0 for none"
     }

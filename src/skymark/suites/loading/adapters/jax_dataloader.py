@@ -8,8 +8,10 @@ way, where JAX runs before the workers could be forked, and with ``--set backend
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import JAX
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.scenario import Scenario
 
@@ -131,8 +133,10 @@ class JaxDataLoader(Adapter):
         "checkpoint": "its DataLoader has no state to save",
     }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    acceleration: ClassVar = replace(
+        JAX, variables={**JAX.variables, "cpu": {"JAX_PLATFORMS": "cpu"}}
+    )
     options: ClassVar = {"backend": "`pytorch` or `jax`; else what the scenario allows"}
-    variables: ClassVar = {"JAX_PLATFORMS": "cpu"}
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the DataLoader."""

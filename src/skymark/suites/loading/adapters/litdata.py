@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
@@ -180,6 +181,7 @@ class LitData(Adapter):
         "source:http": "its client for object stores refuses plain HTTP addresses",
     }
     formats: ClassVar = ("chunks", "indexed-parquet")
+    acceleration: ClassVar = TORCH
     variables: ClassVar = {"LITDATA_DISABLE_VERSION_CHECK": "1"}
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:

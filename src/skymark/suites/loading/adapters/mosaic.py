@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
@@ -195,6 +196,7 @@ class Mosaic(Adapter):
         "source:columnar": "elements are read from its own MDS shards, not from columnar files",
     }
     formats: ClassVar = ("mds", "http-mds")
+    acceleration: ClassVar = TORCH
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write MDS shards with the library's own encodings."""

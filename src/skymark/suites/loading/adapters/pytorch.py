@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
@@ -170,6 +171,7 @@ class PyTorch(Adapter):
     )
     limits: ClassVar = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    acceleration: ClassVar = TORCH
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the DataLoader."""

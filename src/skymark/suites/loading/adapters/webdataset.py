@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
@@ -145,6 +146,7 @@ class WebDataset(Adapter):
         "source:columnar": "elements are read from tar shards only",
     }
     formats: ClassVar = ("tar", "http-tar")
+    acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
 
     def open(self, job: LoadingJob) -> Loader:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skymark.measure.loop import Pass, timed_pass
+from skymark.suites.loading.devices import devices_of
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def run_with(bench: Bench, loader: Loader) -> RunEpoch:
             keep=kept,
             stop_after_ns=int(bench.limits.max_seconds * 1e9),
             think_ns=bench.think_ns,
-            copy=own_copy,
+            copy=partial(noted_copy, loader, bench.devices),
         )
 
     return run
@@ -95,6 +97,14 @@ def random_batches(bench: Bench, epoch: int) -> frozenset[int]:
 def own_copy(batch: Batch) -> HostBatch:
     """Copy a batch to NumPy arrays: the library may reuse its buffers for the next one."""
     return {name: np.array(value) for name, value in batch.items()}
+
+
+def noted_copy(loader: Loader, devices: set[str], batch: Batch) -> HostBatch:
+    """Copy a batch, and note where it lay; outside the clock."""
+    found = devices_of(batch)
+    made = loader.worked_on
+    devices |= found if made is None else {f"{made}, then {place}" for place in found}
+    return own_copy(batch)
 
 
 def verify(bench: Bench, epoch: int, done: Pass) -> None:

@@ -59,6 +59,8 @@ class RemotePass:
     end_ns: int
     devices: int | None = None
     """How many devices the batches were divided among, None where they stayed on the host."""
+    places: frozenset[str] = frozenset()
+    """Where the batches lay that were kept."""
     fault: str | None = None
     """What was wrong with where the batches lay, None where nothing was."""
 

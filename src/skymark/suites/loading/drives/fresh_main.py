@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import numpy as np
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misplaced, place
-from skymark.suites.loading.drives.epochs import own_copy
+from skymark.suites.loading.drives.epochs import noted_copy
 from skymark.suites.loading.drives.fresh import PassOrder, RemotePass
 from skymark.suites.loading.drives.outcome import awaiting
 from skymark.suites.loading.registry import adapter_class
@@ -52,6 +53,13 @@ class Host:
         """Run one timed pass, from an epoch's start or from where it is to be resumed."""
         loader, state = self.loader, order.state
         start = loader.epoch if state is None else partial(loader.resume, state=state)
+        places: set[str] = set()
+
+        def copy(batch: Batch) -> HostBatch:
+            if isinstance(loader, MeshLoader):
+                loader.check(batch)
+            return noted_copy(loader, places, batch)
+
         begin_ns = time.perf_counter_ns()
         done = timed_pass(
             lambda: start(order.epoch),
@@ -59,13 +67,14 @@ class Host:
             keep=order.kept,
             stop_after_ns=order.stop_after_ns,
             think_ns=order.think_ns,
-            copy=loader.copy if isinstance(loader, MeshLoader) else own_copy,
+            copy=copy,
         )
         end_ns = time.perf_counter_ns()
         done.indices = [np.array(index) for index in done.indices]
+        remote = RemotePass(done, begin_ns, end_ns, places=frozenset(places))
         if not isinstance(loader, MeshLoader):
-            return RemotePass(done, begin_ns, end_ns)
-        return RemotePass(done, begin_ns, end_ns, loader.sharding.num_devices, loader.fault)
+            return remote
+        return replace(remote, devices=loader.sharding.num_devices, fault=loader.fault)
 
     def close(self) -> None:
         """Close the loader and the adapter."""
@@ -97,10 +106,9 @@ class MeshLoader(Loader):
         """Wait for the devices."""
         await_batch(batch)
 
-    def copy(self, batch: Batch) -> HostBatch:
-        """Check a batch's placement, and copy it to the host; outside the clock."""
+    def check(self, batch: Batch) -> None:
+        """Check a batch's placement; outside the clock."""
         self.fault = self.fault or misplaced(batch, self.sharding)
-        return own_copy(batch)
 
     def close(self) -> None:
         """Close the other loader."""

@@ -31,6 +31,7 @@ def drive(bench: Bench) -> Outcome:
             if remote.fault:
                 bench.oracle.refuse("sharding", f"epoch {epoch}: {remote.fault}")
             outcome.extra["devices"] = remote.devices
+            bench.devices.update(remote.places)
             done: Pass = remote.done
             return done
 

@@ -35,6 +35,8 @@ class Bench:
     """Called right after it; returns what the process tree used."""
     excluded_pids: tuple[int, ...] = ()
     """Processes that serve the benchmark, such as the object server, and are not the library's."""
+    devices: set[str] = field(default_factory=set)
+    """Where the batches lay that were looked at; grows while the bench is driven."""
     reference: str = ""
     """How a fresh process finds the adapter; see `registry.adapter_class`."""
 

@@ -71,6 +71,7 @@ class Ranks:
         for loader in self.loaders:
             loader.run(order)
         self.passes[epoch] = [loader.answer() for loader in self.loaders]
+        self.bench.devices.update(*(remote.places for remote in self.passes[epoch]))
         return together(self.passes[epoch])
 
     def first_batch_ns(self) -> int | None:

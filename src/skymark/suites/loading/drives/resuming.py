@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skymark.measure.loop import Pass
     from skymark.suites.loading.adapter import Loader
     from skymark.suites.loading.dataset.canonical import Array
+    from skymark.suites.loading.drives.fresh import RemotePass
 
 
 @dataclass
@@ -66,7 +67,9 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
         fresh.open(bench.job)
         open_s = fresh.answer()
         fresh.run(order)
-        resumed: Pass = fresh.answer().done
+        remote: RemotePass = fresh.answer()
+    bench.devices.update(remote.places)
+    resumed = remote.done
     if resumed.wait_ns:
         outcome.extra["resume_s"] = open_s + resumed.wait_ns[0] / 1e9
     return resumed

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
+from skymark.model.platform import Platform
 from skymark.model.record import RoundResult
 from skymark.suite.contract import TimedRegion
 from skymark_sorting import __version__
@@ -25,8 +26,8 @@ SAMPLE_NS = 1e6
 class SortingRunner:
     """One algorithm in its own process. Implements `skymark.suite.contract.Runner`."""
 
-    def __init__(self, cell: Cell, cache: Path) -> None:
-        del cache
+    def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
+        del cache, platform
         self._algorithm = ALGORITHMS[cell.adapter]
 
     def versions(self) -> dict[str, str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import JAX
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.datarax.operators import OPERATORS, forget
 from skymark.suites.loading.bucketing import batches_of
@@ -208,6 +209,7 @@ class Datarax(Adapter):
         "bucket": "it has no batching by length",
     }
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
+    acceleration: ClassVar = JAX
     native: ClassVar = frozenset(OPERATORS)
     variables: ClassVar = {"JAX_ENABLE_X64": "1"}
     """Scenarios have 64-bit integers, which JAX else cuts to 32 bits."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.ffcv.operators import OPERATORS
 from skymark.suites.loading.bucketing import batches_of
@@ -202,6 +203,7 @@ class FFCV(Adapter):
         "source:http": "its beton file must be on a local disk",
     }
     formats: ClassVar = ("beton", "beton-images")
+    acceleration: ClassVar = TORCH
     native: ClassVar = frozenset(OPERATORS)
     install_hint: ClassVar = (
         "apt-get install build-essential pkg-config libopencv-dev libturbojpeg0-dev && "

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.dataset.reader import Reader
     from skymark.suites.loading.scenario import Batch
 
+HOST = "CPU:0"
 SHUFFLE_BUFFER = 10_000
 FILES_AT_ONCE = 4
 """Files read in turns. Fixed, because the order of records depends on it."""
@@ -40,8 +42,10 @@ class TfDataLoader(Loader):
         self.job = job
         self.operators = OPERATORS.get(job.scenario.id)
         self.epoch_number = 0
-        self.seed = tf.Variable(0, dtype=tf.int64)
-        self.tables = {name: tf.Variable(values) for name, values in self.drawn(0).items()}
+        # tf.data runs on the host; without this, its variables would go to a GPU that is there.
+        with tf.device(HOST):
+            self.seed = tf.Variable(0, dtype=tf.int64)
+            self.tables = {name: tf.Variable(values) for name, values in self.drawn(0).items()}
         self.iterator: Any = None
 
     def drawn(self, epoch: int) -> dict[str, Array]:
@@ -52,11 +56,14 @@ class TfDataLoader(Loader):
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Set the variables and return a new iterator over the same graph: batches of tensors."""
+        import tensorflow as tf
+
         self.epoch_number = epoch
-        self.seed.assign(self.job.shuffle_seed(epoch))
-        for name, values in self.drawn(epoch).items():
-            self.tables[name].assign(values)
-        self.iterator = iter(self.dataset)
+        with tf.device(HOST):
+            self.seed.assign(self.job.shuffle_seed(epoch))
+            for name, values in self.drawn(epoch).items():
+                self.tables[name].assign(values)
+            self.iterator = iter(self.dataset)
         batches: Iterator[Batch] = self.iterator
         return batches
 
@@ -232,11 +239,20 @@ class TfData(Adapter):
     )
     limits: ClassVar = {"jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv"}
     formats: ClassVar = ("tfrecord", "memory", "files", "tar", "parquet", "http")
+    acceleration: ClassVar = Acceleration(
+        seen_by={"gpu": "tensorflow"},
+        pins={"cuda12": "gpu", "cuda13": "gpu"},
+        distributions={"cuda12": "tensorflow", "cuda13": "tensorflow"},
+        # The first of several ranks must not take all of a GPU's memory.
+        variables={
+            "cpu": {"CUDA_VISIBLE_DEVICES": "-1"},
+            "gpu": {"TF_FORCE_GPU_ALLOW_GROWTH": "true"},
+        },
+    )
     options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
     native: ClassVar = frozenset(OPERATORS)
     version: ClassVar = 2
-    variables: ClassVar = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    """The data stay on the host, so TensorFlow must not take an accelerator's memory."""
+    variables: ClassVar = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write TFRecord files."""

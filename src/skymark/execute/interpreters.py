@@ -1,0 +1,49 @@
+"""The interpreters that workers run in, with the accelerator that libraries are to use there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from skymark.execute.seen_devices import SeenDevices, seen_devices
+from skymark.execute.venvs import Venvs
+from skymark.model.platform import Platform, Target, platform_of
+from skymark.model.venv import VenvSpec
+from skymark.suite.contract import DeviceLibrary
+
+
+@dataclass(frozen=True)
+class Interpreters:
+    """The adapters' venvs built for one target, and the interpreter beside them."""
+
+    venvs: Venvs | None
+    """Makes the adapters' venvs; None to run all in `current`."""
+    current: Path
+    """The interpreter for ``--env current``, and for adapters without a venv."""
+    target: Target = "cpu"
+    """The kind of machine whose builds of libraries are taken."""
+
+    @property
+    def platform(self) -> Platform:
+        """The platform whose accelerator is to be used."""
+        return platform_of(self.target)
+
+    def of_venv(self, spec: VenvSpec | None) -> Path | None:
+        """Return the interpreter of a venv, made first if needed; None where `current` does.
+
+        Raises:
+            VenvBuildError: uv failed; the message has the tail of its log.
+        """
+        if self.venvs is None or spec is None:
+            return None
+        return self.venvs.ensure(spec.built_for(self.target)).python
+
+    def seen(self, library: DeviceLibrary, own: Path | None) -> SeenDevices:
+        """Return the accelerators that a library sees in a worker's interpreter and variables."""
+        return seen_devices(
+            library.name,
+            self.platform,
+            own or self.current,
+            measured=library.measured,
+            variables=library.variables,
+        )

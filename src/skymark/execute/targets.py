@@ -1,0 +1,53 @@
+"""The target of this machine: which builds of libraries its accelerator and driver can use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from skymark.machine.accelerator import is_rehearsed, nvidia_driver
+from skymark.machine.facts import Run, run_program
+from skymark.model.errors import UsageError
+from skymark.model.platform import Platform, Target
+
+CUDA_VARIABLE = "SKYMARK_CUDA"
+"""Major version of CUDA to take whatever the driver is, as images do that hold one of them."""
+
+CUDA: Mapping[str, Target] = {"12": "cuda12", "13": "cuda13"}
+
+FIRST_DRIVER_OF_CUDA_13 = 580
+"""Branch of the driver. Source: CUDA Toolkit 13 release notes, table of minimum versions."""
+
+
+def target_of(
+    platform: Platform,
+    *,
+    variables: Mapping[str, str] = os.environ,
+    run: Run = run_program,
+    root: Path = Path("/"),
+) -> Target:
+    """Return the target whose packages serve a platform on this machine.
+
+    CUDA 12 where no driver can be asked: its libraries work with newer drivers, too.
+
+    Args:
+        platform: a plan's.
+        variables: environment variables; they may name CUDA's version, or tell of a rehearsal.
+        run: starts ``nvidia-smi``.
+        root: where the driver's files are looked for.
+
+    Raises:
+        UsageError: a variable names a version of CUDA that no library is pinned for.
+    """
+    if platform == "cpu" or is_rehearsed(variables, root):
+        return "cpu"
+    if platform == "tpu":
+        return "tpu"
+    if wanted := variables.get(CUDA_VARIABLE):
+        if wanted not in CUDA:
+            raise UsageError(f"{CUDA_VARIABLE}={wanted}: choose from {', '.join(CUDA)}")
+        return CUDA[wanted]
+    branch = (nvidia_driver(run, root) or "").partition(".")[0]
+    is_new = branch.isdigit() and int(branch) >= FIRST_DRIVER_OF_CUDA_13
+    return "cuda13" if is_new else "cuda12"

@@ -1,0 +1,49 @@
+"""The devices that batches lie on, as the libraries of their arrays name them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skymark.suites.loading.scenario import Batch
+
+HOST = "cpu"
+
+
+def devices_of(batch: Batch) -> set[str]:
+    """Return where the fields of a batch are: ``cpu``, or such as ``gpu:0 NVIDIA H100 PCIe``."""
+    return {device for value in batch.values() for device in _devices_of(value)}
+
+
+def _devices_of(value: Any) -> Iterator[str]:
+    """Yield the devices of one array; only of libraries that are loaded can it be."""
+    if (torch := sys.modules.get("torch")) and isinstance(value, torch.Tensor):
+        yield _of_torch(torch, value.device)
+    elif (jax := sys.modules.get("jax")) and isinstance(value, jax.Array):
+        for device in value.devices():
+            is_host = device.platform == HOST
+            yield HOST if is_host else f"{device.platform}:{device.id} {device.device_kind}"
+    elif (tensorflow := sys.modules.get("tensorflow")) and isinstance(value, tensorflow.Tensor):
+        yield _of_tensorflow(tensorflow, value.device)
+    else:
+        yield HOST
+
+
+def _of_torch(torch: Any, device: Any) -> str:
+    if device.type != "cuda":
+        return str(device)
+    return f"gpu:{device.index} {torch.cuda.get_device_name(device)}"
+
+
+def _of_tensorflow(tensorflow: Any, place: str) -> str:
+    """Read a place such as ``/job:localhost/replica:0/task:0/device:GPU:0``."""
+    kind, _, number = place.rpartition("device:")[2].partition(":")
+    if kind != "GPU":
+        return kind.lower()
+    details = tensorflow.config.experimental.get_device_details(
+        tensorflow.config.list_physical_devices(kind)[int(number)]
+    )
+    return f"gpu:{number} {details.get('device_name', '')}".strip()

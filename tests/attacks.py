@@ -1,0 +1,136 @@
+"""The table of attacks of ``docs/security.md``: how many were tried, and how many went through.
+
+    python -m tests.attacks docs/security.md ["W&B" …]
+
+An attempt is a case of a test, or an example that Hypothesis made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import wraps
+from pathlib import Path
+
+import pytest
+
+from tests.faults.table import renew
+
+ATTACKS = {
+    "damage in any file of a run": (
+        "tests/unit/run/test_any_bytes.py::test_any_bytes_in_any_file",
+        "tests/unit/run/test_damage.py",
+    ),
+    "a worse copy in the place of a better one": ("tests/unit/store/test_damaged_runs.py",),
+    "anything from a store or a rented machine": (
+        "tests/unit/run/test_any_bytes.py::test_any_bytes_that_come",
+        "tests/unit/cloud/lifecycle/test_results.py",
+    ),
+    "names of runs, cells and files that lead elsewhere": (
+        "tests/unit/store/test_hostile_names.py",
+        "tests/unit/store/test_fetching.py",
+        "tests/unit/run/test_layout.py",
+    ),
+    "text that steers terminals, spreadsheets, browsers": (
+        "tests/unit/report/test_any_text.py",
+        "tests/unit/report/test_text.py",
+        "tests/unit/report/test_export.py",
+        "tests/unit/cli/test_foreign_text.py",
+    ),
+    "data of strangers: devices, gibibytes, depth": (
+        "tests/unit/suites/loading/dataset/sources/test_hostile_data.py",
+        "tests/unit/suites/loading/test_image_formats.py",
+    ),
+    "a look for keys in variables, files and messages": (
+        "tests/unit/machine/test_variables.py",
+        "tests/unit/execute/test_process.py::test_a_worker_and_its_children",
+        "tests/unit/execute/test_venvs.py::test_a_build_back_end",
+        "tests/functional/test_secrets.py",
+    ),
+    "modules and settings in the current directory": (
+        "tests/functional/test_data_folder.py",
+        "tests/unit/execute/test_process.py::test_a_module_in_the_current",
+        "tests/unit/execute/test_venvs.py::test_uv_obeys",
+    ),
+    "W&B: settings in a run, a server that lies": (
+        "tests/stores/wandb_store/test_strangers.py",
+        "tests/stores/wandb_store/test_online.py::test_settings_in_a_run",
+        "tests/stores/wandb_store/test_online.py::test_a_home_that",
+        "tests/stores/wandb_store/test_online.py::test_a_reference_to_a_file",
+    ),
+    "other users in the way of the lock": (
+        "tests/unit/machine/test_measuring_lock.py",
+        "tests/unit/machine/test_private_directory.py",
+    ),
+}
+"""Every row, in the order of the table, with the beginnings of the names of its tests."""
+COLUMNS = ("attack", "tests", "attempts", "went through")
+
+
+class Attempts:
+    """Plugin of pytest that counts the attempts of each attack."""
+
+    def __init__(self, chosen: Sequence[str]) -> None:
+        self.tests: dict[str, set[str]] = {name: set() for name in chosen}
+        self.attempts = Counter[str]()
+        self.through = Counter[str]()
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Leave out the tests of the same files that try no attack."""
+        others = [item for item in items if not self._attacks_of(item.nodeid)]
+        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=others)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Count the examples of a property, which Hypothesis gives to the test within."""
+        made = Counter[str]()
+        handle = getattr(getattr(item, "obj", None), "hypothesis", None)
+        if handle is not None:
+            handle.inner_test = _counted(handle.inner_test, made)
+        yield
+        for attack in self._attacks_of(item.nodeid):
+            self.tests[attack].add(item.nodeid.partition("[")[0])
+            self.attempts[attack] += made["calls"] or 1
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count what went through."""
+        if report.failed:
+            self.through.update(self._attacks_of(report.nodeid))
+
+    def _attacks_of(self, node: str) -> list[str]:
+        return [name for name in self.tests if node.startswith(ATTACKS[name])]
+
+    def rows(self) -> dict[str, list[str]]:
+        """Return the columns of every attack that was tried."""
+        return {
+            name: [f"{len(tests)}", f"{self.attempts[name]:,}", f"{self.through[name]}"]
+            for name, tests in self.tests.items()
+            if tests
+        }
+
+
+def _counted(test, made):
+    @wraps(test)
+    def call(*arguments, **named):
+        made["calls"] += 1
+        return test(*arguments, **named)
+
+    return call
+
+
+def main(page: Path, *beginnings: str) -> int:
+    """Try every attack, or those whose names begin so, and renew their rows of a page's table."""
+    chosen = [name for name in ATTACKS if name.startswith(beginnings or "")]
+    files = dict.fromkeys(test.partition("::")[0] for name in chosen for test in ATTACKS[name])
+    counted = Attempts(chosen)
+    status = pytest.main([*files, "--benchmark-disable", "-q"], plugins=[counted])
+    renew(page, "attack table", COLUMNS, tuple(ATTACKS), counted.rows())
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -1,0 +1,107 @@
+"""Cells of a profile for an accelerator, with real libraries on a machine that has none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skymark.cache.location import cache_directory
+from skymark.execute.engine import HOST_ONLY, Engine
+from skymark.execute.interpreters import Interpreters
+from skymark.execute.planner import make_plan
+from skymark.execute.profiles import load_profile
+from skymark.execute.venvs import Venvs, import_root
+from skymark.machine.accelerator import has_driver
+from skymark.model.plan import Selection
+from skymark.model.record import Status
+from skymark.run.directory import RunDirectory
+from skymark.suites.loading.suite import LoadingSuite
+from tests.unit.execute.conftest import Witness
+
+SUITE = LoadingSuite()
+
+
+@pytest.fixture(autouse=True)
+def without_an_accelerator():
+    if has_driver("gpu"):
+        pytest.skip("this machine has a GPU, which the libraries would see")
+
+
+def records_of(slug, target, python, directory):
+    """Run a small cell as for an accelerator, in an interpreter that has none."""
+    selection = Selection(scenarios=("TAB-1:small",), adapters=(slug,))
+    plan = make_plan(load_profile("ci_cpu"), selection)
+    effort = plan.effort.model_copy(
+        update={
+            "min_rounds": 1,
+            "max_rounds": 1,
+            "limits": {**plan.effort.limits, "min_seconds": 0.01, "verified_elements": 32},
+        }
+    )
+    run = RunDirectory(directory, sample_columns=SUITE.declaration.sample_columns)
+    interpreters = Interpreters(None, python, target)
+    plan = plan.model_copy(update={"effort": effort})
+    return Engine(plan, SUITE, run, cache_directory(), Witness(), interpreters).run()
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(
+    ("slug", "target", "said"),
+    [
+        ("pytorch", "cuda12", "torch sees no GPU: RuntimeError: Found no NVIDIA driver"),
+        ("grain", "cuda12", "jax sees no GPU: RuntimeError: Unknown backend: 'gpu' requested"),
+        ("grain", "tpu", "jax sees no TPU: RuntimeError: Backend 'tpu' failed to initialize"),
+        ("tfdata", "cuda13", "tensorflow sees no GPU: RuntimeError: TensorFlow 2"),
+        ("dali", "cuda13", "dali sees no GPU: RuntimeError: Assert on"),
+    ],
+)
+def test_a_library_that_sees_no_accelerator_is_not_measured_on_the_host(
+    tmp_path, slug, target, said
+):
+    python = Venvs(cache_directory()).ensure(SUITE.venvs([slug])[slug]).python
+    (record,) = records_of(slug, target, python, tmp_path / "run")
+    assert record.status is Status.FAILED
+    assert record.cause.kind == "no-accelerator"
+    assert record.cause.message.startswith(said)
+    assert "or choose a profile for a cpu" in record.cause.action
+    assert record.rounds == ()
+
+
+def test_a_library_without_a_part_for_accelerators_says_that_it_works_on_the_host(tmp_path):
+    (record,) = records_of("numpy", "cuda12", Path(sys.executable), tmp_path / "run")
+    assert record.status is Status.OK, record.cause
+    assert record.conditions["accelerator"] == HOST_ONLY
+    assert record.conditions["device"] == "cpu"
+
+
+ARRAYS = {
+    "torch": "torch.zeros(2)",
+    "jax.numpy": "jax.numpy.zeros(2)",
+    "tensorflow": "tensorflow.zeros(2)",
+}
+PLACES = """
+import json, {module}
+from skymark.suites.loading.devices import devices_of
+print(json.dumps(sorted(devices_of({{"a": {array}, "b": [1]}}))))
+"""
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(
+    ("slug", "module"), [("pytorch", "torch"), ("grain", "jax.numpy"), ("tfdata", "tensorflow")]
+)
+def test_every_librarys_arrays_say_where_they_lie(slug, module):
+    built = Venvs(cache_directory()).ensure(SUITE.venvs([slug])[slug])
+    done = subprocess.run(
+        [built.python, "-c", PLACES.format(module=module, array=ARRAYS[module])],
+        env={**os.environ, "PYTHONPATH": os.fspath(import_root(cache_directory()))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == ["cpu"]
