@@ -11,7 +11,7 @@ from typing import Any
 
 from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
-from skymark.cloud.machine_timer import arming, settings
+from skymark.cloud.machine_timer import START_S, arming, settings
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.providers import cloud_of
@@ -33,10 +33,8 @@ def make_task(order: Order) -> Any:
     path = machine_file(order.profile, order.machine, order.image)
     task = _read(path)
     task.name = order.cluster
-    task.run = script(task.setup, task.run)
-    # All that SkyPilot is to do before the job. Its own timer comes after this.
-    end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
-    task.setup = arming(settings(order.idle_minutes, keep=order.keep), end_program)
+    task.run = arm_timer(order) + script(task.setup, task.run)
+    task.setup = None
     _send_source(task)
     task.num_nodes = order.num_nodes
     task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})
@@ -56,7 +54,7 @@ def make_run_task(order: Order, name: str, launched: Any, *, with_source: bool) 
     task = _read(machine_file(order.profile, order.machine, order.image))
     task.name = name
     task.setup = None
-    task.run = script(None, task.run)
+    task.run = arm_timer(order) + script(None, task.run)
     _send_source(task)
     if not with_source:
         task.workdir = None
@@ -64,6 +62,12 @@ def make_run_task(order: Order, name: str, launched: Any, *, with_source: bool) 
     task.set_resources(sdk().Resources(accelerators=launched.accelerators))
     task.update_envs(machine_variables(order))
     return task
+
+
+def arm_timer(order: Order, start_s: int = START_S) -> str:
+    """Return the script that arms a node's own timer, unless it has one."""
+    end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
+    return arming(settings(order.idle_minutes, keep=order.keep, start_s=start_s), end_program)
 
 
 def send_files(task: Any, files: Mapping[str, Path]) -> None:
