@@ -11,7 +11,7 @@ from typing import Any
 
 from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
-from skymark.cloud.machine_timer import arming, settings
+from skymark.cloud.machine_timer import START_S, arming, settings
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.providers import cloud_of
@@ -37,10 +37,8 @@ def make_task(order: Order) -> Any:
     path = machine_file(order.profile, order.machine, order.image)
     task = _read(path)
     task.name = order.job or order.cluster
-    task.run = script(task.setup, NOTHING if order.idle else task.run)
-    # All that SkyPilot is to do before the job. Its own timer comes after this.
-    end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
-    task.setup = arming(settings(order.idle_minutes, keep=order.keep), end_program)
+    task.run = arm_timer(order) + script(task.setup, NOTHING if order.idle else task.run)
+    task.setup = None
     _send_source(task)
     task.num_nodes = order.num_nodes
     task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})
@@ -64,7 +62,7 @@ def make_run_task(order: Order, name: str, launched: Any) -> Any:
     run = task.run if order.gpus is None else beside_others(task.run)
     if order.submission is not None and task.workdir is not None:
         run = within(order.submission, run)
-    task.run = script(None, run)
+    task.run = arm_timer(order) + script(None, run)
     task.setup = task.workdir = None
     task.num_nodes = order.job_nodes or order.num_nodes
     accelerators = launched.accelerators if order.gpus is None else order.gpus
@@ -97,6 +95,12 @@ def part_of(launched: Any, accelerators: Any) -> Any:
             has = ", ".join(f"{one}:{n:g}" for one, n in (launched.accelerators or {}).items())
             raise UsageError(f"--gpus {name}:{count:g}: the machine has {has or 'none'}")
     return part
+
+
+def arm_timer(order: Order, start_s: int = START_S) -> str:
+    """Return the script that arms a node's own timer, unless it has one."""
+    end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
+    return arming(settings(order.idle_minutes, keep=order.keep, start_s=start_s), end_program)
 
 
 def send_files(task: Any, files: Mapping[str, Path]) -> None:
