@@ -86,7 +86,9 @@ def fetch_catalogue(cloud: str) -> None:
     try:
         _ = common.read_catalog(f"{cloud}/{CATALOGUE_FILE}").columns
     except requests.ConnectionError as error:
-        host = urlsplit(error.request.url).hostname if error.request is not None else "its host"
+        host = (
+            urlsplit(str(error.request.url)).hostname if error.request is not None else "its host"
+        )
         raise ConnectionError(f"{host} cannot be reached") from error
     finally:
         logging.disable(logging.NOTSET)
