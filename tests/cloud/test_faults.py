@@ -166,21 +166,17 @@ def test_a_closed_terminal_and_an_interrupted_way_home_cost_nothing(
 def test_a_machine_whose_results_come_nowhere_is_kept_until_they_are_fetched(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path
 ) -> None:
-    results, temporary = tmp_path / "results", tmp_path / "temporary"
-    temporary.mkdir()
-    running = launching(client, SMALL, results, TMPDIR=str(temporary))
-    machine_of(client, running)
-    in_home = client.world.home / "skymark-results"
-    for place in (results, in_home, temporary):
-        if place.is_dir():
-            place.rmdir()
-        place.write_text("no directory any more")
-    kept = running.end()
-    in_home.unlink()
+    failing = tmp_path / "programs" / "rsync"
+    failing.parent.mkdir()
+    failing.write_text("#!/bin/sh\necho 'No space left on device (28)' >&2\nexit 11\n")
+    failing.chmod(0o755)
+    path = f"{failing.parent}:{os.environ['PATH']}"
+    kept = launch(client, SMALL, tmp_path / "results", PATH=path)
     assert kept.status == 1, kept.output
     name = kept.cluster
     assert f"{name} IS KEPT AT $0.80/h" in kept.output
     assert f"skymark down {name}" in kept.output
+    assert kept.output.count("No space left on device") == 3, "each directory was tried"
     assert len(client.world.hired(name)) == 1
     assert f"the name {name} is in use" in claimed(client, name, tmp_path / "another")
 
