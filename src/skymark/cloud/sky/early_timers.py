@@ -7,7 +7,12 @@ from types import TracebackType
 from typing import Self
 
 from skymark.cloud.order import Order
-from skymark.cloud.sky.internals import is_api_server_here, local_handle, run_on_nodes
+from skymark.cloud.sky.internals import (
+    is_api_server_here,
+    local_handle,
+    run_on_nodes,
+    runs_in_container,
+)
 from skymark.cloud.sky.tasks import arm_timer
 
 POLL_S = 3.0
@@ -30,7 +35,7 @@ class EarlyTimers:
         """Addresses of the nodes whose timers are armed."""
 
     def __enter__(self) -> Self:
-        if self._order.image is None and is_api_server_here():
+        if is_api_server_here():
             threading.Thread(target=self._arm, daemon=True).start()
         return self
 
@@ -47,7 +52,9 @@ class EarlyTimers:
         while not self._over.wait(POLL_S):
             try:
                 handle = local_handle(self._order.cluster)
-                if handle is not None and run_on_nodes(handle, script, self.armed):
+                if handle is None:
+                    continue
+                if runs_in_container(handle) or run_on_nodes(handle, script, self.armed):
                     return
             except Exception:  # noqa: S112  # no launch fails because a timer comes later
                 continue

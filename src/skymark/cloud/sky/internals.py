@@ -108,6 +108,11 @@ def local_handle(cluster: str) -> Any | None:
     return global_user_state.get_handle_from_cluster_name(cluster)
 
 
+def runs_in_container(handle: Any) -> bool:
+    """Whether the jobs of a cluster run in a container on its machines."""
+    return handle.launched_resources.extract_docker_image() is not None
+
+
 def run_on_nodes(handle: Any, script: str, done: set[str]) -> bool:
     """Run a script on each node of a cluster that answers over SSH, also before SkyPilot is there.
 
