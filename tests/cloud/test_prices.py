@@ -204,6 +204,11 @@ def test_a_spot_price_of_0_is_no_price_and_counts_as_on_demand(cost):
     assert machines(found) == [("vast", "Texas, US, NA", "1x-H100", True, 1.87, "on demand")]
 
 
+def test_spot_machines_are_candidates_only_where_they_were_asked_for(cost):
+    for profile in ("gpu_h100", "gpu_a100"):
+        assert not any(one["spot"] for one in estimate(cost, profile)["offers"]), profile
+
+
 def test_a_provider_without_spot_machines_has_no_candidate_for_them(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--spot")
     assert done.returncode == 2
@@ -258,7 +263,9 @@ def test_without_a_catalogue_and_a_network_it_says_what_to_do(tmp_path):
         done = cost("gpu_a100")
     assert done.returncode == 2
     assert "no price catalogue in" in done.stderr
-    assert "where there is a network, the same command fetches it" in done.stderr
+    assert "raw.githubusercontent.com cannot be reached" in done.stderr
+    assert done.stderr.endswith("where there is a network, the same command fetches it\n")
+    assert done.stdout == ""
 
 
 def test_a_catalogue_that_is_not_there_is_fetched_once_and_leaves_nothing_running(tmp_path):

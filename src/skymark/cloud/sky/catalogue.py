@@ -183,10 +183,12 @@ def _why_none(
 ) -> str:
     wanted = "; ".join(sorted(str(resources) for resources in task.resources))
     if not asked:
-        reasons = "; ".join(problems.values()) or "no cloud that it may run on has one"
+        # Mostly all clouds have the same one.
+        reasons = {text.partition(": ")[2]: None for text in problems.values()}
         return (
             f"no price catalogue in {catalogue_directory()} for {wanted}, and none can be fetched "
-            f"({reasons}); where there is a network, the same command fetches it"
+            f"({'; '.join(reasons) or 'no cloud that it may run on has one'}); where there is a "
+            "network, the same command fetches it"
         )
     if problems:
         return f"no price for {wanted}: {'; '.join(problems.values())}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.own_venv import how_to_make_it
+from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.cloud.sky.internals import withhold_bucket_keys
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
@@ -40,14 +40,10 @@ def sdk() -> Any:
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    try:
-        import sky
-    except ModuleNotFoundError as error:
-        if error.name != "sky":
-            raise
-        raise UsageError(
-            f"this needs SkyPilot, which has a venv of its own; {how_to_make_it()}"
-        ) from error
+    if not has_skypilot():
+        raise UsageError(f"this needs SkyPilot, which has a venv of its own; {how_to_make_it()}")
+    import sky
+
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         withhold_bucket_keys()
     return sky

@@ -5,10 +5,12 @@ A new release of SkyPilot is checked against this module: no other one reaches b
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 MANAGED_JOB_FILES = Path("~/.sky/managed_jobs")
 """Files of managed jobs on the API server, secrets included; the SDK does not list them."""
@@ -74,14 +76,23 @@ def catalogue_files() -> dict[str, Path]:
 def fetch_catalogue(cloud: str) -> None:
     """Fetch a cloud's catalogue that is not on this disk; it contacts no API server.
 
-    SkyPilot fetches it when its content is first looked at.
+    SkyPilot fetches it when its content is first looked at, and would print on standard output why
+    it cannot.
 
     Raises:
-        requests.RequestException: there is no network, or no such catalogue.
+        OSError: there is no network, or no such catalogue.
     """
+    import requests
     from sky.catalog import common
 
-    _ = common.read_catalog(f"{cloud}/{CATALOGUE_FILE}").columns
+    logging.disable(logging.CRITICAL)
+    try:
+        _ = common.read_catalog(f"{cloud}/{CATALOGUE_FILE}").columns
+    except requests.ConnectionError as error:
+        host = urlsplit(error.request.url).hostname if error.request is not None else "its host"
+        raise ConnectionError(f"{host} cannot be reached") from error
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def cloud_named(name: str) -> Any:
