@@ -97,6 +97,15 @@ class Client:
         return self.ask(f"{{c['name']: c['status'].value for c in sky.get(sky.status({refresh}))}}")
 
 
+@pytest.fixture(scope="module")
+def other_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home for SkyPilot where a test imports it: nothing of it may get into the user's own."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        yield home
+
+
 @pytest.fixture(scope="session")
 def client(fit: None) -> Iterator[Client]:
     """A cloud for the session. When it ends, nothing of it may be left on this machine."""

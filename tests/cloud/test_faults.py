@@ -380,12 +380,15 @@ def test_a_killed_client_leaves_a_run_that_ends_in_the_bucket_and_a_machine_that
 def test_a_machine_ends_itself_when_client_and_api_server_die_before_its_set_up(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    running = launching(client, SMALL, tmp_path, "--idle-minutes", "1")
+    soon = ("--idle-minutes", "1", "--boot-timeout", "3m")
+    running = launching(client, SMALL, tmp_path, *soon)
     eventually(lambda: client.world.hired(running.cluster), timeout_s=300)
     (instance,) = client.world.hired(running.cluster)
     eventually(instance.booted.is_set, timeout_s=300)
     machine = client.world.machine(instance)
-    eventually((machine.home / TIMER / "active").exists, timeout_s=300, interval_s=0.01)
+    # SkyPilot's credentials must be there too: without them a machine can only switch itself off.
+    for file in (f"{TIMER}/active", ".sky/sky_ray.yml", ".lambda_cloud/lambda_keys"):
+        eventually((machine.home / file).exists, timeout_s=300, interval_s=0.01)
     client.world.api_server.stop()
     assert running.kill().status == -signal.SIGKILL
     assert not list(machine.home.glob(f"{RESULTS}/*.outcome"))

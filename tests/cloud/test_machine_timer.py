@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skymark.cloud.machine_timer import TIMER, arming
 from skymark.cloud.rehearsal.machine import Machine
 from skymark.cloud.sky import tasks
+from skymark.cloud.sky.internals import run_on_nodes
 from tests.cloud.test_lambda_api import Provider, provider
 from tests.cloud.test_machine import Lab, lab
 
@@ -95,3 +98,34 @@ def test_the_program_has_the_provider_end_every_machine_of_its_cluster(
     statuses = {one["name"]: one["status"] for one in provider.call("/instances")}
     assert statuses.pop("other-head") == "active"
     assert "active" not in statuses.values()
+
+
+@dataclass
+class Handle:
+    """The part of SkyPilot's handle of a cluster that is there when its provider has told it."""
+
+    cached_cluster_info: Any
+    cluster_yaml: str
+
+
+@pytest.mark.usefixtures("other_home")
+@pytest.mark.filterwarnings("ignore")  # SkyPilot's own, as it is imported
+def test_a_timer_is_armed_from_here_as_soon_as_a_machine_answers(
+    lab: Lab, nodes: list[Machine], tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    common = pytest.importorskip("sky.provision.common")
+    instances = {
+        one.name: [common.InstanceInfo(one.name, one.address, one.address, {})] for one in nodes
+    }
+    info = common.ClusterInfo(instances, "head", "lambda", {}, ssh_user="ubuntu")
+    settings = tmp_path / "cluster.yml"
+    auth = {"ssh_user": "ubuntu", "ssh_private_key": str(lab.key)}
+    module = {"module": "sky.provision.lambda"}
+    settings.write_text(json.dumps({"cluster_name": "box", "auth": auth, "provider": module}))
+    handle = Handle(info, str(settings))
+    done: set[str] = set()
+    assert run_on_nodes(handle, arming(SOON, "", "touch ~/ended"), done)
+    assert len(done) == len(nodes)
+    assert run_on_nodes(handle, "exit 1", done), "it has run everywhere"
+    for machine in nodes:
+        eventually((machine.home / TIMER / "active").exists, timeout_s=30)

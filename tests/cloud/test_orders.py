@@ -10,7 +10,10 @@ from skymark.cloud.order import Order
 from skymark.cloud.sky.tasks import make_task
 from skymark.model.errors import UsageError
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # SkyPilot's own, as it is imported
+pytestmark = [
+    pytest.mark.usefixtures("other_home"),
+    pytest.mark.filterwarnings("ignore"),  # SkyPilot's own, as it is imported
+]
 
 
 def order_of(**changes: object) -> Order:

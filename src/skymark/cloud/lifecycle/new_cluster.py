@@ -33,6 +33,7 @@ from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import costs_of, find_cluster, is_there
+from skymark.cloud.sky.early_timers import EarlyTimers
 from skymark.cloud.sky.jobs import MachineJob, await_cluster, queued_jobs, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import SkymarkError
@@ -78,7 +79,8 @@ class NewCluster:
                 lambda: request_cluster(task, order.cluster, order.idle_minutes)
             )
             try:
-                job = await_cluster(asked, order.cluster, screen.log, order.boot_timeout_s)
+                with EarlyTimers(order):
+                    job = await_cluster(asked, order.cluster, screen.log, order.boot_timeout_s)
             except TimeoutError as error:
                 raise CloudError(
                     f"{order.cluster} was not up after {order.boot_timeout_s} s; "

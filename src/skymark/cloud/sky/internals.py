@@ -18,6 +18,9 @@ MANAGED_JOB_FILES = Path("~/.sky/managed_jobs")
 SSH_SETTINGS = Path("~/.sky/generated/ssh")
 """SSH settings, one file per cluster; the SDK has no command that copies files."""
 
+OWN_CLUSTERS = {"kubernetes", "slurm", "ssh"}
+"""SkyPilot's names of what is no provider: its machines are never ended."""
+
 CATALOGUE_FILE = "vms.csv"
 
 
@@ -116,6 +119,40 @@ def local_handle(cluster: str) -> Any | None:
     from sky import global_user_state
 
     return global_user_state.get_handle_from_cluster_name(cluster)
+
+
+def runs_in_container(handle: Any) -> bool:
+    """Whether the jobs of a cluster run in a container on its machines."""
+    return handle.launched_resources.extract_docker_image() is not None
+
+
+def run_on_nodes(handle: Any, script: str, done: set[str]) -> bool:
+    """Run a script on each node of a cluster that answers over SSH, also before SkyPilot is there.
+
+    Args:
+        handle: of `local_handle`.
+        script: for bash.
+        done: nodes where it has run already; those where it runs now are added.
+
+    Returns:
+        Whether it has run on all.
+    """
+    from sky import provision
+    from sky.backends import backend_utils
+
+    info = handle.cached_cluster_info
+    if info is None or info.provider_name in OWN_CLUSTERS:
+        return False
+    known = backend_utils.ssh_credential_from_yaml(handle.cluster_yaml, ssh_user=info.ssh_user)
+    # A connection of its own: SkyPilot's server shares one between its processes.
+    keys = {name: value for name, value in known.items() if name != "ssh_control_name"}
+    runners = provision.get_command_runners(info.provider_name, info, **keys)
+    for runner in runners:
+        if runner.node_id not in done:
+            answer = runner.run(script, stream_logs=False, log_path="/dev/null", connect_timeout=10)
+            if answer == 0:
+                done.add(runner.node_id)
+    return bool(runners) and {one.node_id for one in runners} <= done
 
 
 def provider_of(handle: Any) -> tuple[str, dict[str, Any]] | None:
