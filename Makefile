@@ -4,7 +4,7 @@ VENV := .venv
 NOX := $(VENV)/bin/nox
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup cloud bench test lint types microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu
+.PHONY: help setup cloud bench test lint types microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
 
 help: ## Show the targets
 	@grep -E '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -47,6 +47,15 @@ bench-gpu-h100: setup ## Rent an H100
 
 bench-tpu: setup ## Rent a TPU v5e
 	$(NOX) -s cloud_tpu -- $(ARGS)
+
+exec: setup ## Run more on a machine that is there: make exec CLUSTER=NAME ARGS="--scenarios CV-1"
+	$(NOX) -s cloud_exec -- $(CLUSTER) $(ARGS)
+
+rsync: setup ## Copy files from a machine or to one: make rsync ARGS="NAME:results copies"
+	$(NOX) -s cloud_rsync -- $(ARGS)
+
+results: setup ## Bring a run home from a machine: make results CLUSTER=NAME
+	$(NOX) -s cloud_results -- $(CLUSTER) $(ARGS)
 
 faults: setup ## Make the fault table: every fault at twenty moments
 	$(NOX) -s faults

@@ -129,6 +129,24 @@ def cloud_tpu(session: nox.Session) -> None:
 
 
 @nox.session
+def cloud_exec(session: nox.Session) -> None:
+    """Run more on a machine that is there: nox -s cloud_exec -- NAME --scenarios CV-1."""
+    in_the_cloud(session, "exec", *session.posargs)
+
+
+@nox.session
+def cloud_rsync(session: nox.Session) -> None:
+    """Copy files from a machine or to one: nox -s cloud_rsync -- NAME:results copies."""
+    in_the_cloud(session, "rsync", *session.posargs)
+
+
+@nox.session
+def cloud_results(session: nox.Session) -> None:
+    """Bring a run home from a machine, verified: nox -s cloud_results -- NAME."""
+    in_the_cloud(session, "collect", *session.posargs)
+
+
+@nox.session
 def cost(session: nox.Session) -> None:
     """Say what a profile costs: nox -s cost -- gpu_h100 --max-cost 3."""
     in_the_cloud(session, "cost", *(session.posargs or ["gpu_a100"]))

@@ -4,6 +4,9 @@
 
 Every option that is not told here goes on to ``skymark run``. The same command goes on where an
 earlier one stopped: it resumes whatever the output directory or a store holds of its plan.
+
+As a job of SkyPilot it needs no directory: each job has its own, ``~/results/JOB``, to which
+``~/results/latest`` leads, and each of its nodes takes its part of the plan.
 """
 
 from __future__ import annotations
@@ -27,6 +30,12 @@ from skymark.model.platform import Platform
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 PROGRAM = "full_runner"
+RESULTS = Path("~/results")
+"""Directory of runs of a machine's jobs."""
+LATEST = "latest"
+"""Link to the newest of them."""
+JOB_VARIABLE = "SKYPILOT_TASK_ID"
+"""A job's id with SkyPilot, other than that of any other job."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # no temporary file: its size is asked for
 ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
 """Eight workers, four batches ahead each, of 64 images of 224 × 224: 0.3 GB of bytes."""
@@ -36,7 +45,8 @@ ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
 class Request:
     """The request of a command line."""
 
-    platform: Platform
+    platform: Platform | None
+    """None for the plan's."""
     output: Path | None
     results: Path | None
     own_venvs: bool
@@ -54,9 +64,9 @@ def read(arguments: Sequence[str] | None = None) -> Request:
     )
     parser.add_argument(
         "--platform",
-        required=True,
         choices=PLATFORMS,
-        help="required of the machine; with gpu or tpu, nothing starts without it",
+        help="required of the machine; with gpu or tpu, nothing starts without it "
+        "(default: the profile's)",
     )
     where = parser.add_argument_group("where the run lies, one of")
     where.add_argument("--output", type=Path, metavar="DIR", help="the run's own directory")
@@ -74,15 +84,40 @@ def read(arguments: Sequence[str] | None = None) -> Request:
         "accelerator",
     )
     known, passed_on = parser.parse_known_args(arguments)
-    if known.output is None and known.results is None:
+    output = known.output
+    if output is None and known.results is None:
+        output = directory_of_job()
+    if output is None and known.results is None:
         parser.error("give --output DIR or --results DIR")
     return Request(
         platform=known.platform,
-        output=known.output,
+        output=output,
         results=known.results,
         own_venvs=known.env == "own",
-        passed_on=tuple(passed_on),
+        passed_on=(*passed_on, *part_of_node(passed_on)),
     )
+
+
+def directory_of_job() -> Path | None:
+    """Return the run's directory in a job of SkyPilot, and link it as the newest; else None."""
+    job = os.environ.get(JOB_VARIABLE)
+    if not job:
+        return None
+    results = RESULTS.expanduser()
+    results.mkdir(parents=True, exist_ok=True)
+    link = results / f".{LATEST}-{job}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(job)
+    link.rename(results / LATEST)
+    return results / job
+
+
+def part_of_node(passed_on: Sequence[str]) -> tuple[str, ...]:
+    """Return the option for this node's part of the plan, in a job of several nodes."""
+    nodes = int(os.environ.get("SKYPILOT_NUM_NODES") or 1)
+    if nodes == 1 or any(option.partition("=")[0] == "--shard" for option in passed_on):
+        return ()
+    return ("--shard", f"{os.environ['SKYPILOT_NODE_RANK']}/{nodes}")
 
 
 def plan_of(passed_on: Sequence[str]) -> Plan:
@@ -127,18 +162,17 @@ def run(request: Request) -> int:
         SkymarkError: the plan cannot be made, or the accelerator is not there.
     """
     plan = plan_of(request.passed_on)
-    if plan.platform not in {"cpu", request.platform}:
+    platform = request.platform or plan.platform
+    if plan.platform not in {"cpu", platform}:
         raise UsageError(
             f"profile {plan.profile} is for a machine with a {plan.platform.upper()}; give "
             f"--platform {plan.platform}, or another --profile"
         )
-    if request.platform == "cpu":
+    if platform == "cpu":
         # Read by JAX when it is imported, in workers too: no search for accelerators.
         os.environ["JAX_PLATFORMS"] = "cpu"
-    if request.platform != plan.platform:  # else the run itself asks
-        require_accelerator(
-            request.platform, lambda text: say(text, PROGRAM), own=request.own_venvs
-        )
+    if platform != plan.platform:  # else the run itself asks
+        require_accelerator(platform, lambda text: say(text, PROGRAM), own=request.own_venvs)
     warn_of_little_shared_memory()
     output = directory_of(request, plan)
     venvs = "own" if request.own_venvs else "current"

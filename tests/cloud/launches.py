@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.machine_script import LATEST, RESULTS
 from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
 from skymark.cloud.rehearsal.machine import Machine
 from tests.cloud.table import Row
@@ -124,10 +125,11 @@ def skymark(client: Client, *arguments: str, **variables: str) -> Command:
 def launching(
     client: Client, machine: Path, results: Path, *more: str, profile: str = "cpu", **variables: str
 ) -> Running:
-    """Start `skymark launch` with a small plan."""
+    """Start `skymark launch` with a small plan, under a name that no other test's machine had."""
     command = ("launch", profile, "--infra", "lambda", "--machine", str(machine), "--yes")
     rounds = () if "--rounds" in more else ROUNDS
-    options = (*PLAN, *rounds, "--output", str(results), *more)
+    name = () if "-c" in more else ("-c", f"skymark-cpu-{secrets.token_hex(3)}")
+    options = (*PLAN, *rounds, *name, "--output", str(results), *more)
     return Running(client, *command, *options, **variables)
 
 
@@ -167,7 +169,6 @@ def machine_of(directory: Path, name: str, **sections: str) -> Path:
         "name": name,
         "resources": {"accelerators": "A6000:1"},
         "envs": {"SKYMARK_RUN_ID": ""},
-        "secrets": {"WANDB_API_KEY": ""},
         **sections,
     }
     path = directory / f"{name}.yaml"
@@ -186,7 +187,8 @@ class LastLook:
         assert isinstance(instance.machine, Machine)
         there = instance.machine.home / RESULTS
         if there.is_dir():
-            shutil.copytree(there, self._directory / instance.id)
+            newest = shutil.ignore_patterns(LATEST)  # a link to one that is copied besides
+            shutil.copytree(there, self._directory / instance.id, ignore=newest)
 
     def runs(self, instance: str) -> list[Path]:
         """Return the runs that were on a machine."""

@@ -60,7 +60,8 @@ def machine_of(client: Client, running: Running) -> Machine:
 def await_rounds(machine: Machine, eventually: Callable[..., None], least: int = 3) -> None:
     """Wait until some rounds are on a machine's disk."""
     rounds = f"{RESULTS}/*/rounds/*/*.json"
-    eventually(lambda: len(list(machine.home.glob(rounds))) >= least, timeout_s=400)
+    found = machine.home.glob  # also by the link to the newest run
+    eventually(lambda: len({one.resolve() for one in found(rounds)}) >= least, timeout_s=400)
 
 
 def run_in(results: Path) -> Path:
@@ -258,10 +259,12 @@ def test_a_machine_is_ended_and_proved_gone_whatever_happens_then(
     look: LastLook,
     tables: Tables,
     tmp_path: Path,
+    request: pytest.FixtureRequest,
     fault: str,
     happens: Callable[[Client], None],
 ) -> None:
     running = launching(client, SMALL, tmp_path)
+    request.addfinalizer(running.process.kill)
     running.said_at_s("results verified")
     happens(client)
     (instance,) = client.world.hired(running.cluster)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.machine_timer import START_S, TIMER, arming
+from skymark.cloud.machine_timer import TIMER, arming
 from skymark.cloud.rehearsal.machine import Machine
 from skymark.cloud.sky import tasks
 from tests.cloud.test_lambda_api import Provider, provider
@@ -21,7 +21,7 @@ __all__ = ["lab", "provider"]
 
 pytestmark = pytest.mark.cloud
 
-SOON = {"idle_s": "2", "tick_s": "0.2", "kept": ""}
+SOON = {"idle_s": "2", "tick_s": "0.2", "kept": "", "start_s": "60"}
 END_HERE = Path(tasks.__file__).with_name("end_here.py")
 HERE = """\
 import runpy, sys
@@ -43,13 +43,13 @@ def test_nodes_wait_for_one_another_over_ssh_and_not_for_one_that_is_lost(
     lab: Lab, nodes: list[Machine], eventually: Callable[..., None]
 ) -> None:
     addresses = "\\n".join(machine.address for machine in nodes)
-    arm = arming(SOON, "", "touch ~/ended").replace(f"+ {START_S}", "+ 60")
+    arm = arming(SOON, "", "touch ~/ended")
     for rank, machine in enumerate(nodes):
         key = machine.home / ".ssh" / "sky-cluster-key"
         key.write_text(lab.key.read_text())
         key.chmod(0o600)
         os.chown(key, 1000, 1000)
-        script = f"export SKYPILOT_SETUP_NODE_IPS=$'{addresses}' SKYPILOT_SETUP_NODE_RANK={rank}\n"
+        script = f"export SKYPILOT_NODE_IPS=$'{addresses}' SKYPILOT_NODE_RANK={rank}\n"
         told = lab.ssh(machine, script + arm)  # the timer outlives the session that arms it
         assert told.returncode == 0, told.stderr
     head, worker = nodes

@@ -212,3 +212,16 @@ def test_no_controller_is_rented(client: Client, tmp_path: Path) -> None:
     assert refused.status == 2, refused.output
     assert "consolidation_mode: true" in refused.output
     assert len(client.world.cloud.bill()) == before
+
+
+def test_sky_jobs_launch_runs_one_of_our_yamls_into_the_store_that_it_is_given(
+    watched: Client, bucket: S3Server
+) -> None:
+    secrets = [word for pair in bucket.variables.items() for word in ("--secret", "=".join(pair))]
+    profile = ("--env", "SKYMARK_PROFILE=tests/cloud/machines/one_cell.toml")
+    store = ("--env", "SKYMARK_STORES=s3://results/raw")
+    name = ("-n", "raw", "--infra", "lambda")
+    said = watched.sky("jobs", "launch", "-y", str(SMALL), *name, *profile, *store, *secrets)
+    assert "read back" in said
+    (run,) = runs_at("s3://results/raw")
+    assert run.startswith("sky-managed-")

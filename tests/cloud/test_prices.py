@@ -204,6 +204,11 @@ def test_a_spot_price_of_0_is_no_price_and_counts_as_on_demand(cost):
     assert machines(found) == [("vast", "Texas, US, NA", "1x-H100", True, 1.87, "on demand")]
 
 
+def test_spot_machines_are_candidates_only_where_they_were_asked_for(cost):
+    for profile in ("gpu_h100", "gpu_a100"):
+        assert not any(one["spot"] for one in estimate(cost, profile)["offers"]), profile
+
+
 def test_a_provider_without_spot_machines_has_no_candidate_for_them(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--spot")
     assert done.returncode == 2

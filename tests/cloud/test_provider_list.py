@@ -13,10 +13,13 @@ from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
 from skymark.cloud.known_machines import all_hired, note_hired
 from skymark.cloud.known_machines import hired as known
 from skymark.cloud.lifecycle.ending import Patience, until_gone
+from skymark.cloud.lifecycle.gone import EndableCluster
 from skymark.cloud.live import forgotten_machines
 from skymark.cloud.rehearsal.lambda_cloud import Instance
+from skymark.cloud.sky import client
 from skymark.cloud.sky.hired import ProviderList
 from skymark.cloud.sky.told_prices import at_told_price, told_prices_usd, with_told_prices
+from skymark.model.errors import UsageError
 from tests.cloud.test_lambda_api import Provider
 from tests.unit.cloud.cost.conftest import offer, quote_of
 
@@ -215,3 +218,26 @@ def test_hired_machines_get_the_price_that_their_provider_tells(provider: Provid
     provider.cloud.set_price("gpu_8x", 0.0)
     assert "gpu_8x" not in told_prices_usd("lambda"), "0 is no price"
     assert told_prices_usd("vast") == {}
+
+
+def test_without_skypilot_s_server_a_machine_is_ended_past_it(
+    provider: Provider, hired: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
+    monkeypatch.setattr(client, "AWAY_S", 1.0)
+    note_hired(MACHINES)
+    said: list[str] = []
+    gone = until_gone(EndableCluster(NAME), ProviderList(), said.append, QUICK)
+    assert gone.proved
+    assert hired.ended_s is not None, said
+    assert all_hired() == []
+
+
+def test_what_skypilot_s_server_raises_as_any_type_is_an_error_of_the_cloud() -> None:
+    with (
+        pytest.raises(CloudError, match="asked: LambdaCloudError: boom"),
+        client.explained("asked"),
+    ):
+        raise Exception("LambdaCloudError: boom")  # noqa: TRY002  # as the SDK raises it
+    with pytest.raises(UsageError, match=r"^ours$"), client.explained("asked"):
+        raise UsageError("ours")

@@ -47,6 +47,44 @@ def test_a_command_without_platform_or_place_ends_with_status_2(arguments):
     assert ended.value.code == 2
 
 
+def test_a_job_of_skypilot_has_a_directory_of_its_own_and_a_link_leads_to_the_newest(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for job in ("sky-1", "sky-2"):
+        monkeypatch.setenv("SKYPILOT_TASK_ID", job)
+        request = full_runner.read(ONE_CELL)
+        assert request.output == tmp_path / "results" / job
+        assert request.platform is None
+        assert request.passed_on == ONE_CELL
+    assert (tmp_path / "results" / "latest").readlink() == Path("sky-2")
+    assert full_runner.read(["--output", "out"]).output == Path("out")
+
+
+def test_each_node_of_a_job_takes_its_part_unless_told_another(monkeypatch):
+    monkeypatch.setenv("SKYPILOT_NUM_NODES", "2")
+    monkeypatch.setenv("SKYPILOT_NODE_RANK", "1")
+    assert read(*ONE_CELL).passed_on == (*ONE_CELL, "--shard", "1/2")
+    assert read("--shard=0/3").passed_on == ("--shard=0/3",)
+
+
+def test_a_python_without_skymark_hands_over_to_that_of_the_set_up(tmp_path):
+    made = tmp_path / "skymark-venv" / "bin" / "python"
+    made.parent.mkdir(parents=True)
+    made.write_text('#!/bin/sh\necho "it got: $*"\n')
+    made.chmod(0o755)
+    done = subprocess.run(
+        ["/usr/bin/env", "python3", "-S", "-m", "benchmarks.runners.full_runner", *ONE_CELL],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == f"it got: -S -m benchmarks.runners.full_runner {' '.join(ONE_CELL)}\n"
+
+
 def test_one_plan_always_gets_the_same_directory_and_another_plan_another():
     def directory(*options):
         request = full_runner.read(["--platform", "cpu", "--results", "there", *options])

@@ -1,4 +1,4 @@
-"""`skymark launch` and `skymark exec`: carry out a plan on rented machines."""
+"""`skymark launch`: carry out a plan on a rented machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from skymark.cli.caller import INTERRUPTED, ask, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.hangup import Hangup
-from skymark.cli.parameters import HOW, IDLE_MINUTES, NODES, USD, Several
+from skymark.cli.parameters import IDLE_MINUTES, NODES, USD, Detach, JobName, Several
+from skymark.cli.variables import VariableOptions
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
@@ -33,6 +34,7 @@ RESULTS = Group.create_ordered("Results")
 
 
 DEFAULT_OPTIONS = CostOptions()
+DEFAULT_VARIABLES = VariableOptions()
 
 Stores = Annotated[
     tuple[str, ...],
@@ -48,7 +50,6 @@ Stores = Annotated[
 Output = Annotated[
     Path, Parameter(group=RESULTS, help="Directory of runs; this one gets a directory in it.")
 ]
-Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
 DEFAULT_RESULTS = Path("results")
 
 
@@ -58,7 +59,19 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ],
     /,
     options: CostOptions = DEFAULT_OPTIONS,
+    variables: VariableOptions = DEFAULT_VARIABLES,
     *,
+    cluster: Annotated[
+        str | None,
+        Parameter(
+            name=("--cluster", "-c"),
+            group=MACHINE,
+            help="The machine's name. [default: skymark-PROFILE, with a number where that is "
+            "taken]",
+        ),
+    ] = None,
+    name: JobName = None,
+    detach: Detach = False,
     infra: Annotated[
         str | None,
         Parameter(
@@ -75,6 +88,10 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             "from --store s3://…, which it needs.",
         ),
     ] = False,
+    gpus: Annotated[
+        str | None,
+        Parameter(group=MACHINE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
+    ] = None,
     num_nodes: Annotated[
         int,
         NODES,
@@ -95,10 +112,25 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             help="Leave the machine for `skymark exec`; it ends itself after --idle-minutes.",
         ),
     ] = False,
+    idle: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="Set the machine up, run nothing, and leave it as --keep does.",
+        ),
+    ] = False,
+    down: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="End the machine after the run; so it is anyway, without --keep or --idle.",
+        ),
+    ] = False,
     idle_minutes: Annotated[
         int | None,
         IDLE_MINUTES,
         Parameter(
+            name=("--idle-minutes", "--idle-minutes-to-autostop", "-i"),
             group=MACHINE,
             help="Minutes without a job after which the machine ends itself. [default: 1 where "
             "results go to a bucket or W&B too; else 10, for a connection that is away when the "
@@ -132,7 +164,10 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     dry_run: Annotated[
         bool, Parameter(group=LIMITS, help="Show prices and plan, and hire nothing.")
     ] = False,
-    yes: Annotated[bool, Parameter(group=LIMITS, help="Do not ask about the price.")] = False,
+    yes: Annotated[
+        bool,
+        Parameter(name=("--yes", "-y"), group=LIMITS, help="Do not ask about the price."),
+    ] = False,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
@@ -153,26 +188,38 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     the command that ends it are printed.
     """
     from skymark.cloud.cost.limits import limits_for
-    from skymark.cloud.known_machines import free_name
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.homes import check_home
+    from skymark.cloud.lifecycle.leaving import hire_and_leave
     from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.naming import named_where_left
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
+    from skymark.cloud.names import name_for
     from skymark.cloud.order import Order, idle_minutes_for, seconds_of
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import check_stores, lasting_store
     from skymark.run.layout import new_run_id
 
+    keep = keep or idle
+    if down and keep:
+        raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
+    if managed and (idle or detach):
+        raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
+    boot_timeout_s = seconds_of(boot_timeout, "--boot-timeout")
+    known = variables.beside(os.environ)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     check_home(output)
-    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
         run_id=new_run_id(profile, datetime.now(UTC)),
-        cluster=free_name(profile),
+        cluster=name_for(profile, cluster),
+        job=name,
+        gpus=gpus,
+        variables=variables.variables(),
+        idle=idle,
         stores=store,
         machine=machine,
         infra=infra,
@@ -182,13 +229,14 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         image=image,
         deadline_s=limits.deadline_s,
         max_cost_usd=limits.max_cost_usd,
-        keep=keep,
-        boot_timeout_s=seconds_of(boot_timeout, "--boot-timeout"),
-        idle_minutes=idle_minutes or idle_minutes_for(store, os.environ, keep=keep),
+        keep=keep or detach,  # whoever comes back may have put jobs of another kind there
+        boot_timeout_s=boot_timeout_s,
+        idle_minutes=idle_minutes or idle_minutes_for(store, known, keep=keep),
     )
     if managed:
         check_managed(order)
-    quoted = quote_order(order, plan, output, os.environ)
+    quoted = quote_order(order, plan, output, known)
+    quoted = dataclasses.replace(quoted, secrets={**quoted.secrets, **variables.secrets()})
     if managed:
         check_controller()
     assert quoted.quote is not None
@@ -197,85 +245,17 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         return 0
     if not yes:
         _agree()
-    check_stores(store, order.run_id, os.environ)
+    check_stores(store, order.run_id, known)
     end_when_told()
+    screen = screen_for(order, output)
+    if idle or detach:
+        with named_where_left(order.cluster, screen.say):
+            left = hire_and_leave(quoted, NewCluster(), screen)
+        return show_end(left, output)
     place = ManagedPlace() if managed else NewCluster()
-    screen = _screen(order, output)
     with named_where_left(order.cluster, screen.say):
         ended = carry_out(quoted, place, screen, output)
-    return _show_end(ended, output)
-
-
-def execute(
-    cluster: Cluster,
-    /,
-    options: CostOptions = DEFAULT_OPTIONS,
-    *,
-    grid: Annotated[
-        tuple[str, ...],
-        Several,
-        Parameter(
-            group=HOW,
-            help="NAME=VALUE,VALUE,… of a setting that `skymark run --set` knows, such as "
-            "workers=1,4,16: a run for each value; of several grids, for each combination.",
-        ),
-    ] = (),
-    deadline: Annotated[
-        str | None,
-        Parameter(
-            group=LIMITS,
-            help="Longest time of each run, such as 90m or 2h. [default: the profile's]",
-        ),
-    ] = None,
-    store: Stores = (),
-    output: Output = DEFAULT_RESULTS,
-) -> int:
-    """Run other scenarios or adapters on a machine that `launch --keep` left, without set-up.
-
-    The source as it is here is sent again; results come home as with `launch`. The machine
-    stays, and its idle timer too. With --grid workers=1,4,16 there is a run for each value, all
-    queued at once, with a directory each.
-
-    Exit status: 0 all is well, 1 the machine or a cell failed or the time was up, 2 bad usage
-    or no such machine, nothing was queued, 130 interrupted.
-    """
-    from skymark.cli.grid import points
-    from skymark.cloud.cost.limits import limits_for
-    from skymark.cloud.known_machines import recall
-    from skymark.cloud.lifecycle.homes import check_home
-    from skymark.cloud.lifecycle.kept_machine import execute as carry_out
-    from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.secret_variables import secrets_for
-    from skymark.cloud.stores import check_stores
-    from skymark.run.layout import new_run_id
-
-    known = recall(cluster)
-    check_home(output)
-    chosen = dataclasses.replace(options, profile=known.profile)
-    run_id = new_run_id(known.profile, datetime.now(UTC))
-    plans = {run_id: plan_to_send(chosen, with_source=known.image is None)}
-    if grid:
-        of_points = points(chosen, grid).items()
-        plans = {
-            f"{run_id}-{point}": plan_to_send(one, with_source=known.image is None)
-            for point, one in of_points
-        }
-    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
-    runs = []
-    for id, plan in plans.items():
-        changes = {
-            "run_id": id,
-            "plan_hash": plan.hash,
-            "stores": store,
-            "deadline_s": limit_s,
-            "keep": True,
-        }
-        order = known.model_copy(update=changes)
-        runs.append(Quoted(order, plan, secrets_for(plan, store, os.environ), limit_s))
-    check_stores(store, run_id, os.environ)
-    end_when_told()
-    ended = carry_out(runs, _screen(runs[0].order, output), output)
-    return _show_grid(ended, run_id, output) if grid else _show_end(ended[0], output)
+    return show_end(ended, output)
 
 
 def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
@@ -321,7 +301,7 @@ def _agree() -> None:
         raise GateError("nothing was hired")
 
 
-def _screen(order: Order, output: Path) -> Screen:
+def screen_for(order: Order, output: Path) -> Screen:
     """Return callbacks that outlive the terminal."""
     from skymark.cloud.lifecycle.screen import Screen
 
@@ -346,7 +326,7 @@ def _stop_or_leave(order: Order) -> Choice:
     return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP
 
 
-def _show_end(ended: Ended | Kept | Left, output: Path) -> int:
+def show_end(ended: Ended | Kept | Left, output: Path) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
     from skymark.cloud.lifecycle.stages import Kept, Left
@@ -377,7 +357,7 @@ def _show_end(ended: Ended | Kept | Left, output: Path) -> int:
     return 0 if ended.all_well and good else 1
 
 
-def _show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> int:
+def show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> int:
     """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page
@@ -416,7 +396,7 @@ def _say_what_is_kept(kept: Kept, output: Path) -> None:
     say(
         f"{name} IS KEPT {price}, because its results are verified nowhere else. It ends itself "
         f"after {kept.idle_minutes} idle min, and they go with it\n"
-        f"  fetch:   {_collect(kept.order, output)}\n"
+        f"  fetch:   {how_to_collect(kept.order, output)}\n"
         f"  end:     skymark down {name}"
     )
 
@@ -434,7 +414,7 @@ def _say_how_to_come_back(order: Order, output: Path) -> None:
     say(
         f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"
-        f"  fetch:   {_collect(order, output)}\n"
+        f"  fetch:   {how_to_collect(order, output)}\n"
         f"  more:    skymark exec {name} --scenarios …\n"
         f"  end:     skymark down {name}"
     )
@@ -451,7 +431,8 @@ def _say_how_to_store(over: Ended | Kept) -> None:
         say(f"NOT STORED in {store}; finish with: skymark export {directory} --to {store}")
 
 
-def _collect(order: Order, output: Path) -> str:
+def how_to_collect(order: Order, output: Path) -> str:
+    """Return the command that brings the results of an order home."""
     if order.lasting_store is not None:
         directory = shlex.quote(str(output / order.run_id))
         return f"skymark fetch {order.lasting_store}/{order.run_id} {directory}"

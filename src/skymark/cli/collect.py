@@ -14,7 +14,10 @@ DEFAULT_RESULTS = Path("results")
 
 def collect(
     cluster: Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")],
-    run_id: Annotated[str | None, Parameter(help="The run. [default: the launched one]")] = None,
+    run_id: Annotated[
+        str | None,
+        Parameter(help="The run. [default: the launched one; after `sky launch` the newest]"),
+    ] = None,
     /,
     *,
     output: Annotated[
@@ -32,7 +35,7 @@ def collect(
     Exit status: 0 the results are whole, 1 some are missing or damaged, or could not come home, 2
     there is no such machine or run.
     """
-    from skymark.cloud.known_machines import recall
+    from skymark.cloud.lifecycle.adopting import newest_run, order_of
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.retrieving import from_cluster
     from skymark.cloud.lifecycle.stages import Finished
@@ -40,8 +43,9 @@ def collect(
     from skymark.cloud.sky.clusters import find_cluster
     from skymark.model.errors import UsageError
 
-    order = recall(cluster)
-    if run_id is not None and run_id != order.run_id:
+    order = order_of(cluster)
+    run_id = run_id or order.run_id or newest_run(cluster)
+    if run_id != order.run_id:
         order = order.model_copy(update={"run_id": run_id, "plan_hash": None, "stores": ()})
     if order.lasting_store is not None:
         raise UsageError(

@@ -1,20 +1,16 @@
-"""`skymark status`, `queue`, `logs`, `rsync` and `down`: commands for live machines."""
+"""`skymark status`, `rsync`, `ssh` and `down`: commands for live machines."""
 
 from __future__ import annotations
 
 import json as json_module
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
-from skymark.cli.console import plain_stream
-from skymark.cli.parameters import COUNT
+from skymark.cli.parameters import NODE, Cluster
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
-
-Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
 
 
 def status(*, json: Json = False) -> int:
@@ -45,48 +41,6 @@ def status(*, json: Json = False) -> int:
     return 0
 
 
-def queue(cluster: Cluster, /, *, json: Json = False) -> int:
-    """List a machine's jobs, the newest first."""
-    from skymark.cloud.sky.jobs import queued_jobs
-
-    found = queued_jobs(cluster)
-    if json:
-        print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
-        return 0
-    print_rows(
-        ("job", "what", "status", "submitted (UTC)", "seconds"),
-        [
-            (
-                str(one.id),
-                one.name,
-                one.status,
-                "" if one.submitted_at is None else f"{one.submitted_at:%Y-%m-%d %H:%M:%S}",
-                _amount(one.seconds, 0),
-            )
-            for one in found
-        ],
-    )
-    return 0
-
-
-def logs(
-    cluster: Cluster,
-    job: Annotated[
-        int | None, COUNT, Parameter(help="Its number in `queue`. [default: the last]")
-    ] = None,
-    /,
-    *,
-    so_far: Annotated[bool, Parameter(help="Show what there is, and end.")] = False,
-) -> int:
-    """Show a job's output from its beginning, until it ends.
-
-    Ctrl-C ends the showing, not the job.
-    """
-    from skymark.cloud.live import show_log
-
-    return 0 if show_log(cluster, job, plain_stream(sys.stdout), wait_for_end=not so_far) else 1
-
-
 def rsync(
     source: Annotated[str, Parameter(help="CLUSTER:PATH, or a path here.")],
     target: Annotated[str, Parameter(help="A path here, or CLUSTER:PATH.")],
@@ -94,7 +48,7 @@ def rsync(
 ) -> int:
     """Copy files from a machine or to one: skymark rsync CLUSTER:PATH DIRECTORY.
 
-    A path without a leading slash is below the machine's home; runs lie in skymark-results.
+    A path without a leading slash is below the machine's home; runs lie in results.
     """
     from skymark.cloud.sky.ssh import rsync as copy
 
@@ -103,6 +57,21 @@ def rsync(
         raise UsageError("one of the two places must be CLUSTER:PATH, and the other a path here")
     copy(there[0], source, target)
     return 0
+
+
+def ssh(
+    cluster: Cluster,
+    /,
+    *command: Annotated[str, Parameter(help="Behind --. [default: a shell]")],
+    node: Annotated[int, NODE, Parameter(help="Of several machines; 0 is the head.")] = 0,
+) -> int:
+    """Open a shell on a machine, or run a command there: skymark ssh NAME -- nvidia-smi.
+
+    Returns the command's exit status, 255 where the machine does not answer.
+    """
+    from skymark.cloud.sky.ssh import shell
+
+    return shell(cluster, command, node)
 
 
 def down(

@@ -107,9 +107,11 @@ def _wanted(
     if (plan_file is not None or profile is not None) and platform != "cpu":
         raise UsageError("--platform goes with names; a plan and a profile have one of their own")
     if plan_file is not None:
-        return venvs_of_plan(read_plan(plan_file))
+        plan = read_plan(plan_file)
+        return venvs_of_plan(plan, target_of(plan.platform))
     if profile is not None:
-        return venvs_of_plan(make_plan(load_profile(profile), Selection()))
+        plan = make_plan(load_profile(profile), Selection())
+        return venvs_of_plan(plan, target_of(plan.platform))
     return venvs_named(names, suites(), target_of(platform))
 
 

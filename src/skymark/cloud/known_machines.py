@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from skymark.cache.location import cache_directory
 from skymark.cloud.errors import NameTakenError
 from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.order import Order, cluster_name
+from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
 from skymark.execute.plan_file import write_plan
 from skymark.model.errors import UsageError
@@ -27,14 +27,6 @@ SECRETS_SUFFIX = ".secrets"
 PLAN_SUFFIX = ".plan.json"
 HIRED_SUFFIX = ".hired.json"
 DAY_S = 86400
-NAMES = 100
-"""Drawn at most for a machine; `claim` refuses the last one where all are in use."""
-
-
-def free_name(profile: str) -> str:
-    """Return a name for a machine that, as far as chance allows, no other one from here has."""
-    names = (cluster_name(profile) for _ in range(NAMES))
-    return next((name for name in names if not _path(name).exists()), cluster_name(profile))
 
 
 def claim(order: Order) -> None:
@@ -91,6 +83,16 @@ def recall(cluster: str) -> Order:
         raise UsageError(
             f"{cluster} was not hired from here; `skymark status` shows what was"
         ) from error
+
+
+def known_names() -> set[str]:
+    """Return the names of the machines that were hired from here and are not known to be gone."""
+    names = (path.name for path in _directory().glob("*.json") if path.is_file())
+    return {
+        name.removesuffix(".json").removesuffix(".hired")
+        for name in names
+        if not name.endswith(PLAN_SUFFIX)
+    }
 
 
 def forget(cluster: str) -> None:

@@ -38,7 +38,7 @@ def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
     found = [
         one
         for one in (*live_clusters(refresh=refresh), *live_managed_jobs())
-        if one.name.startswith(PREFIX)
+        if one.name.startswith(PREFIX) or is_known(one.name)
     ]
     return [*found, *forgotten_machines({one.name for one in found}, refresh=refresh)]
 

@@ -13,8 +13,11 @@ from skymark.cloud.order import Order
 from skymark.cloud.source import commit
 from skymark.store.store import STORE_WAIT_VARIABLE
 
-RESULTS = "skymark-results"
+RESULTS = "results"
 """Directory of runs below the home that SSH logs in to."""
+
+LATEST = "latest"
+"""Link to the newest run, in the same directory."""
 
 KILL_AFTER_S = 60
 """Time that `skymark run` has to end its workers and to write down its results, once told."""
@@ -115,7 +118,7 @@ def machine_variables(order: Order) -> dict[str, str]:
 def script(setup: str | None, run: str) -> str:
     """Return the job's script for bash.
 
-    It leaves ``~/skymark-results/RUN-ID.outcome`` with the last phase and its exit status, such as
+    It leaves ``~/results/RUN-ID.outcome`` with the last phase and its exit status, such as
     ``setup 1`` or ``run 0``; it is not there while one goes on. SKYMARK_DEADLINE_S is the job's
     time limit in seconds, 0 for none: ``timeout`` of coreutils sends TERM, and KILL a minute later.
     The run has the variables of `secrets_file`, which is removed as it begins, or where the set-up

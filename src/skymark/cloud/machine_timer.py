@@ -1,8 +1,8 @@
 """The timer that a rented machine arms itself, and that asks neither the client nor SkyPilot.
 
-SkyPilot arms its own timer after the set-up, on the head node, for its own queue. Where the client
-and SkyPilot's API server are gone by then, or a lost node keeps SkyPilot's job from ending, that
-timer never runs out. This one is armed on every node before anything else of ours happens there.
+SkyPilot arms its own timer as it hands over the job, on the head node, for its own queue. Where the
+client and SkyPilot's API server are gone by then, or a lost node keeps SkyPilot's job from ending,
+that timer never runs out. This one is armed on every node, first of all that skymark does there.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if [ "${1:-}" = works ]; then
 fi
 exec 8> lock
 flock --nonblock 8 || exit 0  # there is one already
-echo "$(($(now) + START_S))" > active
+echo "$(($(now) + $(cat start_s)))" > active
 unmet=1 asked=0 idle_s=$(cat idle_s)
 while sleep "$(cat tick_s)" 8>&-; do
   if [ "$(cat idle_s)" != "$idle_s" ]; then idle_s=$(cat idle_s); now > active; fi
@@ -73,7 +73,7 @@ while sleep "$(cat tick_s)" 8>&-; do
   if [ -s kept ] && [ -z "$lost" ] && [ -n "$(ls parts)" ]; then now > active; continue; fi
   if [ "$(now)" -ge "$(($(cat active) + idle_s))" ]; then end "nothing works here"; fi
 done
-""".replace("TIMER", TIMER).replace("START_S", str(START_S))
+""".replace("TIMER", TIMER)
 """What runs on every node until its end. On a machine that is kept, others may have jobs that it
 does not see: it leaves such a one to SkyPilot's timer as long as no node is lost."""
 
@@ -90,9 +90,16 @@ def idle_setting(idle_minutes: int) -> str:
     return str(idle_minutes * 60 + MARGIN_S)
 
 
-def settings(idle_minutes: int, *, keep: bool) -> dict[str, str]:
-    """Return the timer's settings by file."""
+def settings(idle_minutes: int, *, keep: bool, start_s: int = START_S) -> dict[str, str]:
+    """Return the timer's settings by file.
+
+    Args:
+        idle_minutes: that it waits when nothing of skymark's works there.
+        keep: whether the machine is to stay for more runs.
+        start_s: that the run may take to begin.
+    """
     return {
+        "start_s": str(start_s),
         IDLE_FILE: idle_setting(idle_minutes),
         "tick_s": f"{TICK_S:g}",
         "kept": "kept" if keep else "",
@@ -110,9 +117,7 @@ def arming(files: Mapping[str, str], end_program: str, end: str = END) -> str:
         end: the script that calls it.
     """
     content = {"timer": PROGRAM, "end": end, "end.py": end_program, **files}
-    writes = "\n".join(
-        f"  printf %s {shlex.quote(text)} > ~/{TIMER}/{name}" for name, text in content.items()
-    )
+    writes = "\n".join(f"  put {shlex.quote(text)} {name}" for name, text in content.items())
     return f"""\
 if [ -n "${{SLURM_JOB_ID:-}}${{KUBERNETES_SERVICE_HOST:-}}" ]; then
   echo "no timer of the machine's own: this cluster is not ended"
@@ -120,12 +125,14 @@ elif ! command -v flock > /dev/null || ! command -v setsid > /dev/null; then
   echo "no timer of the machine's own: it has no flock or setsid"
 else
   mkdir -p ~/{TIMER}/parts
+  put() {{ printf %s "$1" > ~/{TIMER}/"$2.$$" && mv ~/{TIMER}/"$2.$$" ~/{TIMER}/"$2"; }}  # whole
 {writes}
-  rank=0
-  for node in ${{SKYPILOT_SETUP_NODE_IPS:-}}; do
-    [ "$rank" = "${{SKYPILOT_SETUP_NODE_RANK:-0}}" ] || echo "$node"
+  rank=0 others=
+  for node in ${{SKYPILOT_NODE_IPS:-}}; do
+    [ "$rank" = "${{SKYPILOT_NODE_RANK:-0}}" ] || others="$others $node"
     rank=$((rank + 1))
-  done > ~/{TIMER}/others
+  done
+  put "$others" others
   setsid --fork bash ~/{TIMER}/timer >> ~/{TIMER}/log 2>&1 < /dev/null
 fi
 """

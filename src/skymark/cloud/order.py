@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -43,10 +43,24 @@ class Order(Frozen):
     lasting_store: str | None = None
     """Of a managed job: where the next machine finds what was measured, if one is taken away."""
     num_nodes: int = Field(default=1, ge=1)
+    """Of the cluster."""
+    job_nodes: int | None = Field(default=None, ge=1)
+    """Of them, those that the job takes; None for all."""
+    gpus: str | None = None
+    """Accelerators of each machine, or of a job's part of it, such as ``H100:8`` and ``H100:0.5``;
+    None for those of the machine's YAML, or all of a machine that is there."""
+    job: str | None = None
+    """The job's name with SkyPilot; None for one that is made of other names."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Of the job's environment, besides those that skymark gives it. No secrets."""
+    submission: str | None = None
+    """Of `skymark.cloud.submission`; None where the source comes with the machine."""
     image: str | None = None
     deadline_s: int | None = Field(default=None, ge=1)
     max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     keep: bool = False
+    idle: bool = False
+    """Set up, and run nothing."""
     boot_timeout_s: int = Field(default=1200, ge=1)
     """Most time until the machine is up; SkyPilot itself would wait for ever."""
     idle_minutes: int = Field(default=IDLE_MINUTES, ge=1)
@@ -65,10 +79,30 @@ def idle_minutes_for(stores: Sequence[str], variables: Mapping[str, str], *, kee
     return STORED_IDLE_MINUTES if results_leave(stores, variables) else IDLE_MINUTES
 
 
-def cluster_name(profile: str) -> str:
-    """Return a name for a machine that is short to type: its kind and chance."""
+def cluster_name(profile: str, taken: Collection[str] = ()) -> str:
+    """Return the name of a profile's machine, such as ``skymark-gpu-a100``.
+
+    Args:
+        profile: a profile's name, or a ``.toml`` file.
+        taken: names of other machines; where this is among them, a number is put behind it.
+    """
     plain = re.sub(r"[^a-z0-9]+", "-", Path(profile).stem.casefold()).strip("-")
-    return f"skymark-{plain}-{secrets.token_hex(2)}"
+    name = f"skymark-{plain}"
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain((name,), numbered) if one not in taken)
+
+
+def check_cluster_name(name: str) -> None:
+    """Refuse a name that SkyPilot and SSH would not take.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if not re.fullmatch(r"[a-zA-Z](?:[-_.a-zA-Z0-9]*[a-zA-Z0-9])?", name):
+        raise UsageError(
+            f"--cluster {name!r} is no name of a machine; give letters, digits and hyphens, a "
+            "letter first"
+        )
 
 
 def seconds_of(text: str, option: str = "--deadline") -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from skymark.machine.accelerator import is_rehearsed, nvidia_driver
 from skymark.machine.facts import Run, run_program
 from skymark.model.errors import UsageError
-from skymark.model.platform import Platform, Target
+from skymark.model.platform import Platform, Target, usual_target
 
 CUDA_VARIABLE = "SKYMARK_CUDA"
 """Major version of CUDA to take whatever the driver is, as images do that hold one of them."""
@@ -29,7 +29,7 @@ def target_of(
 ) -> Target:
     """Return the target whose packages serve a platform on this machine.
 
-    CUDA 12 where no driver can be asked: its libraries work with newer drivers, too.
+    For a GPU whose driver cannot be asked, it is the one that works with all of them.
 
     Args:
         platform: a plan's.
@@ -42,12 +42,12 @@ def target_of(
     """
     if platform == "cpu" or is_rehearsed(variables, root):
         return "cpu"
-    if platform == "tpu":
-        return "tpu"
+    if platform != "gpu":
+        return usual_target(platform)
     if wanted := variables.get(CUDA_VARIABLE):
         if wanted not in CUDA:
             raise UsageError(f"{CUDA_VARIABLE}={wanted}: choose from {', '.join(CUDA)}")
         return CUDA[wanted]
     branch = (nvidia_driver(run, root) or "").partition(".")[0]
     is_new = branch.isdigit() and int(branch) >= FIRST_DRIVER_OF_CUDA_13
-    return "cuda13" if is_new else "cuda12"
+    return "cuda13" if is_new else usual_target(platform)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skymark.execute.targets import target_of
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.platform import Target
@@ -13,12 +12,12 @@ from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
 
-def venvs_of_plan(plan: Plan) -> dict[str, VenvSpec]:
-    """Return the venvs that the cells of a plan need on a machine like this one, by name.
+def venvs_of_plan(plan: Plan, target: Target) -> dict[str, VenvSpec]:
+    """Return the venvs that the cells of a plan need, by name, built for a target.
 
     Those of libraries that no package installs by itself are not among them.
     """
-    suite, target = suite_named(plan.suite), target_of(plan.platform)
+    suite = suite_named(plan.suite)
     cells = (planned.cell for planned in plan.runnable)
     specs = (suite.venv(cell) for cell in cells if suite.absence(cell) is None)
     return {spec.name: spec.built_for(target) for spec in specs if spec is not None}

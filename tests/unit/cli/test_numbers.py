@@ -23,6 +23,7 @@ NEEDED = {
     "launch": ("cpu", "--yes"),
     "exec": ("skymark-none",),
     "logs": ("skymark-none",),
+    "ssh": ("skymark-none",),
 }
 """Arguments without which a command is refused for another reason."""
 

@@ -16,7 +16,8 @@ GATE = {
 EXCEPTIONS = {
     # Streams handed to `plain_stream`, or asked whether they are a terminal.
     "src/skymark/cli/cloud.py": {"sys.stderr"},
-    "src/skymark/cli/machines.py": {"sys.stdout"},
+    "src/skymark/cli/execute.py": {"sys.stdout"},
+    "src/skymark/cli/jobs.py": {"sys.stdout"},
     # Its number, of standard output as a descriptor.
     "src/skymark/cli/main.py": {"sys.stdout"},
     # Processes of skymark's own, which tell the process that started them: a port, a word, JSON.

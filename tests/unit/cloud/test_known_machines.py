@@ -15,6 +15,7 @@ from skymark.cloud.known_machines import (
     forget,
     forget_secrets,
     keep_secrets,
+    known_names,
     recall,
     turn_of,
 )
@@ -34,6 +35,15 @@ def test_what_was_ordered_is_known_until_the_machine_is_gone():
     forget(order.cluster)
     with pytest.raises(UsageError, match="was not hired from here"):
         recall(order.cluster)
+
+
+def test_the_names_of_machines_that_are_not_known_to_be_gone_are_in_use(tmp_path):
+    assert known_names() == set()
+    claim(order_of())
+    keep_secrets(order_of().cluster, {"KEY": "value"})
+    assert known_names() == {order_of().cluster}
+    forget(order_of().cluster)
+    assert known_names() == set()
 
 
 @pytest.mark.parametrize("end", [forget, forget_secrets])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -178,6 +179,38 @@ def test_a_set_up_makes_the_venvs_of_the_plan(path, tmp_path):
     assert arguments_of(setup, tmp_path, sent) == ["env", "build", "--plan", "/there/plan"]
     alone = {"SKYMARK_PROFILE": "cpu", "SKYMARK_PLAN": ""}
     assert arguments_of(setup, tmp_path, alone) == ["env", "build", "--profile", "cpu"]
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("named", "run"), [("", "sky-job-1"), ("one", "one")])
+def test_each_job_has_a_directory_of_its_own_and_a_link_leads_to_the_newest(
+    path, named, run, tmp_path
+):
+    before, _, after = sections(path)["run"].partition("exec ")
+    output = after.partition("--output ")[2].partition(" ")[0]
+    started = before.replace("cd /app", "")
+    done = subprocess.run(
+        ["bash", "-euc", f"{started}echo {output}"],
+        env={
+            "HOME": str(tmp_path),
+            "PATH": os.environ["PATH"],
+            "SKYPILOT_TASK_ID": "sky-job-1",
+            "SKYMARK_RUN_ID": named,
+            "SKYMARK_PROFILE": "cpu",
+            "SKYMARK_PLAN": "",
+            "SKYMARK_STORES": "",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(tmp_path / "results" / run)
+    assert (tmp_path / "results" / "latest").readlink() == Path(run)
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+def test_a_machine_s_yaml_declares_no_secret_which_would_win_over_env(path):
+    assert "\nsecrets:" not in path.read_text()
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.machine_script import script
-from skymark.cloud.machine_timer import MARGIN_S, START_S, TIMER, arming, settings
+from skymark.cloud.machine_timer import MARGIN_S, TIMER, arming, settings
 
 SSH = """\
 #!/bin/bash
@@ -41,8 +41,8 @@ class Node:
         return subprocess.Popen(["bash", "-c", text], env={**known, **variables})
 
     def arm(self, files, rank=0, others="", start_s=0):
-        text = arming(files, "", "touch ~/ended").replace(f"+ {START_S}", f"+ {start_s}")
-        nodes = {"SKYPILOT_SETUP_NODE_IPS": others, "SKYPILOT_SETUP_NODE_RANK": str(rank)}
+        text = arming({**files, "start_s": str(start_s)}, "", "touch ~/ended")
+        nodes = {"SKYPILOT_NODE_IPS": others, "SKYPILOT_NODE_RANK": str(rank)}
         assert self.run(text, **nodes).wait() == 0
         return self
 

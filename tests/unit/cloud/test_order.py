@@ -10,6 +10,7 @@ from skymark.cloud.order import (
     IDLE_MINUTES,
     KEPT_IDLE_MINUTES,
     Order,
+    check_cluster_name,
     cluster_name,
     idle_minutes_for,
     limit_s,
@@ -60,10 +61,20 @@ def test_a_machine_that_costs_nothing_has_no_budget_limit():
     assert limit_s(order_of(max_cost_usd=2.0), 0.0, 300) is None
 
 
-def test_a_machine_gets_a_name_that_providers_take():
-    name = cluster_name("benchmarks/profiles/gpu_A100.toml")
-    assert re.fullmatch(r"skymark-gpu-a100-[0-9a-f]{4}", name)
-    assert cluster_name("cpu") != cluster_name("cpu")
+def test_a_machine_is_named_for_its_profile_with_a_number_where_that_is_taken():
+    assert cluster_name("benchmarks/profiles/gpu_A100.toml") == "skymark-gpu-a100"
+    assert cluster_name("cpu", {"skymark-cpu"}) == "skymark-cpu-2"
+    assert cluster_name("cpu", {"skymark-cpu", "skymark-cpu-2", "other"}) == "skymark-cpu-3"
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a b", "-c", "a/b", "mine-", "../up"])
+def test_a_name_that_ssh_or_a_provider_would_not_take_is_refused(name):
+    with pytest.raises(UsageError, match="is no name of a machine"):
+        check_cluster_name(name)
+
+
+def test_a_name_of_ones_own_is_taken():
+    check_cluster_name("mine-2")
 
 
 KEY = {"WANDB_API_KEY": "key"}

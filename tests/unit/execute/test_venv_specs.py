@@ -32,16 +32,21 @@ class Sorts(type(LOADING)):
 
 def test_a_plan_needs_the_venvs_of_the_cells_that_will_run():
     chosen = Selection(scenarios=("TAB-1", "DIST-1"), adapters=("numpy", "spdl", "grain@0.2.17"))
-    found = venvs_of_plan(make_plan(load_profile("ci_cpu"), chosen))
+    plan = make_plan(load_profile("ci_cpu"), chosen)
+    found = venvs_of_plan(plan, "cpu")
     assert list(found) == ["numpy", "spdl", "grain@0.2.17"]
     assert found["grain@0.2.17"].packages == ("grain==0.2.17",)
+    on_gpu = venvs_of_plan(plan, "cuda13")
+    assert list(on_gpu) == list(found)
+    assert on_gpu["numpy"] == found["numpy"]
+    assert on_gpu["grain@0.2.17"].declared == "adapters/grain.gpu-cuda13.in"
 
 
 def test_a_library_that_no_package_installs_has_no_venv_to_build():
     chosen = Selection(scenarios=("TAB-1", "CV-1"), adapters=("ffcv", "numpy"))
     plan = make_plan(load_profile("ci_cpu"), chosen)
     assert "ffcv" in {planned.cell.adapter for planned in plan.runnable}
-    assert list(venvs_of_plan(plan)) == ["numpy"]
+    assert list(venvs_of_plan(plan, "cpu")) == ["numpy"]
 
 
 def test_adapters_are_named_whatever_suite_has_them():
@@ -50,6 +55,8 @@ def test_adapters_are_named_whatever_suite_has_them():
     everything = venvs_named([], suites)
     assert {"numpy", "grain", "heap"} <= set(everything)
     assert "ffcv" not in everything
+    on_tpu = venvs_named(["grain", "heap"], suites, "tpu")
+    assert [one.locked for one in on_tpu.values()] == ["adapters/grain.tpu.txt", None]
 
 
 def test_a_name_that_no_suite_has_is_an_error_with_the_nearest_of_all():

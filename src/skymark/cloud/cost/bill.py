@@ -28,6 +28,21 @@ class Bill(Frozen):
     seconds: float
     price_usd: float | None
     price_from: Literal["catalogue", "provider"] = "catalogue"
+    absent_s: float = 0.0
+    """Of all machines together that were lost before the end: nobody pays for them then."""
+
+    def without(self, absent_s: float, nodes: int) -> Bill:
+        """Return the bill less the time in which some of its machines were lost already.
+
+        Args:
+            absent_s: of all lost machines together.
+            nodes: machines that the price per hour is for.
+        """
+        if self.price_usd is None or self.hourly_price_usd is None or absent_s <= 0:
+            return self
+        less_usd = absent_s / 3600 * self.hourly_price_usd / nodes
+        changes = {"price_usd": max(0.0, self.price_usd - less_usd), "absent_s": absent_s}
+        return self.model_copy(update=changes)
 
     @property
     def in_words(self) -> str:
@@ -35,9 +50,10 @@ class Bill(Frozen):
         if self.price_usd is None:
             return f"an amount that is not known: {self.seconds:.0f} s at no known price"
         whose = "the catalogue's" if self.price_from == "catalogue" else "the provider's own"
+        absent = f", less {self.absent_s:.0f} s of lost machines" if self.absent_s else ""
         return (
             f"${self.price_usd:.4f}: {self.seconds:.0f} s at ${self.hourly_price_usd:.2f}/h, "
-            f"{whose} price"
+            f"{whose} price{absent}"
         )
 
 

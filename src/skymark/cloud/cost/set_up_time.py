@@ -6,10 +6,10 @@ Pure functions of the plan and the pins that come with skymark.
 from __future__ import annotations
 
 from skymark.execute.accelerator import accelerator_venv
-from skymark.execute.targets import target_of
 from skymark.execute.venv_sizes import MB, unpacked_bytes
 from skymark.execute.venv_specs import venvs_of_plan
 from skymark.model.plan import Plan
+from skymark.model.platform import usual_target
 from skymark.model.span import Span
 
 SKYMARK_ITSELF = ("container.txt", "container-build.txt")
@@ -28,8 +28,8 @@ Vast whose network has less than 12 MB/s, and packages travel compressed."""
 
 def set_up_time(plan: Plan) -> Span:
     """Return the time to install skymark and the venvs that a plan's cells need, and no others."""
-    specs = list(venvs_of_plan(plan).values())
-    target = target_of(plan.platform)
+    target = usual_target(plan.platform)
+    specs = list(venvs_of_plan(plan, target).values())
     if target != "cpu":
         specs.append(accelerator_venv(target))
     megabytes = unpacked_bytes(specs, also=SKYMARK_ITSELF) / MB

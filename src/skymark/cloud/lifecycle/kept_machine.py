@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,13 +27,16 @@ from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.sky.jobs import (
     JobEnd,
     MachineJob,
+    QueuedJob,
     await_job,
     cancel_jobs,
     queued_jobs,
     request_job,
 )
-from skymark.cloud.sky.ssh import send
-from skymark.cloud.sky.tasks import make_run_task, set_limits
+from skymark.cloud.sky.sources import send_source
+from skymark.cloud.sky.ssh import output_of, send
+from skymark.cloud.sky.tasks import make_run_task, set_limits, source_of
+from skymark.cloud.submission import job_name
 from skymark.execute.plan_file import write_plan
 from skymark.model.errors import SkymarkError, UsageError
 
@@ -54,11 +56,7 @@ def execute(runs: Sequence[Quoted], screen: Screen, results: Path) -> list[Ended
         UsageError: there is no such machine.
         CloudError: it did not take the jobs; none of them is left in its queue.
     """
-    cluster = runs[0].order.cluster
-    record = find_cluster(cluster, refresh=True)
-    if record is None:
-        raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
-    place = KeptMachine(cluster, record["handle"].launched_resources)
+    place = _place_of(runs[0].order.cluster)
     ended: list[Ended | Kept] = []
     try:
         place.queue(runs, screen)
@@ -72,6 +70,28 @@ def execute(runs: Sequence[Quoted], screen: Screen, results: Path) -> list[Ended
         pass
     left = [place.stop(quoted, None, screen) for quoted in runs[len(ended) :]]
     return [*ended, *(wind_up(finished, place, screen, results) for finished in left)]
+
+
+def queue(runs: Sequence[Quoted], screen: Screen) -> None:
+    """Put runs into the queue of a live machine and leave them to it; results stay there.
+
+    Raises:
+        UsageError: there is no such machine.
+        CloudError: it did not take the jobs; none of them is left in its queue.
+    """
+    place = _place_of(runs[0].order.cluster)
+    try:
+        place.queue(runs, screen)
+    except KeyboardInterrupt:
+        place.stop(runs[0], None, screen)
+        raise
+
+
+def _place_of(cluster: str) -> KeptMachine:
+    record = find_cluster(cluster, refresh=True)
+    if record is None:
+        raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
+    return KeptMachine(cluster, record["handle"].launched_resources)
 
 
 class KeptMachine:
@@ -91,8 +111,10 @@ class KeptMachine:
         self._launched = launched
         self._request = RequestInFlight()
         self._jobs: dict[str, MachineJob] = {}
-        self._left: set[str] = set()
-        """Ids of the runs whose results are not home."""
+        self._left: dict[str, str] = {}
+        """Names of jobs by the ids of their runs, of those whose results are not home."""
+        self._before: set[int] = set()
+        """Numbers of jobs that were in the queue already; a user may give a name twice."""
         self._begun: set[str] | None = None
         """Names of the jobs that had begun when all were taken back; None before."""
 
@@ -102,8 +124,9 @@ class KeptMachine:
         Raises:
             CloudError: the machine did not take one of them.
         """
-        self._left = {quoted.order.run_id for quoted in runs}
+        self._left = {quoted.order.run_id: _name_of(quoted.order) for quoted in runs}
         with turn_of(self._cluster, screen.say):
+            self._before = {job.id for job in queued_jobs(self._cluster)}
             try:
                 self._queue(runs, screen)
             except Exception:
@@ -126,9 +149,11 @@ class KeptMachine:
             screen.say("taking back what has not ended")
             self._begun = self._take_all_back()
         finished = Finished(quoted.order, interrupted=True)
-        if _job_name(quoted.order.run_id) not in self._begun:
+        if _name_of(quoted.order) not in self._begun:
             problem = "it had not begun, and was taken back"
             return Finished(quoted.order, begun=False, interrupted=True, problems=(problem,))
+        if quoted.order.job_nodes is not None:  # nobody knows on which of the nodes it was
+            return finished
         try:
             await_outcome(quoted.order)
         except SkymarkError as error:
@@ -146,11 +171,13 @@ class KeptMachine:
         """Bring the results of a run that had begun from the machine."""
         if not finished.begun:
             return Retrieved(finished)
+        if finished.order.job_nodes is not None:
+            _remove_secrets(finished.order)
         retrieved = from_cluster(finished, results)
         if finished.end is JobEnd.UNSTORED and retrieved.safe:
             with suppress(SkymarkError):  # it ends by itself
                 self._jobs[finished.order.run_id].stop()
-        self._left.discard(finished.order.run_id)
+        self._left.pop(finished.order.run_id, None)
         return retrieved
 
     def end(self, finished: Finished, screen: Screen) -> None:
@@ -159,14 +186,20 @@ class KeptMachine:
     def bill(self, order: Order) -> None:
         """Return None: the machine is still paid for."""
 
+    def _ours(self) -> list[QueuedJob]:
+        names = set(self._left.values())
+        found = queued_jobs(self._cluster)
+        return [job for job in found if job.name in names and job.id not in self._before]
+
     def _queue(self, runs: Sequence[Quoted], screen: Screen) -> None:
-        for place, quoted in enumerate(runs):
-            order = quoted.order
+        tasks = {
+            one.order.run_id: make_run_task(one.order, _name_of(one.order), self._launched)
+            for one in runs
+        }
+        _send_source(runs[0].order)  # of one submission, for all
+        for quoted in runs:
+            order, task = quoted.order, tasks[quoted.order.run_id]
             _send_files(quoted)
-            # The source is there after the first, and stays the same for all.
-            task = make_run_task(
-                order, _job_name(order.run_id), self._launched, with_source=place == 0
-            )
             set_limits(task, quoted.limit_s, None)
             job = self._submit(task)
             self._jobs[order.run_id] = job
@@ -186,11 +219,10 @@ class KeptMachine:
             CloudError: it is not known whether they have ended.
         """
         cluster = self._cluster
-        names = {_job_name(run_id) for run_id in self._left}
         try:
             self._request.take_back()
-            cancel_jobs(cluster, [job.id for job in queued_jobs(cluster) if job.name in names])
-            return {job.name for job in queued_jobs(cluster) if job.seconds is not None} & names
+            cancel_jobs(cluster, [job.id for job in self._ours()])
+            return {job.name for job in self._ours() if job.seconds is not None}
         except CloudError as error:
             raise CloudError(
                 f"what was queued may go on ({error}); `skymark queue {cluster}` shows it, and "
@@ -198,8 +230,22 @@ class KeptMachine:
             ) from error
 
 
-def _job_name(run_id: str) -> str:
-    return re.sub("[^A-Za-z0-9]+", "-", run_id).strip("-")
+def _name_of(order: Order) -> str:
+    return order.job or job_name(order.run_id)
+
+
+def _send_source(order: Order) -> None:
+    source = None if order.submission is None else source_of(order)
+    if source is not None:
+        assert order.submission is not None
+        send_source(order.cluster, order.num_nodes, source, order.submission)
+
+
+def _remove_secrets(order: Order) -> None:
+    """Remove a run's secrets from the nodes that its job did not use."""
+    for node in range(order.num_nodes):
+        with suppress(SkymarkError):  # they go with the machine at the latest
+            output_of(order.cluster, ("rm", "-f", secrets_file(order.run_id)), node)
 
 
 def _send_files(quoted: Quoted) -> None:

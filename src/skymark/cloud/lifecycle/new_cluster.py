@@ -51,6 +51,7 @@ class NewCluster:
         self._request = RequestInFlight()
         self._asked_s = time.time()
         self._machines: HiredMachines | None = None
+        self._several: SeveralMachines | None = None
         self._is_anothers = False
 
     def claim(self, order: Order) -> None:
@@ -93,9 +94,10 @@ class NewCluster:
             f"{order.cluster} is up after {took_s:.0f} s; it ends itself after "
             f"{order.idle_minutes} idle min, whatever happens here"
         )
-        if order.num_nodes > 1:
-            return Hired(order, SeveralMachines(job, order, screen.say), until_s)
-        return Hired(order, job, until_s)
+        if order.num_nodes == 1:
+            return Hired(order, job, until_s)
+        self._several = SeveralMachines(job, order, screen.say)
+        return Hired(order, self._several, until_s)
 
     def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
         """End the job, so that nothing is measured once the results are on their way home."""
@@ -136,9 +138,13 @@ class NewCluster:
     def bill(self, order: Order) -> Bill | None:
         """Return the cost of the cluster; by the clock where SkyPilot does not answer."""
         try:
-            return bill_of_last(costs_of(order.cluster), self._machines)
+            bill = bill_of_last(costs_of(order.cluster), self._machines)
         except CloudError:
-            return bill_of_time(time.time() - self._asked_s, self._machines)
+            bill = bill_of_time(time.time() - self._asked_s, self._machines)
+        if bill is None or self._several is None:
+            return bill
+        absent_s = self._several.absent_s(self._asked_s + bill.seconds)
+        return bill.without(absent_s, order.num_nodes)
 
     def _require_alone(self, job: MachineJob) -> None:
         """Leave a cluster that another client has hired under the same name at the same moment.

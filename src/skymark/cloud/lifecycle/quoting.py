@@ -15,6 +15,7 @@ from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import make_task
 from skymark.cloud.sky.told_prices import with_told_prices
 from skymark.model.plan import Plan
+from skymark.model.span import Span
 from skymark.run.history import read_history
 
 
@@ -43,6 +44,10 @@ def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str,
         idle_minutes=order.idle_minutes,
     )
     quote = with_told_prices(by_catalogue)
+    if order.idle:
+        nothing = Span(low_s=0, expected_s=0, high_s=0)
+        duration = quote.duration.model_copy(update={"running": nothing})
+        quote = quote.model_copy(update={"duration": duration})
     highest_usd = _highest_hourly_price_usd(quote, order.max_cost_usd)
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
     hourly_usd = None if highest_usd is None else highest_usd * order.num_nodes

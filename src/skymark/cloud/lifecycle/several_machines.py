@@ -37,6 +37,8 @@ class SeveralMachines:
     look_s: float = LOOK_S
     _living: int | None = field(default=None, init=False)
     """Machines that are left, once some are lost."""
+    _lost: list[tuple[int, float]] = field(default_factory=list, init=False)
+    """How many were found lost, and at which moment of `time.time`."""
 
     @property
     def name(self) -> str:
@@ -79,12 +81,18 @@ class SeveralMachines:
         """End it now."""
         self.job.stop()
 
+    def absent_s(self, until_s: float) -> float:
+        """Return for how long machines were lost, of all together, until a moment."""
+        return sum(count * max(0.0, until_s - at_s) for count, at_s in self._lost)
+
     def _over(self) -> bool:
         """Whether machines are lost, and all others have ended their parts."""
         living = self.running(self.order.cluster)
         if living is None or not 0 < living < self.order.num_nodes:
             return False
         if living != self._living:
+            before = self.order.num_nodes if self._living is None else self._living
+            self._lost.append((before - living, time.time()))
             self._living = living
             self.say(
                 f"{self.name} has lost machines: {living} of {self.order.num_nodes} are left; "

@@ -6,9 +6,8 @@ Nobody imports it: its text is sent to each machine, whose SkyPilot runs it ther
 import os
 from pathlib import Path
 
-import yaml
 from sky import provision
-from sky.utils import cluster_utils
+from sky.utils import cluster_utils, yaml_utils
 
 NOT_OURS = {"kubernetes", "slurm", "ssh"}
 """Clusters of one's own; whose machines are not to be ended."""
@@ -18,7 +17,7 @@ OTHER_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 def main() -> None:
     """Ask the provider to end the workers first, then all."""
-    config = yaml.safe_load(Path("~/.sky/sky_ray.yml").expanduser().read_text())
+    config = yaml_utils.read_yaml(str(Path("~/.sky/sky_ray.yml").expanduser()))
     provider = cluster_utils.get_provider_name(config)
     if provider in NOT_OURS:
         return

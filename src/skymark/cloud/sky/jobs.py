@@ -50,10 +50,17 @@ class QueuedJob(Frozen):
 
     id: int
     name: str
+    user: str
+    resources: str
+    """That it takes, such as ``1x[CPU:0.5+]``."""
     status: str
+    is_going_on: bool
+    """Whether it waits or runs."""
     submitted_at: datetime | None
-    seconds: float | None
+    started_at: datetime | None
     """None where it has not begun."""
+    seconds: float | None
+    """That it has run; None where it has not begun."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +129,18 @@ def take_back(requests: Sequence[Any]) -> None:
         ask(lambda sky: sky.api_cancel(list(requests), silent=True))
 
 
-def queued_jobs(cluster: str) -> list[QueuedJob]:
-    """Return the jobs of a cluster, the newest first.
+def queued_jobs(cluster: str, *, skip_finished: bool = False) -> list[QueuedJob]:
+    """Return the jobs of a cluster, of all its users, the newest first.
+
+    Args:
+        cluster: its name.
+        skip_finished: only those that wait or run.
 
     Raises:
         UsageError: there is no such cluster.
     """
-    return [_queued(one) for one in ask(lambda sky: sky.queue(cluster))]
+    found = ask(lambda sky: sky.queue(cluster, skip_finished=skip_finished, all_users=True))
+    return [_queued(one) for one in found]
 
 
 def cancel_jobs(cluster: str, numbers: Sequence[int]) -> None:
@@ -164,7 +176,11 @@ def _queued(one: Any) -> QueuedJob:
     return QueuedJob(
         id=one["job_id"],
         name=one["job_name"],
+        user=one["username"],
+        resources=one["resources"],
         status=one["status"].value,
+        is_going_on=not one["status"].is_terminal(),
         submitted_at=None if not submitted else datetime.fromtimestamp(submitted, UTC),
+        started_at=None if not began or began < 0 else datetime.fromtimestamp(began, UTC),
         seconds=None if not began or began < 0 else until - began,
     )

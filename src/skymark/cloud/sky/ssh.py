@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import time
@@ -87,6 +88,46 @@ def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> str:
     tail = " ".join(done.stderr.split())[-300:]
     problem = f"rsync with {cluster} failed (status {done.returncode}): {tail}"
     raise (UnreachableError if done.returncode in UNREACHABLE else CloudError)(problem)
+
+
+def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
+    """Open a shell on a node of a cluster, or run a command there; returns its exit status.
+
+    Raises:
+        UsageError: there is no such cluster or node, or no ssh here.
+    """
+    return _ssh(cluster, command, node).returncode
+
+
+def output_of(cluster: str, command: Sequence[str], node: int = 0) -> str:
+    """Run a command on a node of a cluster and return what it says; empty where it fails.
+
+    Raises:
+        UsageError: there is no such cluster or node, or no ssh here.
+    """
+    done = _ssh(cluster, command, node, captured=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _ssh(
+    cluster: str, command: Sequence[str], node: int, *, captured: bool = False
+) -> subprocess.CompletedProcess[str]:
+    settings = settings_of(cluster)
+    name = host(cluster, node)
+    if not re.search(rf"^Host {re.escape(name)}$", settings.read_text("utf-8"), re.MULTILINE):
+        raise UsageError(f"--node {node}: {cluster} has fewer machines")
+    options = ("-o", f"ConnectTimeout={CONNECT_S}", "-o", "LogLevel=ERROR")
+    words = ["ssh", "-F", os.fspath(settings), *options, name, *command]
+    try:
+        return subprocess.run(
+            words,
+            check=False,
+            text=True,
+            stdin=subprocess.DEVNULL if captured else None,
+            stdout=subprocess.PIPE if captured else None,
+        )
+    except FileNotFoundError as error:
+        raise UsageError("ssh is not installed here; apt install openssh-client") from error
 
 
 def send(cluster: str, nodes: int, file: Path, there: str) -> None:

@@ -16,7 +16,11 @@ from skymark.cloud.order import Order
 from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.providers import cloud_of
 from skymark.cloud.source import source_directory
+from skymark.cloud.submission import beside_others, within
 from skymark.model.errors import UsageError
+
+NOTHING = "echo set up, and nothing to run"
+"""The run of a machine that is to stay idle."""
 
 
 def make_task(order: Order) -> Any:
@@ -32,38 +36,71 @@ def make_task(order: Order) -> Any:
         )
     path = machine_file(order.profile, order.machine, order.image)
     task = _read(path)
-    task.name = order.cluster
-    task.run = script(task.setup, task.run)
-    # All that SkyPilot is to do before the job. Its own timer comes after this.
-    end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
-    task.setup = arming(settings(order.idle_minutes, keep=order.keep), end_program)
+    task.name = order.job or order.cluster
+    task.run = arm_timer(order) + script(task.setup, NOTHING if order.idle else task.run)
+    task.setup = None
     _send_source(task)
     task.num_nodes = order.num_nodes
     task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})
-    task.update_envs(machine_variables(order))
+    task.update_envs({**order.variables, **machine_variables(order)})
     return task
 
 
-def make_run_task(order: Order, name: str, launched: Any, *, with_source: bool) -> Any:
+def make_run_task(order: Order, name: str, launched: Any) -> Any:
     """Return the task of another run on a live machine: no set-up, and no machine is chosen.
 
     Args:
-        order: the run.
+        order: the run; the source of its submission is there already.
         name: the job's.
         launched: SkyPilot's resources of the machine.
-        with_source: send the source again; of several runs, one does.
+
+    Raises:
+        UsageError: the machine has not what the order's job takes of it.
     """
     task = _read(machine_file(order.profile, order.machine, order.image))
     task.name = name
-    task.setup = None
-    task.run = script(None, task.run)
-    _send_source(task)
-    if not with_source:
-        task.workdir = None
-    task.num_nodes = order.num_nodes
-    task.set_resources(sdk().Resources(accelerators=launched.accelerators))
-    task.update_envs(machine_variables(order))
+    run = task.run if order.gpus is None else beside_others(task.run)
+    if order.submission is not None and task.workdir is not None:
+        run = within(order.submission, run)
+    task.run = arm_timer(order) + script(None, run)
+    task.setup = task.workdir = None
+    task.num_nodes = order.job_nodes or order.num_nodes
+    accelerators = launched.accelerators if order.gpus is None else order.gpus
+    task.set_resources(part_of(launched, accelerators))
+    task.update_envs({**order.variables, **machine_variables(order)})
     return task
+
+
+def source_of(order: Order) -> Path | None:
+    """Return the directory that a machine gets with its jobs; None where it needs none."""
+    task = _read(machine_file(order.profile, order.machine, order.image))
+    return None if task.workdir is None else source_directory()
+
+
+def part_of(launched: Any, accelerators: Any) -> Any:
+    """Return resources of a job, which it takes of a machine that is there.
+
+    Args:
+        launched: SkyPilot's resources of the machine.
+        accelerators: such as ``H100:0.5``; None for none.
+
+    Raises:
+        UsageError: the machine has not so many, or others.
+    """
+    with refused(f"--gpus {accelerators}"):
+        part = sdk().Resources(accelerators=accelerators)
+    there = {name.casefold(): count for name, count in (launched.accelerators or {}).items()}
+    for name, count in (part.accelerators or {}).items():
+        if count > there.get(name.casefold(), 0):
+            has = ", ".join(f"{one}:{n:g}" for one, n in (launched.accelerators or {}).items())
+            raise UsageError(f"--gpus {name}:{count:g}: the machine has {has or 'none'}")
+    return part
+
+
+def arm_timer(order: Order) -> str:
+    """Return the script that arms a node's own timer, unless it has one."""
+    end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
+    return arming(settings(order.idle_minutes, keep=order.keep), end_program)
 
 
 def send_files(task: Any, files: Mapping[str, Path]) -> None:
@@ -122,6 +159,8 @@ def _ordered(resource: Any, order: Order) -> Any:
         changes |= {"infra": order.infra, "cloud": None, "region": None, "zone": None}
     if order.spot:
         changes["use_spot"] = True
+    if order.gpus is not None:
+        changes["accelerators"] = order.gpus
     if order.image is not None:
         if not re.fullmatch(r"[^\s]+", order.image):
             raise UsageError(f"--image {order.image!r} is no image; give one such as skymark:cpu")

@@ -51,3 +51,13 @@ def test_a_missing_price_is_never_free():
 def test_without_skypilot_the_clock_makes_the_bill():
     assert bill_of_time(HOUR_S / 2, machines(0.8)).price_usd == 0.4
     assert bill_of_time(HOUR_S / 2, None).price_usd is None
+
+
+def test_a_lost_machine_stops_counting():
+    bill = bill_of_time(HOUR_S, machines(1.6))
+    assert bill.without(0, 2) == bill
+    less = bill.without(HOUR_S / 2, 2)
+    assert less.price_usd == pytest.approx(1.6 - 0.4)
+    assert less.in_words.endswith("less 1800 s of lost machines")
+    assert bill.without(9 * HOUR_S, 2).price_usd == 0
+    assert bill_of_time(HOUR_S, None).without(HOUR_S, 2).price_usd is None

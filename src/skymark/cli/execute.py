@@ -1,0 +1,228 @@
+"""`skymark exec`: more runs, or jobs of one's own, on a machine that is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
+from skymark.cli.cloud import (
+    DEFAULT_OPTIONS,
+    DEFAULT_RESULTS,
+    LIMITS,
+    MACHINE,
+    Output,
+    Stores,
+    how_to_collect,
+    plan_to_send,
+    screen_for,
+    show_end,
+    show_grid,
+)
+from skymark.cli.console import plain_stream
+from skymark.cli.cost import CostOptions
+from skymark.cli.parameters import HOW, NODES, Cluster, Detach, JobName, Several
+from skymark.cli.variables import VariableOptions
+from skymark.execute.profiles import load_profile
+from skymark.model.errors import UsageError
+from skymark.model.plan import Plan
+
+if TYPE_CHECKING:
+    from skymark.cloud.lifecycle.stages import Quoted
+    from skymark.cloud.order import Order
+    from skymark.cloud.user_job import UserJob
+
+DEFAULT_VARIABLES = VariableOptions()
+
+
+def execute(  # noqa: PLR0913  # its parameters are the options of a command
+    cluster: Cluster,
+    /,
+    *job: Annotated[
+        str,
+        Parameter(
+            help="A SkyPilot YAML, or a command behind --, in place of scenarios and adapters. A "
+            "command runs in skymark's source, with its Python."
+        ),
+    ],
+    options: CostOptions = DEFAULT_OPTIONS,
+    variables: VariableOptions = DEFAULT_VARIABLES,
+    profile: Annotated[
+        str | None,
+        Parameter(group=HOW, help="Where settings come from. [default: the machine's profile]"),
+    ] = None,
+    grid: Annotated[
+        tuple[str, ...],
+        Several,
+        Parameter(
+            group=HOW,
+            help="NAME=VALUE,VALUE,… of a setting that `skymark run --set` knows, such as "
+            "workers=1,4,16: a run for each value; of several grids, for each combination.",
+        ),
+    ] = (),
+    gpus: Annotated[
+        str | None,
+        Parameter(
+            name=("--gpus",),
+            group=MACHINE,
+            help="The part of each machine that a job takes, such as H100:1 or H100:0.5. "
+            "[default: all of them for a run, none for a command]",
+        ),
+    ] = None,
+    num_nodes: Annotated[
+        int | None,
+        NODES,
+        Parameter(
+            group=MACHINE,
+            help="The machines that a job takes. [default: all for a run, one for a command]",
+        ),
+    ] = None,
+    name: JobName = None,
+    detach: Detach = False,
+    deadline: Annotated[
+        str | None,
+        Parameter(
+            group=LIMITS,
+            help="Longest time of each run, such as 90m. [default: the profile's]",
+        ),
+    ] = None,
+    store: Stores = (),
+    output: Output = DEFAULT_RESULTS,
+) -> int:
+    """Run other scenarios, a YAML or a command on a machine that is there, without set-up.
+
+    The machine is one that `launch --keep` or `--idle` left, or that `sky launch` made. Each call
+    sends the source as it is here into a directory of its own, so that jobs which wait or run keep
+    theirs. Results come home as with `launch`; the machine stays, and its idle timer too. With
+    --grid workers=1,4,16 there is a run for each value, all queued at once, with a directory each;
+    with --gpus H100:1 besides, as many at once as the machine has cards.
+
+    Exit status: 0 all is well, 1 the machine, a cell or the job failed or the time was up, 2 bad
+    usage or no such machine, nothing was queued, 130 interrupted.
+    """
+    if job:
+        if given := (*options.given(), *_given(profile, grid, deadline, store)):
+            raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
+        from skymark.cloud.user_job import UserJob
+
+        return _submit(
+            cluster,
+            UserJob(
+                words=job,
+                name=name,
+                gpus=gpus,
+                num_nodes=num_nodes,
+                variables=variables.variables(),
+                secrets=variables.secrets(),
+            ),
+            detach=detach,
+        )
+    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.lifecycle.adopting import order_of
+    from skymark.cloud.lifecycle.homes import check_home
+    from skymark.cloud.lifecycle.kept_machine import execute as carry_out
+    from skymark.cloud.lifecycle.kept_machine import queue
+    from skymark.cloud.lifecycle.user_jobs import check_nodes
+    from skymark.cloud.order import seconds_of
+    from skymark.cloud.stores import check_stores
+    from skymark.cloud.submission import new_submission
+    from skymark.run.layout import new_run_id
+
+    if deadline is not None:
+        seconds_of(deadline)  # else nobody is asked
+    known = order_of(cluster, profile)
+    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
+    if num_nodes is not None:
+        check_nodes(cluster, num_nodes, known.num_nodes)
+    asked = known.model_copy(
+        update={
+            "stores": store,
+            "deadline_s": limit_s,
+            "keep": True,
+            "idle": False,
+            "gpus": gpus,
+            "job_nodes": None if num_nodes == known.num_nodes else num_nodes,
+            "job": name,
+            "variables": variables.variables(),
+            "submission": None if known.image else new_submission(),
+        }
+    )
+    run_id = new_run_id(known.profile, datetime.now(UTC))
+    orders = _orders(asked, run_id, dataclasses.replace(options, profile=known.profile), grid)
+    runs = [_with_secrets(order, plan, variables) for order, plan in orders]
+    check_home(output)
+    check_stores(store, run_id, variables.beside(os.environ))
+    screen = screen_for(runs[0].order, output)
+    end_when_told()
+    if detach:
+        queue(runs, screen)
+        _say_how_to_follow(runs, output)
+        return 0
+    ended = carry_out(runs, screen, output)
+    return show_grid(ended, run_id, output) if grid else show_end(ended[0], output)
+
+
+def _given(profile: str | None, grid: object, deadline: str | None, store: object) -> list[str]:
+    named = {"--profile": profile, "--grid": grid, "--deadline": deadline, "--store": store}
+    return [name for name, value in named.items() if value]
+
+
+def _orders(
+    asked: Order, run_id: str, options: CostOptions, grid: tuple[str, ...]
+) -> list[tuple[Order, Plan]]:
+    """Return the order of each point of a grid with its plan, or the one where there is none."""
+    from skymark.cli.grid import points
+
+    found = []
+    for point, one in (points(options, grid) if grid else {"": options}).items():
+        plan = plan_to_send(one, with_source=asked.image is None)
+        behind = f"-{point}" if point else ""
+        changes = {
+            "run_id": f"{run_id}{behind}",
+            "plan_hash": plan.hash,
+            "job": None if asked.job is None else f"{asked.job}{behind}",
+        }
+        found.append((asked.model_copy(update=changes), plan))
+    return found
+
+
+def _with_secrets(order: Order, plan: Plan, variables: VariableOptions) -> Quoted:
+    from skymark.cloud.lifecycle.stages import Quoted
+    from skymark.cloud.secret_variables import secrets_for
+
+    secrets = secrets_for(plan, order.stores, variables.beside(os.environ))
+    return Quoted(order, plan, {**secrets, **variables.secrets()}, order.deadline_s)
+
+
+def _say_how_to_follow(runs: Sequence[Quoted], output: Path) -> None:
+    name = runs[0].order.cluster
+    say(
+        f"the results stay on {name} until it ends\n"
+        f"  watch:   skymark queue {name}; skymark logs {name} JOB"
+    )
+    for one in runs:
+        note(f"  fetch:   {how_to_collect(one.order, output)}")
+
+
+def _submit(cluster: str, job: UserJob, *, detach: bool) -> int:
+    """Put a user's job into a machine's queue, and show it to its end unless told otherwise."""
+    from skymark.cloud.lifecycle.screen import Choice, Screen
+    from skymark.cloud.lifecycle.user_jobs import show, submit
+
+    one = submit(cluster, job)
+    say(f"job {one.number} of {cluster}; skymark logs {cluster} {one.number}")
+    if detach:
+        return 0
+    screen = Screen(say=say, log=plain_stream(sys.stdout), interrupted=lambda: Choice.LEAVE)
+    try:
+        return 0 if show(one, screen) else 1
+    except KeyboardInterrupt:
+        say(f"job {one.number} goes on; end it with skymark cancel {cluster} {one.number}")
+        return INTERRUPTED

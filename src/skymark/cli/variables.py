@@ -1,0 +1,85 @@
+"""Options for the environment of a job: --env, --env-file and --secret, as `sky` has them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from skymark.model.errors import UsageError
+
+VARIABLES = Group.create_ordered("The job's environment")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class VariableOptions:
+    """Variables of a job; one of the shell here is taken where no value is given."""
+
+    env: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=VARIABLES,
+            help="NAME=VALUE, or NAME of a variable that is set here; may be repeated.",
+        ),
+    ] = ()
+    env_file: Annotated[
+        Path | None,
+        Parameter(group=VARIABLES, help="A dotenv file; --env wins over it."),
+    ] = None
+    secret: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=VARIABLES,
+            help="As --env, for what nobody is to read; wins over --env. May be repeated.",
+        ),
+    ] = ()
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that are no secrets.
+
+        Raises:
+            UsageError: one has no value, or the file cannot be read.
+        """
+        return {**_of_file(self.env_file), **_pairs("--env", self.env, os.environ)}
+
+    def secrets(self) -> dict[str, str]:
+        """Return the secrets.
+
+        Raises:
+            UsageError: one has no value.
+        """
+        return _pairs("--secret", self.secret, os.environ)
+
+    def beside(self, here: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables and secrets with those that are set here, as a run reads them."""
+        return {**here, **self.variables(), **self.secrets()}
+
+
+def _pairs(option: str, texts: Iterable[str], here: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, given, value = text.partition("=")
+        if not NAME.fullmatch(name):
+            # Not the whole of it: behind a mistyped name may stand a key.
+            raise UsageError(f"{option} {name!r}: give NAME=VALUE, or NAME of what is set here")
+        if not given and name not in here:
+            raise UsageError(f"{option} {name}: it is not set here; give {name}=VALUE")
+        found[name] = value if given else here[name]
+    return found
+
+
+def _of_file(path: Path | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    if not path.is_file():
+        raise UsageError(f"--env-file {path} is no file")
+    from dotenv import dotenv_values  # comes with SkyPilot, which reads the same files by it
+
+    return {name: value or "" for name, value in dotenv_values(path).items()}

@@ -1,0 +1,155 @@
+"""Tasks of more runs and of a user's own jobs, made by the real SkyPilot without its server."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skymark.cloud.machine_kinds import machine_kinds
+from skymark.cloud.order import Order
+from skymark.cloud.rehearsal.world import CATALOGS
+from skymark.cloud.sky.made_with import profile_of
+from skymark.cloud.sky.tasks import make_run_task, make_task, source_of
+from skymark.cloud.sky.user_tasks import make_user_task
+from skymark.cloud.submission import source_place
+from skymark.cloud.user_job import UserJob
+from skymark.model.errors import UsageError
+from skymark.resources import resource_directory
+
+YAMLS = sorted(resource_directory("sky").glob("*.yaml"))
+KEY = "WANDB_API_KEY"
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # SkyPilot's, of its libraries
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """SkyPilot in this process, with a home and catalogues of its own."""
+    home = tmp_path_factory.mktemp("home")
+    shutil.copytree(CATALOGS, home / ".sky" / "catalogs" / "v8")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setenv("HOME", str(home))
+        import sky
+
+        yield sky
+
+
+@pytest.fixture
+def eight(sky: Any) -> Any:
+    """A machine of eight cards, as SkyPilot has it when it is up."""
+    return sky.Resources(infra="lambda", accelerators="H100:8")
+
+
+def order_of(**changes: object) -> Order:
+    known = {"profile": "gpu_h100", "plan_hash": "0", "run_id": "one", "cluster": "skymark-one"}
+    return Order.model_validate({**known, **changes})
+
+
+def test_a_run_takes_all_cards_unless_told_which_part(eight: Any) -> None:
+    whole = make_run_task(order_of(num_nodes=4), "mine", eight)
+    (resources,) = whole.resources
+    assert (resources.accelerators, whole.num_nodes) == ({"H100": 8}, 4)
+    part = make_run_task(order_of(num_nodes=4, job_nodes=2, gpus="H100:0.5"), "mine", eight)
+    (resources,) = part.resources
+    assert (resources.accelerators, part.num_nodes) == ({"H100": 0.5}, 2)
+    assert "SKYMARK_LOCK" in part.run
+    assert "SKYMARK_LOCK" not in whole.run
+
+
+@pytest.mark.parametrize("gpus", ["H100:9", "A6000:1"])
+def test_cards_that_a_machine_has_not_are_refused(eight: Any, gpus: str) -> None:
+    with pytest.raises(UsageError, match="the machine has H100:8"):
+        make_run_task(order_of(gpus=gpus), "mine", eight)
+    with pytest.raises(UsageError, match="the machine has H100:8"):
+        make_user_task(UserJob(("true",), gpus=gpus), eight, "one")
+
+
+def test_a_run_is_in_the_source_of_its_submission_and_has_its_variables(
+    eight: Any,
+) -> None:
+    order = order_of(submission="first", variables={"A": "1", "SKYMARK_RUN_ID": "other"})
+    task = make_run_task(order, "mine", eight)
+    assert source_place("first") in task.run
+    assert task.workdir is None
+    assert (task.name, task.envs["A"], task.envs["SKYMARK_RUN_ID"]) == ("mine", "1", "one")
+    assert source_of(order) is not None
+    assert source_of(order_of(image="skymark:gpu")) is None
+
+
+def test_an_idle_machine_is_set_up_and_runs_nothing() -> None:
+    task = make_task(order_of(idle=True, job="mine", gpus="H100:8", infra="lambda"))
+    assert task.name == "mine"
+    assert "env build" in task.run
+    assert "skymark run" not in task.run
+    assert {str(one.accelerators) for one in task.resources} == {"{'H100': 8}"}
+
+
+def test_a_command_is_joined_as_sky_exec_joins_it(eight: Any, tmp_path: Path) -> None:
+    task, source = make_user_task(UserJob(("echo", "$A", "'x  y'"), "mine"), eight, "first")
+    assert source is not None
+    assert (source / "pyproject.toml").is_file()
+    assert (task.name, task.num_nodes) == ("mine", 1)
+    (tmp_path / source_place("first")).mkdir(parents=True)
+    variables = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "A": "1"}
+    done = subprocess.run(
+        ["bash", "-c", task.run], env=variables, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1 x  y\n"
+
+
+def test_a_yaml_keeps_what_it_says_but_for_the_options(
+    sky: Any, eight: Any, tmp_path: Path
+) -> None:
+    yaml = tmp_path / "job.yaml"
+    yaml.write_text(
+        f"name: its\nworkdir: {tmp_path}\nnum_nodes: 2\nresources: {{accelerators: 'H100:4'}}\n"
+        "envs: {A: '1', B: null}\nsecrets: {S: null}\nrun: echo $A\n"
+    )
+    job = UserJob((str(yaml),), variables={"B": "2"}, secrets={"S": "3"})
+    task, source = make_user_task(job, eight, "first")
+    (resources,) = task.resources
+    assert (task.name, task.num_nodes, resources.accelerators) == ("its", 2, {"H100": 4})
+    assert (source, task.workdir) == (tmp_path, None)
+    assert task.envs == {"A": "1", "B": "2"}
+    assert sky.task.get_plaintext_secrets(task.secrets) == {"S": "3"}
+    changed = UserJob((str(yaml),), "mine", "H100:1", 1, {"B": "2"}, {"S": "3"})
+    task, _ = make_user_task(changed, eight, "first")
+    (resources,) = task.resources
+    assert (task.name, task.num_nodes, resources.accelerators) == ("mine", 1, {"H100": 1})
+
+
+def test_a_yaml_that_is_wrong_is_refused_as_bad_usage(eight: Any, tmp_path: Path) -> None:
+    yaml = tmp_path / "job.yaml"
+    yaml.write_text("rnu: echo\n")
+    with pytest.raises(UsageError, match=r"job\.yaml"):
+        make_user_task(UserJob((str(yaml),)), eight, "first")
+    yaml.write_text("workdir: /not/there\nrun: echo\n")
+    with pytest.raises(UsageError, match=r"is no directory|does not exist|not a valid directory"):
+        make_user_task(UserJob((str(yaml),)), eight, "first")
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("kind", ["env", "secret"])
+def test_a_key_for_one_of_our_yamls_arrives_either_way(sky: Any, path: Path, kind: str) -> None:
+    read = sky.utils.yaml_utils.read_yaml(str(path))
+    given = [(KEY, "value")]
+    task = sky.Task.from_yaml_config(
+        read, given if kind == "env" else [], given if kind == "secret" else []
+    )
+    arrived = sky.task.get_plaintext_envs_and_secrets(task.envs_and_secrets)
+    assert arrived[KEY] == "value"
+
+
+def test_the_profile_of_a_cluster_is_that_of_its_yaml(sky: Any) -> None:
+    config = sky.Task.from_yaml(str(machine_kinds()["gpu-benchmark"])).to_yaml_config()
+    text = sky.utils.yaml_utils.dump_yaml_str(config)
+    assert profile_of({"last_creation_yaml": text}) == "gpu_a100"
+    assert profile_of({"last_creation_yaml": "run: true"}) is None
+    assert profile_of({"last_creation_yaml": None}) is None
