@@ -84,14 +84,13 @@ def fetch_catalogue(cloud: str) -> None:
     """
     import requests
     from sky.catalog import common
+    from sky.skylet import constants
 
     logging.disable(logging.CRITICAL)
     try:
         _ = common.read_catalog(f"{cloud}/{CATALOGUE_FILE}").columns
     except requests.ConnectionError as error:
-        host = (
-            urlsplit(str(error.request.url)).hostname if error.request is not None else "its host"
-        )
+        host = urlsplit(constants.HOSTED_CATALOG_DIR_URL).hostname
         raise ConnectionError(f"{host} cannot be reached") from error
     finally:
         logging.disable(logging.NOTSET)
