@@ -77,7 +77,7 @@ def main() -> None:
     if importlib.util.find_spec(measured.partition(".")[0]) is not None:
         answer = {"is_there": True}
         try:
-            answer["devices"] = TRIALS[library](platform)
+            answer["names"] = TRIALS[library](platform)
         except Exception as error:  # the process boundary: whatever it is becomes the answer
             answer["fault"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     sys.stdout.write(f"{json.dumps(answer)}\n")

@@ -29,13 +29,13 @@ class SeenDevices(Frozen):
     is_there: bool = True
     """Whether what is to be measured is installed at all."""
     fault: str | None = None
-    devices: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     """The name of each accelerator, such as ``NVIDIA A100-SXM4-40GB``."""
 
     @property
     def text(self) -> str:
         """The accelerators in words: ``8 × NVIDIA H100 80GB HBM3``."""
-        counted = Counter(self.devices).items()
+        counted = Counter(self.names).items()
         return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted)
 
 

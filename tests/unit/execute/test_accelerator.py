@@ -126,7 +126,7 @@ def test_a_machine_with_a_driver_but_no_library_is_refused(root_with_driver):
 def test_a_library_names_the_accelerators_that_it_computes_on(libraries):
     python = libraries(jax=WORKING_JAX, torch=WORKING_TORCH)
     seen = seen_devices.seen_devices("torch", "gpu", python)
-    assert (seen.fault, seen.devices, seen.text) == (None, ("A Torch GPU",) * 2, "2 × A Torch GPU")
+    assert (seen.fault, seen.names, seen.text) == (None, ("A Torch GPU",) * 2, "2 × A Torch GPU")
     assert seen_devices.seen_devices("jax", "gpu", python).text == "A JAX GPU"
 
 

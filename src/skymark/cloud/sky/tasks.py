@@ -11,7 +11,7 @@ from typing import Any
 
 from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
-from skymark.cloud.machine_timer import arming, settings
+from skymark.cloud.machine_timer import START_S, arming, settings
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.providers import cloud_of
@@ -97,10 +97,10 @@ def part_of(launched: Any, accelerators: Any) -> Any:
     return part
 
 
-def arm_timer(order: Order) -> str:
+def arm_timer(order: Order, start_s: int = START_S) -> str:
     """Return the script that arms a node's own timer, unless it has one."""
     end_program = Path(__file__).with_name("end_here.py").read_text("utf-8")
-    return arming(settings(order.idle_minutes, keep=order.keep), end_program)
+    return arming(settings(order.idle_minutes, keep=order.keep, start_s=start_s), end_program)
 
 
 def send_files(task: Any, files: Mapping[str, Path]) -> None:
