@@ -54,19 +54,7 @@ def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> str:
         CloudError: it failed otherwise, each time.
         UsageError: there is no such cluster.
     """
-    shell = shlex.join(
-        [
-            "ssh",
-            "-F",
-            os.fspath(settings_of(cluster)),
-            "-o",
-            f"ConnectTimeout={CONNECT_S}",
-            "-o",
-            "ServerAliveInterval=10",
-            "-o",
-            "LogLevel=ERROR",
-        ]
-    )
+    shell = shlex.join([*ssh_command(settings_of(cluster)), "-o", "ServerAliveInterval=10"])
     command: Sequence[str] = ["rsync", "--archive", "--partial", "--rsh", shell, *arguments]
     for attempt in range(1, attempts + 1):
         try:
@@ -116,11 +104,9 @@ def _ssh(
     name = host(cluster, node)
     if not re.search(rf"^Host {re.escape(name)}$", settings.read_text("utf-8"), re.MULTILINE):
         raise UsageError(f"--node {node}: {cluster} has fewer machines")
-    options = ("-o", f"ConnectTimeout={CONNECT_S}", "-o", "LogLevel=ERROR")
-    words = ["ssh", "-F", os.fspath(settings), *options, name, *command]
     try:
         return subprocess.run(
-            words,
+            [*ssh_command(settings), name, *command],
             check=False,
             text=True,
             stdin=subprocess.DEVNULL if captured else None,
@@ -128,6 +114,18 @@ def _ssh(
         )
     except FileNotFoundError as error:
         raise UsageError("ssh is not installed here; apt install openssh-client") from error
+
+
+def ssh_command(settings: Path) -> list[str]:
+    """Return the beginning of an ssh command with SkyPilot's settings.
+
+    SkyPilot may write the key's place with a ``~``. To ssh that is the home of the account, to
+    SkyPilot it is ``HOME``, which may be another.
+    """
+    keys = re.findall(r"^\s*IdentityFile\s+(~/.*\S)", settings.read_text("utf-8"), re.MULTILINE)
+    identities = [word for key in sorted(set(keys)) for word in ("-i", str(Path(key).expanduser()))]
+    options = ("-o", f"ConnectTimeout={CONNECT_S}", "-o", "LogLevel=ERROR")
+    return ["ssh", "-F", os.fspath(settings), *identities, *options]
 
 
 def send(cluster: str, nodes: int, file: Path, there: str) -> None:
