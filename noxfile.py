@@ -31,6 +31,8 @@ BANDIT = "B613,B614,B615"
 """What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
+IN_MINUTES = "not cloud_faults and not cloud_day"
+"""Markers of tests of SkyPilot that do not take an hour."""
 TIMED = "tests/benchmarks"
 LARGE_BYTES = 5_000_000
 SIZES = REQUIREMENTS / "sizes.toml"
@@ -66,7 +68,7 @@ def tests(session: nox.Session) -> None:
         session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs)
         return
     session.run("coverage", "erase")
-    pytest_in_the_cloud(session, "tests/cloud", "-m", "not cloud_faults", "--durations=20")
+    pytest_in_the_cloud(session, "tests/cloud", "-m", IN_MINUTES, "--durations=20")
     measured = ("coverage", "run", "-m", "pytest", "--benchmark-disable", "--durations=20")
     session.run(*measured, TIMED)
     session.run(*measured, *SIDE_BY_SIDE, f"--ignore={TIMED}", "--ignore=tests/cloud")
@@ -78,6 +80,12 @@ def tests(session: nox.Session) -> None:
 def cloud_tests(session: nox.Session) -> None:
     """Run the tests that need SkyPilot, or those named."""
     pytest_in_the_cloud(session, *(session.posargs or ["tests/cloud"]))
+
+
+@nox.session
+def cloud_day(session: nox.Session) -> None:
+    """Try a SkyPilot user's commands, `sky`'s beside skymark's, on two machines (half an hour)."""
+    pytest_in_the_cloud(session, "tests/cloud", "-m", "cloud_day", *session.posargs)
 
 
 @nox.session

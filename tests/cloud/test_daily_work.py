@@ -17,7 +17,7 @@ from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, Running, await_gone, skymark
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day]
 
 NAME = "skymark-shared"
 PROFILE = "tests/cloud/machines/one_cell.toml"
