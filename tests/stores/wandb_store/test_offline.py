@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.run.directory import RunDirectory
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.home import home_of
 from skymark.store.wandb.offline import log_offline, read_offline
@@ -49,6 +50,7 @@ def test_a_run_is_written_anew_only_where_its_directory_changed(opened, run, mon
     store.complete(run)
     assert log.stat().st_mtime_ns == written
     (run / "logs" / "loading.TAB-1.small.ray.log").write_text("more\n")
+    RunDirectory(run).write_sums()
     store.complete(run)
     (log,) = offline_path(run).glob("*.wandb")
     assert log.stat().st_mtime_ns > written
