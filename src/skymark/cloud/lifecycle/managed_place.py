@@ -16,7 +16,7 @@ from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import claim, keep_plan, note_hired, taken
 from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone
-from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
+from skymark.cloud.lifecycle.noting import check_price, note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_machine, from_store
@@ -87,6 +87,7 @@ class ManagedPlace:
         _await_machine(job, order.boot_timeout_s, screen.say)
         job.remove_plain_files()
         self._machines = note_machines(quoted, job.machine)
+        check_price(quoted, self._machines)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
         screen.say(
             f"{order.cluster} is up after {time.time() - self._asked_s:.0f} s; if its machine is "

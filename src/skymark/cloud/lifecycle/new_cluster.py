@@ -22,7 +22,7 @@ from skymark.cloud.known_machines import (
 from skymark.cloud.lifecycle.copying import await_outcome
 from skymark.cloud.lifecycle.gone import prove_gone
 from skymark.cloud.lifecycle.keeping import keep_cluster
-from skymark.cloud.lifecycle.noting import note_machines, ordered_machines
+from skymark.cloud.lifecycle.noting import check_price, note_machines, ordered_machines
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_cluster
@@ -90,6 +90,7 @@ class NewCluster:
         self._require_alone(job)
         forget_secrets(order.cluster)
         self._machines = note_machines(quoted, order.cluster)
+        check_price(quoted, self._machines)
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
         took_s = time.time() - self._asked_s
         screen.say(
