@@ -69,7 +69,7 @@ def test_a_rehearsal_brings_verified_results_home_and_ends_the_machine(
 ) -> None:
     done, run = rehearsed
     assert [json.loads(path.read_text())["status"] for path in run.glob("records/*.json")] == ["ok"]
-    assert "is gone: the provider has no machine of it left" in done.stderr
+    assert "is gone: its provider lists no machine of it" in done.stderr
 
 
 def test_a_rehearsal_says_what_it_would_have_cost_and_what_it_undid(
