@@ -77,7 +77,7 @@ def test_a_launch_on_it_brings_results_home_and_gives_the_job_back(
     assert "a secret of 40 characters" in launched.output
     (run,) = results.iterdir()
     manifest = RunDirectory(run).manifest()
-    assert (manifest.finished, manifest.counts, manifest.price_usd) == (True, {"ok": 1}, 0.0)
+    assert (manifest.finished, manifest.counts, manifest.price_usd) == (True, {"ok": 1}, None)
     assert not cluster.run("squeue --noheader --states R").stdout.strip()
     client.world.stop_slurm()
 
