@@ -159,7 +159,7 @@ def test_an_excluded_process_counts_neither_while_it_runs_nor_when_it_is_reaped(
 def test_peak_memory_finds_an_allocation_that_is_freed_before_the_end() -> None:
     code = (
         "import time; print('up', flush=True); input(); block = bytearray(b'x') * (200 << 20)\n"
-        "time.sleep(0.4); del block; print('done', flush=True); input()"
+        "time.sleep(2); del block; print('done', flush=True); input()"
     )
     with python(code) as child:
         told(child)
