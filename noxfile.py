@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nox
@@ -30,10 +34,13 @@ EXTRAS = {
 BANDIT = "B613,B614,B615"
 """What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
 SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
-"""Processes of pytest: more than CI's two cores, for many tests wait; `-n 0` has none."""
+"""Processes of pytest, beside that of the simulated clouds; `-n 0` has none. On two cores three
+keep both busy: with two a quarter of the time went by in waits for disks, pipes and servers."""
 IN_MINUTES = "not cloud_faults and not cloud_day"
 """Markers of tests of SkyPilot that do not take an hour."""
 TIMED = "tests/benchmarks"
+CLIP = "tests/clip"
+"""Tests of the clip suite's worker side, which run in its venv, with torch."""
 LARGE_BYTES = 5_000_000
 SIZES = REQUIREMENTS / "sizes.toml"
 SIZES_HEADER = """\
@@ -61,19 +68,27 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run every test, with coverage of the package and of its worker processes, or those named.
 
-    Those of SkyPilot, whose machines have time limits, and those that read the clock run alone; the
-    others run side by side.
+    Those that read the clock run alone; those of SkyPilot, which wait for machines most of the
+    time, run beside all others, and what they say comes at the end.
     """
     if session.posargs:
         session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs)
         return
     session.run("coverage", "erase")
-    pytest_in_the_cloud(session, "tests/cloud", "-m", IN_MINUTES, "--durations=20")
     measured = ("coverage", "run", "-m", "pytest", "--benchmark-disable", "--durations=20")
     session.run(*measured, TIMED)
-    session.run(*measured, *SIDE_BY_SIDE, f"--ignore={TIMED}", "--ignore=tests/cloud")
+    with cloud_tests_beside(session):
+        elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, "tests/cloud"))
+        session.run(*measured, *SIDE_BY_SIDE, *elsewhere)
+        session.run("coverage", "run", "-m", "tests.in_venv", "clip", CLIP, "--durations=20")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
+
+
+@nox.session
+def clip_tests(session: nox.Session) -> None:
+    """Run the tests of the clip suite's worker side in its venv, or those named."""
+    session.run("python", "-m", "tests.in_venv", "clip", *(session.posargs or [CLIP]))
 
 
 @nox.session
@@ -90,7 +105,7 @@ def cloud_day(session: nox.Session) -> None:
 
 @nox.session
 def cloud_faults(session: nox.Session) -> None:
-    """Make the tables of docs/cloud-faults.md: every fault of a rented machine (an hour)."""
+    """Make the tables of docs/cloud-faults.md: every fault of a rented machine (two hours)."""
     table = ("--fault-table", "docs/cloud-faults.md")
     pytest_in_the_cloud(session, "tests/cloud", *table, *session.posargs)
 
@@ -98,6 +113,27 @@ def cloud_faults(session: nox.Session) -> None:
 def pytest_in_the_cloud(session: nox.Session, *arguments: str) -> None:
     """Run tests in the venv of SkyPilot."""
     session.run(cloud_venv(session), "-m", "pytest", *arguments, external=True)
+
+
+@contextmanager
+def cloud_tests_beside(session: nox.Session) -> Iterator[None]:
+    """Run the tests of SkyPilot beside others, and print what they said when both have ended."""
+    command = (cloud_venv(session), "-m", "pytest", "tests/cloud", "-m", IN_MINUTES)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        session.log("tests/cloud go on beside; what they say comes at the end")
+        beside = subprocess.Popen([*command, "--durations=20"], stdout=said, stderr=said)
+        try:
+            yield
+        except KeyboardInterrupt:
+            beside.send_signal(signal.SIGINT)
+            raise
+        finally:
+            status = beside.wait()
+            said.seek(0)
+            shutil.copyfileobj(said, sys.stdout)
+            sys.stdout.flush()
+    if status:
+        session.error("tests/cloud failed")
 
 
 def in_the_cloud(session: nox.Session, command: str, *arguments: str) -> None:
@@ -172,6 +208,30 @@ def faults(session: nox.Session) -> None:
     """Make the fault table of docs/faults.md: every fault, at twenty moments (half an hour)."""
     table = ("--fault-moments", "20", "--fault-table", "docs/faults.md")
     session.run("python", "-m", "pytest", "tests/faults", *table, *session.posargs)
+
+
+@nox.session
+def cache_table(session: nox.Session) -> None:
+    """Make the tables of docs/caches.md: each cache policy, up to 64 processes (an hour)."""
+    session.run("python", "-m", "tests.cache_table", *(session.posargs or ["docs/caches.md"]))
+
+
+@nox.session
+def clip_parity(session: nox.Session) -> None:
+    """Make the table of docs/clip.md: the clip suite beside clip_benchmark (some minutes)."""
+    session.run("python", "-m", "tests.clip_parity", "docs/clip.md", *session.posargs)
+
+
+@nox.session
+def clip_settings(session: nox.Session) -> None:
+    """Make the table of settings of docs/clip.md: what precision does to the metrics (minutes)."""
+    session.run("python", "-m", "tests.clip_parity.settings", "docs/clip.md", *session.posargs)
+
+
+@nox.session
+def clip_speed(session: nox.Session) -> None:
+    """Make the table of speed of docs/clip.md (some minutes on a quiet machine)."""
+    session.run("python", "-m", "tests.clip_parity.speed", "docs/clip.md", *session.posargs)
 
 
 @nox.session

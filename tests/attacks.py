@@ -40,7 +40,8 @@ ATTACKS = {
     ),
     "data of strangers: devices, gibibytes, depth": (
         "tests/unit/suites/loading/dataset/sources/test_hostile_data.py",
-        "tests/unit/suites/loading/test_image_formats.py",
+        "tests/unit/test_image_formats.py",
+        "tests/unit/suites/clip/reading/test_hostile_data.py",
     ),
     "a look for keys in variables, files and messages": (
         "tests/unit/machine/test_variables.py",

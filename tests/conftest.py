@@ -20,10 +20,15 @@ APART = {"tests/functional/test_libraries.py"}
 # Thousands of processes start here, and each would compile anew what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+MEASURED = "COVERAGE_PROCESS_CONFIG"
+"""The variable by which coverage begins in processes that the tests start."""
+
 START_COVERAGE = """
+import os
 import sys
 
-if sys.version_info[:2] == {version}:  # coverage's compiled part fits this Python only
+# Coverage's compiled part fits this Python only.
+if "COVERAGE_PROCESS_CONFIG" in os.environ and sys.version_info[:2] == {version}:
     import coverage
 
     coverage.process_startup()
@@ -52,12 +57,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let workers, which run in environments without coverage, load it from this one."""
     spec = find_spec("coverage")
-    if "COVERAGE_PROCESS_CONFIG" not in os.environ or spec is None or spec.origin is None:
+    if MEASURED not in os.environ or spec is None or spec.origin is None:
         return
     directory = tmp_path_factory.mktemp("worker-path")
     (directory / "coverage").symlink_to(Path(spec.origin).parent)
     (directory / "sitecustomize.py").write_text(START_COVERAGE.format(version=sys.version_info[:2]))
     os.environ["SKYMARK_WORKER_PATH"] = str(directory)
+
+
+@pytest.fixture
+def processes_without_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start processes without coverage, which doubles what each costs.
+
+    For tests whose processes run nothing that those of tests/functional and tests/stores do not.
+    """
+    monkeypatch.delenv(MEASURED, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ the layer, of gigabytes, until the list, a pin or one of those files changes.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ def list_specifications(names: Sequence[str]) -> None:
 def build(lines: Iterable[str]) -> None:
     """Make the venvs of the specifications."""
     from skymark.cache.location import cache_directory
+    from skymark.cache.sharing import CLAIMS
     from skymark.execute.venvs import Venvs
     from skymark.model.venv import VenvSpec
 
@@ -42,8 +44,8 @@ def build(lines: Iterable[str]) -> None:
     venvs = Venvs(cache, print)
     for line in lines:
         venvs.ensure(VenvSpec.model_validate_json(line))
-    for lock in (cache / "venvs").glob("*.lock"):
-        lock.unlink()
+    # Root's, it would keep the user of a container from making more.
+    shutil.rmtree(cache / "venvs" / CLAIMS, ignore_errors=True)
 
 
 if __name__ == "__main__":

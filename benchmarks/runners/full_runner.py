@@ -14,14 +14,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cyclopts import CycloptsError
 
 from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say
-from skymark.cli.main import app, main, tell_usage
+from skymark.cli.main import add_suites, app, main, tell_usage
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
@@ -34,6 +34,8 @@ RESULTS = Path("~/results")
 """Directory of runs of a machine's jobs."""
 LATEST = "latest"
 """Link to the newest of them."""
+SPLITTING = {"--shard", "--split"}
+"""Options of ``skymark run`` that say which part of a plan to run."""
 JOB_VARIABLE = "SKYPILOT_TASK_ID"
 """A job's id with SkyPilot, other than that of any other job."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # no temporary file: its size is asked for
@@ -52,6 +54,8 @@ class Request:
     own_venvs: bool
     passed_on: tuple[str, ...]
     """Options of ``skymark run``, as they were given."""
+    command: tuple[str, ...] = ("run",)
+    """Which ``run`` it is: skymark's, or that of a suite with words of its own."""
 
 
 def read(arguments: Sequence[str] | None = None) -> Request:
@@ -115,19 +119,21 @@ def directory_of_job() -> Path | None:
 def part_of_node(passed_on: Sequence[str]) -> tuple[str, ...]:
     """Return the option for this node's part of the plan, in a job of several nodes."""
     nodes = int(os.environ.get("SKYPILOT_NUM_NODES") or 1)
-    if nodes == 1 or any(option.partition("=")[0] == "--shard" for option in passed_on):
+    if nodes == 1 or any(option.partition("=")[0] in SPLITTING for option in passed_on):
         return ()
     return ("--shard", f"{os.environ['SKYPILOT_NODE_RANK']}/{nodes}")
 
 
-def plan_of(passed_on: Sequence[str]) -> Plan:
+def plan_of(passed_on: Sequence[str], command: Sequence[str] = ("run",)) -> Plan:
     """Return the plan that options of ``skymark run`` ask for, or its plan file.
 
     Raises:
         CycloptsError: an option is wrong.
         UsageError: a name, setting or file is wrong.
     """
-    _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False, print_error=False)
+    words = [*command, *passed_on]
+    add_suites(words)
+    _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     given = bound.arguments
     return wanted_plan(given.get("options", DEFAULT_OPTIONS), given.get("plan"))
 
@@ -161,7 +167,7 @@ def run(request: Request) -> int:
         CycloptsError: an option is wrong.
         SkymarkError: the plan cannot be made, or the accelerator is not there.
     """
-    plan = plan_of(request.passed_on)
+    plan = plan_of(request.passed_on, request.command)
     platform = request.platform or plan.platform
     if plan.platform not in {"cpu", platform}:
         raise UsageError(
@@ -179,15 +185,20 @@ def run(request: Request) -> int:
     options = ["--output", os.fspath(output), "--env", venvs]
     # Without a run to go on with, --resume begins one.
     resume = [] if "--resume" in request.passed_on else ["--resume"]
-    return main(["run", *request.passed_on, *options, *resume])
+    return main([*request.command, *request.passed_on, *options, *resume])
 
 
 def entry_point(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line; returns the exit status, as ``skymark run`` has them."""
+    return carry_out(lambda: read(arguments))
+
+
+def carry_out(request: Callable[[], Request]) -> int:
+    """Carry out what is requested; returns the exit status."""
     # As process 1 of a container, without a handler, a request to terminate would be lost.
     end_when_told()
     try:
-        return run(read(arguments))
+        return run(request())
     except CycloptsError as error:
         tell_usage(error)
         return USAGE_ERROR

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ import pytest
 from skymark.cloud.machine_script import LATEST, RESULTS
 from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
 from skymark.cloud.rehearsal.machine import Machine
+from skymark.model.record import RoundResult
+from skymark.store.kinds import open_store, runs_at
 from tests.cloud.table import Row
 from tests.faults.runs import rounds_in
 from tests.stores.s3_server import S3Server, s3_server
@@ -145,6 +147,25 @@ def bucket_of(client: Client) -> Iterator[S3Server]:
     with s3_server(client.world.network.gateway, str(TOOLS)) as server:
         server.make_bucket("results")
         yield server
+
+
+def reach(bucket: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process read a bucket."""
+    for name, value in bucket.variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def stored_rounds(address: str) -> set[str]:
+    """Return when the rounds began that lie in a store, of cells that are not finished."""
+    found = set()
+    for run in runs_at(address):
+        with closing(open_store(address, run)) as store:
+            for path in store.sizes():
+                if path.startswith("rounds/"):
+                    with suppress(FileNotFoundError):  # its cell has finished
+                        result = RoundResult.model_validate(json.loads(store.get(path))["result"])
+                        found.add(result.started_at.isoformat())
+    return found
 
 
 def cluster_in(output: str) -> str:

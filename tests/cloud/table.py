@@ -10,8 +10,9 @@ from tests.faults.table import renew
 
 TAKEN_AWAY = "the provider takes away the machine of a managed run"
 NODE_TAKEN_AWAY = "the provider takes away one of two machines"
+HEAD_TAKEN_AWAY = "the provider takes away the head of two machines"
 NODE_TAKEN_AWAY_ALONE = "the provider takes away one of two machines, and the client is killed"
-MAY_LOSE = (TAKEN_AWAY, NODE_TAKEN_AWAY, NODE_TAKEN_AWAY_ALONE)
+MAY_LOSE = (TAKEN_AWAY, NODE_TAKEN_AWAY, HEAD_TAKEN_AWAY, NODE_TAKEN_AWAY_ALONE)
 """Faults that a machine does not survive to send what it has. For a managed run the next machine
 measures it again; the client names what one of several machines had."""
 
@@ -26,6 +27,7 @@ FAULTS = (
     "the disk is full in the middle of the run",
     "SSH is cut in the middle of the run, and comes back",
     "SkyPilot's API server restarts in the middle of the run",
+    "SkyPilot's API server is gone for good in the middle of the run",
     "Ctrl-C in the middle of the run",
     "the terminal is closed, then Ctrl-C while the results come home",
     "no directory takes the results when they come home",
@@ -33,6 +35,7 @@ FAULTS = (
     "the bucket hangs in the middle of a managed run",
     TAKEN_AWAY,
     NODE_TAKEN_AWAY,
+    HEAD_TAKEN_AWAY,
     NODE_TAKEN_AWAY_ALONE,
     "the client is killed while the machine is hired",
     "the client is killed during the set-up",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.rehearsal.machine import Machine
+from skymark.model.record import RoundResult
+from skymark.store.kinds import runs_at
 from skymark.store.storing import STALLED
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
@@ -25,9 +28,11 @@ from tests.cloud.launches import (
     count,
     launch,
     launching,
+    reach,
     skymark,
+    stored_rounds,
 )
-from tests.cloud.table import NODE_TAKEN_AWAY, NODE_TAKEN_AWAY_ALONE, Tables
+from tests.cloud.table import HEAD_TAKEN_AWAY, NODE_TAKEN_AWAY, NODE_TAKEN_AWAY_ALONE, Tables
 from tests.stores.s3_server import S3Server
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
@@ -37,6 +42,12 @@ LONG = 40
 """Rounds of a run that is still going when something is done to it."""
 LONGER = 250
 """Rounds that go on for longer than a cable is pulled and SkyPilot takes to notice it is back."""
+
+SENT = 60
+"""Rounds of a run that goes on when some are in the bucket. What one worker measures goes to a
+store after `skymark.store.storing.HELD_S` at the latest."""
+LEAST_SENT = 3
+"""Rounds of a machine in the bucket when it is taken away."""
 
 CUT_S = 45.0
 """Longer than SkyPilot's SSH connections wait for an answer: 3 × 5 s."""
@@ -96,6 +107,23 @@ def test_an_api_server_that_restarts_costs_nothing(
     assert ended.status == 0, ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
     tables.add("SkyPilot's API server restarts in the middle of the run", row)
+    assert row.home == LONG
+
+
+def test_an_api_server_that_never_comes_back_costs_nothing(
+    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    running = long_launch(client, tmp_path)
+    await_rounds(machine_of(client, running), eventually)
+    client.world.api_server.stop()
+    try:
+        ended = running.end(timeout_s=800)
+    finally:
+        client.world.api_server.start()
+    assert ended.status == 0, ended.output
+    assert f"{ended.cluster} is gone: its provider lists no machine of it" in ended.output
+    row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
+    tables.add("SkyPilot's API server is gone for good in the middle of the run", row)
     assert row.home == LONG
 
 
@@ -255,13 +283,18 @@ def test_a_machine_is_ended_and_proved_gone_whatever_happens_then(
     look: LastLook,
     tables: Tables,
     tmp_path: Path,
+    eventually: Callable[..., None],
     request: pytest.FixtureRequest,
     fault: str,
     happens: Callable[[Client], None],
 ) -> None:
     running = launching(client, SMALL, tmp_path)
     request.addfinalizer(running.process.kill)
-    running.said_at_s("results verified")
+    if happens is server_is_gone:  # before anybody can tell it
+        running.said_at_s("is up after")
+        during_the_way_home(client, running, tmp_path, eventually)
+    else:
+        running.said_at_s("results verified")
     happens(client)
     (instance,) = client.world.hired(running.cluster)
     try:
@@ -335,7 +368,7 @@ def during_the_run(
 def during_the_way_home(
     client: Client, running: Running, results: Path, eventually: Callable[..., None]
 ) -> None:
-    eventually(lambda: list(results.glob(".*.incoming")), timeout_s=300, interval_s=0.001)
+    eventually(lambda: list(results.glob(".*.incoming")), timeout_s=600, interval_s=0.001)
 
 
 @pytest.mark.parametrize(
@@ -402,44 +435,92 @@ def test_a_machine_ends_itself_when_client_and_api_server_die_before_its_set_up(
     )
 
 
-def lose_one(client: Client, running: Running, eventually: Callable[..., None]) -> Machine:
-    """Take the second machine away in the middle of the run; returns the head."""
-    running.said_at_s("is up after")
-    hired = {one.name: one for one in client.world.hired(running.cluster)}
-    (head_name,) = (name for name in hired if name.endswith("-head"))
-    (other_name,) = hired.keys() - {head_name}
-    head = client.world.machine(hired[head_name])
-    await_rounds(head, eventually)
-    await_rounds(client.world.machine(hired[other_name]), eventually)
-    assert list((head.home / TIMER).glob("met-*")), "the head's timer never reached the other one"
-    client.world.cloud.preempt(hired[other_name].id)
-    return head
+TWO = ("--num-nodes", "2", "--scenarios", "NLP-1:small")
+"""Options of a launch on two machines, each with one of the two cells."""
 
 
-def test_of_two_machines_the_one_that_is_left_ends_its_part_and_brings_it_home(
-    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+def lose_one(
+    client: Client,
+    look: LastLook,
+    running: Running,
+    store: str,
+    eventually: Callable[..., None],
+    *,
+    head: bool = False,
 ) -> None:
-    running = long_launch(client, tmp_path, "--num-nodes", "2", "--scenarios", "NLP-1")
-    lose_one(client, running, eventually)
+    """Take one machine away when rounds of both are in the bucket, and the other goes on."""
+    running.said_at_s("is up after")
+    instances = client.world.hired(running.cluster)
+    (lost,) = (one for one in instances if one.name.endswith("-head") is head)
+    (left,) = (one for one in instances if one is not lost)
+    await_rounds(client.world.machine(left), eventually)
+    of_lost = client.world.machine(lost).home.glob
+    rounds = f"{RESULTS}/*/rounds/*/*.json"
+
+    def sent() -> bool:
+        there = [json.loads(path.read_bytes())["result"] for path in of_lost(rounds)]
+        began = {RoundResult.model_validate(one).started_at.isoformat() for one in there}
+        return len(began & stored_rounds(store)) >= LEAST_SENT
+
+    eventually(sent, timeout_s=600, interval_s=0.5)
+    met = (client.world.machine(left).home / TIMER).glob("met-*")
+    assert list(met), "its timer never reached the other one"
+    look(lost)  # nobody is told before a machine is taken away
+    client.world.cloud.preempt(lost.id)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("fault", "head"), [(NODE_TAKEN_AWAY, False), (HEAD_TAKEN_AWAY, True)])
+def test_of_two_machines_the_one_that_is_left_ends_its_part_and_brings_it_home(
+    client: Client,
+    bucket: S3Server,
+    look: LastLook,
+    tables: Tables,
+    tmp_path: Path,
+    eventually: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    fault: str,
+    head: bool,
+) -> None:
+    reach(bucket, monkeypatch)
+    store = f"s3://results/two-{head}"
+    running = long_launch(client, tmp_path, *TWO, "--store", store, rounds=SENT, **bucket.variables)
+    request.addfinalizer(running.process.kill)
+    lose_one(client, look, running, store, eventually, head=head)
     ended = running.end(timeout_s=900)
     assert ended.status == 1, ended.output
     assert "has lost machines: 1 of 2 are left" in ended.output
-    assert "is gone, and what it measured with it" in ended.output
+    gone = f"node {0 if head else 1} is gone, and what it measured with it, as far as it is in no"
+    assert gone in ended.output
     assert "measure them: skymark launch cpu --scenarios" in ended.output
-    row = count(client, look, ended.cluster, run_in(tmp_path), planned=2 * LONG)
-    tables.add(NODE_TAKEN_AWAY, row)
-    assert row.home == LONG
+    row = count(client, look, ended.cluster, run_in(tmp_path), planned=2 * SENT)
+    tables.add(fault, row)
+    assert row.home >= SENT + LEAST_SENT
 
 
+@pytest.mark.timeout(1800)
 def test_of_two_machines_the_one_that_is_left_ends_itself_without_its_client(
-    client: Client, look: LastLook, tables: Tables, tmp_path: Path, eventually: Callable[..., None]
+    client: Client,
+    bucket: S3Server,
+    look: LastLook,
+    tables: Tables,
+    tmp_path: Path,
+    eventually: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    running = long_launch(
-        client, tmp_path, "--num-nodes", "2", "--scenarios", "NLP-1", "--idle-minutes", "1"
-    )
-    lose_one(client, running, eventually)
+    reach(bucket, monkeypatch)
+    store = "s3://results/two-alone"
+    running = long_launch(client, tmp_path, *TWO, "--store", store, rounds=SENT, **bucket.variables)
+    request.addfinalizer(running.process.kill)
+    lose_one(client, look, running, store, eventually)
     running.kill()
     eventually(lambda: not client.world.hired(running.cluster), timeout_s=900)
-    row = count(client, look, running.cluster, None, planned=2 * LONG)
+    (run,) = runs_at(store)
+    home = tmp_path / "home"
+    fetched = skymark(client, "fetch", f"{store}/{run}", str(home), **bucket.variables)
+    assert fetched.status == 0, fetched.output
+    row = count(client, look, running.cluster, home, planned=2 * SENT)
     tables.add(NODE_TAKEN_AWAY_ALONE, row)
-    assert row.measured > LONG
+    assert row.home >= SENT + LEAST_SENT

@@ -26,7 +26,7 @@ from tests.cloud.launches import (
 )
 from tests.faults.runs import rounds_in
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(1800)]
 
 GRID = ("--grid", "workers=0,1", "--grid", "batch_size=16")
 POINTS = {"workers-0_batch_size-16": 0, "workers-1_batch_size-16": 1}
@@ -104,14 +104,14 @@ def test_the_points_are_shown_side_by_side_and_can_be_compared(
 def await_rounds_of_first(running: Running, there: Path, eventually: Callable[..., None]) -> None:
     running.said_at_s("-workers-0 is job")
     run = re.search(r"(\S+-workers-0) is job", running.output)[1]
-    eventually(lambda: list(there.glob(f"{run}/rounds/*/3.json")), timeout_s=400)
+    eventually(lambda: list(there.glob(f"{run}/rounds/*/3.json")), timeout_s=900)
 
 
 def as_the_first_is_submitted(
     client: Client, running: Running, there: Path, eventually: Callable[..., None]
 ) -> None:
     asked = "[one.name for one in sky.api_status()]"
-    eventually(lambda: "sky.exec" in client.ask(asked), timeout_s=200)
+    eventually(lambda: "sky.exec" in client.ask(asked), timeout_s=600)
 
 
 def as_the_second_is_submitted(

@@ -13,7 +13,7 @@ from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, await_gone, launch, skymark
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(1800)]
 
 
 def test_an_idle_machine_is_set_up_runs_nothing_and_takes_runs(
@@ -49,7 +49,7 @@ def test_a_detached_launch_returns_and_its_results_wait_on_the_machine(
         assert detached.status == 0, detached.output
         (instance,) = client.world.hired(name)
         there = client.world.machine(instance).home / RESULTS
-        eventually(lambda: list(there.glob("*.outcome")), timeout_s=400)
+        eventually(lambda: list(there.glob("*.outcome")), timeout_s=900)
         assert not (tmp_path / "nothing").exists()
         copied = skymark(client, "rsync", f"{name}:results/latest/", str(tmp_path))
         assert copied.status == 0, copied.output

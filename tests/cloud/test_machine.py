@@ -136,6 +136,16 @@ def test_nothing_is_left_of_a_killed_machine(lab: Lab) -> None:
     assert footprint(lab.directory, lab.network.bridge) == before
 
 
+def test_the_network_of_a_killed_machine_goes_though_its_namespace_stays(lab: Lab) -> None:
+    before = footprint(lab.directory, lab.network.bridge)
+    machine = lab.start("held")
+    _, _, process, *_ = machine.home.parts
+    with Path("/proc", process, "ns", "net").open():
+        machine.kill()
+        (lab.directory / "held.log").unlink()
+        assert footprint(lab.directory, lab.network.bridge) == before
+
+
 HOLD = """
 import sys
 from pathlib import Path

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.world import rehearsal_world
-from skymark.model.record import RoundResult
-from skymark.store.kinds import open_store, runs_at
+from skymark.store.kinds import runs_at
 from tests.cloud.conftest import Client
 from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (
@@ -27,7 +27,9 @@ from tests.cloud.launches import (
     count,
     launching,
     machine_of,
+    reach,
     skymark,
+    stored_rounds,
 )
 from tests.cloud.table import TAKEN_AWAY, Tables
 from tests.faults.runs import rounds_in
@@ -61,31 +63,12 @@ def bucket(watched: Client) -> Iterator[S3Server]:
 def reached(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process read the bucket too."""
     if "bucket" in request.fixturenames:
-        for name, value in request.getfixturevalue("bucket").variables.items():
-            monkeypatch.setenv(name, value)
+        reach(request.getfixturevalue("bucket"), monkeypatch)
 
 
 def managed_launch(client: Client, bucket: S3Server, name: str, results: Path, *more: str):
     store = ("--managed", "--store", f"s3://results/{name}")
     return launching(client, SMALL, results, *store, *more, **bucket.variables)
-
-
-def stored_rounds(name: str) -> set[str]:
-    """When the rounds began that lie in the bucket, of cells that are not finished."""
-    address = f"s3://results/{name}"
-    found = set()
-    for run in runs_at(address):
-        store = open_store(address, run)
-        for path in store.sizes():
-            if path.startswith("rounds/"):
-                found.add(began(store.get(path)))
-        store.close()
-    return found
-
-
-def began(content: bytes) -> str:
-    result = RoundResult.model_validate(json.loads(content)["result"])
-    return result.started_at.isoformat()
 
 
 def machines_of(client: Client, cluster: str) -> list[BillLine]:
@@ -106,9 +89,9 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
     watched.world.cloud.before_end.append(look)
     running = managed_launch(watched, bucket, "taken", tmp_path, "--rounds", str(LONG))
     request.addfinalizer(running.kill)
-    eventually(lambda: len(stored_rounds("taken")) >= 3, timeout_s=900, interval_s=1)
+    eventually(lambda: len(stored_rounds("s3://results/taken")) >= 3, timeout_s=900, interval_s=1)
     (instance,) = watched.world.hired(running.cluster)
-    stored = stored_rounds("taken")
+    stored = stored_rounds("s3://results/taken")
     look(instance)  # nobody is told before a machine is taken away
     watched.world.cloud.preempt(instance.id)
     ended = running.end(timeout_s=900)
@@ -148,19 +131,25 @@ def test_what_the_bucket_of_a_managed_job_does_not_take_comes_from_its_machine(
     look = LastLook(tmp_path_factory.mktemp("machines"))
     watched.world.cloud.before_end.append(look)
     with bucket_of(watched) as hanging:
-        for name, value in hanging.variables.items():
-            monkeypatch.setenv(name, value)
-        running = managed_launch(watched, hanging, "hanging", tmp_path, "--rounds", "40")
+        reach(hanging, monkeypatch)
+        running = managed_launch(watched, hanging, "hanging", tmp_path, "--rounds", str(LONG))
         request.addfinalizer(running.kill)
-        eventually(lambda: len(stored_rounds("hanging")) >= 3, timeout_s=900, interval_s=1)
+        eventually(lambda: watched.world.hired(running.cluster), timeout_s=600)
+        (instance,) = watched.world.hired(running.cluster)
+        eventually(instance.booted.is_set, timeout_s=300)
+        timer = watched.world.machine(instance).home / TIMER
+        eventually((timer / "active").exists, timeout_s=300, interval_s=0.05)
+        assert not list(timer.glob("parts/*")), "it was armed with the job alone"
+        store = "s3://results/hanging"
+        eventually(lambda: len(stored_rounds(store)) >= 3, timeout_s=900, interval_s=1)
         os.kill(hanging.pid, signal.SIGSTOP)
         ended = running.end(timeout_s=900)
     assert ended.status == 1, ended.output
     (run,) = tmp_path.iterdir()
-    assert f"skymark export {run} --to s3://results/hanging" in ended.output
-    row = count(watched, look, ended.cluster, run, planned=40)
+    assert f"skymark export {run} --to {store}" in ended.output
+    row = count(watched, look, ended.cluster, run, planned=LONG)
     tables.add("the bucket hangs in the middle of a managed run", row)
-    assert row.home == 40
+    assert row.home == LONG
     assert watched.world.hired() == []
 
 

@@ -284,7 +284,10 @@ def test_a_catalogue_that_is_not_there_is_fetched_once_and_leaves_nothing_runnin
     assert not (home / ".sky" / "api_server").exists()
 
 
-@pytest.mark.parametrize("profile", [one for one in profile_paths() if one != "cluster_8xh100"])
+SHARED = [one for one in profile_paths() if load_profile(one).machine == "cluster-8xh100"]
+
+
+@pytest.mark.parametrize("profile", sorted(profile_paths().keys() - SHARED))
 def test_a_profile_is_expected_to_take_an_hour_and_two_dollars_at_most(cost, profile):
     found = estimate(cost, profile)
     assert found["billed"]["expected_s"] < 3600
@@ -294,10 +297,11 @@ def test_a_profile_is_expected_to_take_an_hour_and_two_dollars_at_most(cost, pro
     assert said.stdout.startswith("Deadline of set-up and run ")
 
 
-def test_eight_h100_are_expected_to_take_an_hour_at_most(cost):
-    found = estimate(cost, "cluster_8xh100")
+@pytest.mark.parametrize("profile", SHARED)
+def test_eight_h100_are_expected_to_take_an_hour_at_most(cost, profile):
+    found = estimate(cost, profile)
     assert found["billed"]["expected_s"] < 3600
-    assert found["cost"]["high_usd"] < load_profile("cluster_8xh100").max_cost_usd
+    assert found["cost"]["high_usd"] < load_profile(profile).max_cost_usd
 
 
 def test_everything_is_one_option_away_and_what_it_takes_is_said(cost):

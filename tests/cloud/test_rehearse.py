@@ -137,9 +137,10 @@ def test_prices_that_are_not_there_end_a_rehearsal_before_anything_is_hired(
 
 
 def test_the_doctor_names_enabled_providers_and_a_machine_that_was_left_over(
-    client: Client,
+    client: Client, tmp_path: Path
 ) -> None:
-    environment = client.world.variables()
+    # Other tests of this cloud kill commands, which leave notes of machines behind.
+    environment = {**client.world.variables(), "SKYMARK_CACHE": str(tmp_path)}
     in_the_cloud = client.world.command(*SKYMARK)
     fresh = skymark("doctor", "--cloud", "--json", environment=environment, program=in_the_cloud)
     found = json.loads(fresh.stdout)

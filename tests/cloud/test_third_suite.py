@@ -42,15 +42,19 @@ def profile(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """A machine to which the suite's package is sent, and whose set-up installs it."""
+def machine_of(directory: Path) -> Path:
+    """Write the YAML of a machine to which the suite's package is sent, which installs it."""
     head, set_up, tail = MACHINE.partition(SET_UP_OF_SKYMARK)
     package = "  uv pip install --quiet --no-deps --no-build-isolation ~/sorting_suite\n"
     sent = f"\nfile_mounts:\n  ~/sorting_suite: {SORTING_SUITE}\n"
-    file = tmp_path / "sorting.yaml"
+    file = directory / "sorting.yaml"
     file.write_text(head + set_up + package + tail + sent)
     return file
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    return machine_of(tmp_path)
 
 
 def test_it_is_priced_by_its_own_guesses(path, profile, machine, tmp_path, monkeypatch):

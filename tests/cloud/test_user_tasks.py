@@ -125,11 +125,32 @@ def test_a_yaml_keeps_what_it_says_but_for_the_options(
     assert (task.name, task.num_nodes, resources.accelerators) == ("mine", 1, {"H100": 1})
 
 
+def test_a_variable_arrives_where_a_yaml_declares_a_secret_of_its_name(
+    sky: Any, eight: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"secrets: {{{KEY}: '', OTHER: null}}\nenvs: {{A: null}}\nrun: echo\n")
+    given = {KEY: "value", "OTHER": "other", "A": "1"}
+    order = order_of(machine=path, variables=given)
+    for task in (
+        make_user_task(UserJob((str(path),), variables=given), eight, "first")[0],
+        make_task(order),
+        make_run_task(order, "mine", eight),
+    ):
+        arrived = sky.task.get_plaintext_envs_and_secrets(task.envs_and_secrets)
+        assert {name: arrived[name] for name in given} == given
+        assert not task.envs.keys() & {KEY, "OTHER"}  # nobody is to read it
+
+
 def test_a_yaml_that_is_wrong_is_refused_as_bad_usage(eight: Any, tmp_path: Path) -> None:
     yaml = tmp_path / "job.yaml"
     yaml.write_text("rnu: echo\n")
     with pytest.raises(UsageError, match=r"job\.yaml"):
         make_user_task(UserJob((str(yaml),)), eight, "first")
+    for wrong in ("echo", "run: echo\nrun: ls\n"):
+        yaml.write_text(wrong)
+        with pytest.raises(UsageError, match=r"job\.yaml"):
+            make_user_task(UserJob((str(yaml),)), eight, "first")
     yaml.write_text("workdir: /not/there\nrun: echo\n")
     with pytest.raises(UsageError, match=r"is no directory|does not exist|not a valid directory"):
         make_user_task(UserJob((str(yaml),)), eight, "first")

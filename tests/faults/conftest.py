@@ -28,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
+def without_coverage(processes_without_coverage: None) -> None:
+    """Count no lines in the thousand processes that are killed here."""
+
+
+@pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """End what a test that failed has left running."""
     yield

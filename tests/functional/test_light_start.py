@@ -50,6 +50,7 @@ def modules_after(*arguments: str) -> set[str]:
         ("--help",),
         ("run", "--help"),
         ("plan",),
+        ("clip", "plan", "--models", "all", "--datasets", "all"),
         ("plan", "--profile", "cpu", "--json"),
         ("list", "adapters"),
         ("list", "scenarios"),

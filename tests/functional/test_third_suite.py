@@ -239,6 +239,28 @@ def test_a_run_killed_in_the_middle_goes_on_where_it_was(bench):
         assert kept in record.rounds, f"the round in {path} was measured again"
 
 
+def test_processes_that_share_it_take_over_what_a_killed_one_held(bench):
+    shared = ("run", "--rounds", "2", "--share", "--output", "out")
+    first = bench.start(*shared)
+    deadline = time.monotonic() + 120
+    while len(rounds_on_disk(bench.directory / "out")) < 2 and first.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    others = [bench.start(*shared) for _ in range(2)]
+    end(first)
+    kept = rounds_on_disk(bench.directory / "out")
+    for one in others:
+        _, stderr = one.communicate()
+        assert one.returncode == 0, stderr
+    run = bench.run("out")
+    assert set(run.by_id) == CELLS
+    assert run.manifest.finished
+    assert all(len(record.rounds) == 2 for record in run.records)
+    for path, content in kept.items():
+        measured = RoundResult.model_validate(json.loads(content)["result"]).summary
+        assert measured in run.by_id[path.split("/")[1]].rounds
+
+
 def test_two_shards_are_the_whole_with_each_cell_once(bench):
     parts = []
     for shard in ("0/2", "1/2"):

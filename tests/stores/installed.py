@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from skymark import references
+from skymark.store import kinds
 from skymark.store.kinds import GROUP
 
 ZIP_STORE = Path(__file__).with_name("zip_store.py")
@@ -29,3 +36,20 @@ def install(site: Path, package: str, entry: str, module: Path | None = None) ->
 def install_zip_store(site: Path) -> None:
     """Install the kind of store in `zip_store.py`."""
     install(site, "zip_store", "zip = zip_store:ZIP", ZIP_STORE)
+
+
+@contextmanager
+def packages_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Import from a directory of installed packages; what is found there is forgotten."""
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    _forget()
+    yield site
+    sys.modules.pop("zip_store", None)
+    _forget()
+
+
+def _forget() -> None:
+    references._extensions.cache_clear()
+    kinds._entry_points.cache_clear()
+    kinds._kind.cache_clear()

@@ -13,6 +13,7 @@ class ZipStore:
     """The files of one run in an archive. Implements `skymark.store.store.Store`."""
 
     live = True
+    several_writers = False
     parallel = 1
 
     def __init__(self, archive: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cli.main import app
+from skymark.cli.main import add_suites, app, main
 from skymark.suites.loading.adapter import ABILITIES
 from skymark.suites.loading.registry import adapters, scenarios
 
@@ -109,6 +109,23 @@ def test_every_link_to_a_file_leads_somewhere(path):
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+WORDS_OF_SKY = {
+    *("launch", "exec", "queue", "logs", "cancel", "ssh", "rsync", "status", "down", "jobs launch"),
+    *("-c", "-n", "-d", "--gpus", "--num-nodes", "--env", "--env-file", "--secret", "--down", "-i"),
+}
+
+
+def test_every_word_of_a_skypilot_user_s_day_is_tried_by_a_test_that_there_is():
+    table = (DOCS / "sky-commands.md").read_text().partition("## How it is tested")[2]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    assert {word for row in rows for word in re.findall("`([^`]+)`", row[0])} >= WORDS_OF_SKY
+    tests = re.findall(r"`(?:(\w+\.py)::)?(test_\w+)`", table)
+    assert len(tests) >= len(rows) - 1
+    for file, name in tests:
+        path = ROOT / "tests" / "cloud" / (file or "test_daily_work.py")
+        assert f"def {name}(" in path.read_text()
+
+
 def commands():
     """Yield every command line of skymark's in the documentation."""
     for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
@@ -122,4 +139,29 @@ def commands():
 def test_a_documented_command_is_understood(line):
     first, *_ = re.split(r"[;|&<>]", line)
     words = shlex.split(first, comments=True)[1:]
+    add_suites(words)
     app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+SCENARIOS_OF_AICHOR = (1, 2, 3, 4)
+OF_THE_PAGE = (
+    *("--total-cpus", "200", "--total-memory", "400", "--store", "s3://BUCKET/PREFIX"),
+    *("--run-id", "RUN-1"),
+)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS_OF_AICHOR)
+def test_a_manifest_of_the_page_is_what_render_writes(scenario, capsys):
+    shown = re.findall(r"```yaml\n(.*?)```", (DOCS / "splitting.md").read_text(), re.DOTALL)
+    assert len(shown) == len(SCENARIOS_OF_AICHOR)
+    assert main(["render", "aichor", "cpu", "--scenario", str(scenario), *OF_THE_PAGE]) == 0
+    assert shown[scenario - 1] == capsys.readouterr().out
+
+
+def test_the_program_on_items_of_one_s_own_runs(monkeypatch):
+    (program,) = re.findall(r"```python\n(.*?)```", (DOCS / "splitting.md").read_text(), re.DOTALL)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "10")
+    found = {}
+    exec(program, found)
+    assert (found["part"].items[0], found["part"].items[-1]) == (101, 200)

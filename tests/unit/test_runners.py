@@ -66,6 +66,7 @@ def test_each_node_of_a_job_takes_its_part_unless_told_another(monkeypatch):
     monkeypatch.setenv("SKYPILOT_NODE_RANK", "1")
     assert read(*ONE_CELL).passed_on == (*ONE_CELL, "--shard", "1/2")
     assert read("--shard=0/3").passed_on == ("--shard=0/3",)
+    assert read("--split", "longest").passed_on == ("--split", "longest")
 
 
 def test_a_python_without_skymark_hands_over_to_that_of_the_set_up(tmp_path):

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from skymark.cli.caller import note, say
-
-DEFAULT_RESULTS = Path("results")
+from skymark.cli.parameters import DEFAULT_RESULTS, Cluster, Output
 
 
 def collect(
-    cluster: Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")],
+    cluster: Cluster,
     run_id: Annotated[
         str | None,
         Parameter(help="The run. [default: the launched one; after `sky launch` the newest]"),
     ] = None,
     /,
     *,
-    output: Annotated[
-        Path, Parameter(help="Directory of runs; this one gets a directory in it.")
-    ] = DEFAULT_RESULTS,
+    output: Output = DEFAULT_RESULTS,
     down: Annotated[
         bool, Parameter(help="End the machine once everything that it has of the run is verified.")
     ] = False,

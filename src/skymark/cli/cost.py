@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -19,6 +19,7 @@ from skymark.model.errors import GateError
 if TYPE_CHECKING:
     from skymark.cloud.cost.prices import Offer
     from skymark.cloud.cost.quote import Quote
+    from skymark.model.plan import Plan
 
 SHOWN = 10
 """Machines that a table shows; the others are dearer."""
@@ -126,14 +127,38 @@ def cost(
 
 def _quote(options: CostOptions, where: MachineOptions, deadline_s: int | None) -> Quote:
     from skymark.cloud.cost.quote import quote_for
-    from skymark.cloud.order import Order
     from skymark.cloud.sky.catalogue import SkyPilotCatalogue
-    from skymark.cloud.sky.tasks import make_task
     from skymark.run.history import read_history
 
     plan = options.plan()
+    task = _task_of(plan, options.profile, where)
+    history = read_history(where.history, plan)
+    return quote_for(task, plan, SkyPilotCatalogue(say), history=history, deadline_s=deadline_s)
+
+
+def cheapest_offer(plan: Plan, profile: str, where: MachineOptions) -> Offer:
+    """Return the cheapest machine that would do for a plan, by SkyPilot's catalogue.
+
+    Args:
+        plan: the cells.
+        profile: a name or a ``.toml`` file, which tells the kind of machine.
+        where: what is asked of the machine.
+
+    Raises:
+        UsageError: SkyPilot is not installed, or no price is known.
+    """
+    from skymark.cloud.sky.catalogue import SkyPilotCatalogue
+
+    return SkyPilotCatalogue(say).prices_for(_task_of(plan, profile, where)).offers[0]
+
+
+def _task_of(plan: Plan, profile: str, where: MachineOptions) -> Any:
+    """Return SkyPilot's task of a plan on the machines that are asked about."""
+    from skymark.cloud.order import Order
+    from skymark.cloud.sky.tasks import make_task
+
     order = Order(
-        profile=options.profile,
+        profile=profile,
         plan_hash=plan.hash,
         run_id="quote",
         cluster="skymark-quote",
@@ -142,9 +167,7 @@ def _quote(options: CostOptions, where: MachineOptions, deadline_s: int | None) 
         spot=where.spot,
         num_nodes=where.num_nodes,
     )
-    task = make_task(order)
-    history = read_history(where.history, plan)
-    return quote_for(task, plan, SkyPilotCatalogue(say), history=history, deadline_s=deadline_s)
+    return make_task(order)
 
 
 def as_json(quote: Quote) -> dict[str, object]:

@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
-from skymark.cli.cloud import (
-    DEFAULT_OPTIONS,
-    DEFAULT_RESULTS,
-    LIMITS,
-    MACHINE,
-    Output,
-    Stores,
-    how_to_collect,
-    plan_to_send,
-    screen_for,
-    show_end,
-    show_grid,
-)
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions
-from skymark.cli.parameters import HOW, NODES, Cluster, Detach, JobName, Several
+from skymark.cli.launch import plan_to_send, screen_for
+from skymark.cli.parameters import (
+    DEFAULT_RESULTS,
+    HOW,
+    NODES,
+    Cluster,
+    Detach,
+    JobName,
+    Output,
+    Several,
+)
+from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
+from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.variables import VariableOptions
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import Order
     from skymark.cloud.user_job import UserJob
-
-DEFAULT_VARIABLES = VariableOptions()
 
 
 def execute(  # noqa: PLR0913  # its parameters are the options of a command

@@ -6,6 +6,9 @@ import os
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 
+SUBMIT = "submit"
+INFRA = "--infra"
+
 
 def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
     """Replace this process where a command needs SkyPilot, and only its own venv has it.
@@ -34,4 +37,7 @@ def needs_skypilot(arguments: Sequence[str], commands: Collection[str]) -> bool:
     own = list(takewhile(lambda word: word != "--", arguments))
     if not own or {"--help", "-h"} & set(own):
         return False
-    return own[0] in commands or (own[0] == "doctor" and "--cloud" in own)
+    submits = own[1:2] == [SUBMIT]  # skymark SUITE submit
+    prices = own[1:2] == ["plan"] and INFRA in (word.partition("=")[0] for word in own)
+    of_sky = own[:2] == ["render", "sky"] or (own[0] == "doctor" and "--cloud" in own)
+    return own[0] in commands or submits or prices or of_sky

@@ -23,6 +23,7 @@ COMMANDS = {
         "plan": "run:plan",
         "list": "listing:listing",
         "env": "venvs:env",
+        "cache": "cache:cache",
         "doctor": "doctor:doctor",
     },
     "Use results": {
@@ -33,8 +34,9 @@ COMMANDS = {
     },
     RENTED: {
         "cost": "cost:cost",
-        "launch": "cloud:launch",
+        "launch": "launch:launch",
         "exec": "execute:execute",
+        "submit": "submit:submit",
         "status": "machines:status",
         "queue": "jobs:queue",
         "logs": "jobs:logs",
@@ -44,6 +46,9 @@ COMMANDS = {
         "rsync": "machines:rsync",
         "down": "machines:down",
         "rehearse": "rehearse:rehearse",
+    },
+    "Measure by other schedulers": {
+        "render": "render:render",
     },
 }
 """Module and function by command, in the groups and the order of help."""
@@ -80,6 +85,21 @@ for title, commands in COMMANDS.items():
             group=group,
             sort_key=place,
         )
+OWN_WORDS = Group.create_ordered("Measure in a suite's own words")
+
+
+def add_suites(arguments: list[str], app: App = app) -> None:
+    """Add the commands of suites, where no other command is named: to look for them takes time."""
+    if arguments and any(arguments[0] in commands for commands in COMMANDS.values()):
+        return
+    from skymark.cli.suite_commands import helps
+
+    for name, help in helps().items():
+        if name not in app:
+            reference = f"skymark.cli.suite_commands:{name}"
+            app.command(reference, name=name, help=help, group=OWN_WORDS)
+
+
 app["--help"].help = "Show this message, or a command's: skymark run --help."
 app["--version"].help = "Show skymark's version."
 app["--help"].group = app["--version"].group = Group.create_ordered("Help")
@@ -91,6 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
     0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid; 2 bad
     usage, nothing was started; 3 a gate said no; 130 interrupted; 141 nobody reads the output.
     """
+    add_suites(sys.argv[1:] if arguments is None else arguments)
     try:
         result = app(
             arguments, exit_on_error=False, print_error=False, result_action="return_value"

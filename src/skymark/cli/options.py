@@ -20,6 +20,13 @@ from skymark.model.setting_text import read_pair
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suites
 
+OPTIONS_OF_COMMANDS = (
+    *("plan", "output", "json", "resume", "retry", "store", "store_wait", "env", "share", "group"),
+    *("shard", "split", "rank", "explain", "total_cpus", "total_memory", "measured"),
+    *("cache_policy", "cache_root"),
+)
+"""Options of `run` and `plan` besides those of a plan: no suite can have one of these names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SharedOptions:
@@ -111,6 +118,16 @@ class SharedOptions:
             if getattr(self, field.name) != field.default
         )
 
+    def words(self) -> tuple[str, ...]:
+        """Return these options as a command line gives them, the profile always among them."""
+        found = ["--profile", self.profile]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "profile" or value == field.default or value in {None, ()}:
+                continue
+            found += [typed(field.name), *map(str, value if isinstance(value, tuple) else (value,))]
+        return tuple(found)
+
     @classmethod
     def declared(cls) -> dict[str, DeclaredOption]:
         """Return the options of suites by name; `with_options_of` gives them to a subclass."""
@@ -137,7 +154,8 @@ def with_options_of(chosen: Sequence[Suite]) -> type[SharedOptions]:
     Raises:
         UsageError: the suites' options do not go together.
     """
-    declared = declared_options(chosen, taken=[field.name for field in fields(SharedOptions)])
+    taken = [*(field.name for field in fields(SharedOptions)), *OPTIONS_OF_COMMANDS]
+    declared = declared_options(chosen, taken)
     made = make_dataclass(
         "PlanOptions",
         [field_of(one.option) for one in declared.values()],

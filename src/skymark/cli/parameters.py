@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -12,12 +13,19 @@ from skymark.model.span import LONGEST_S
 WHAT = Group.create_ordered("What to measure")
 HOW = Group.create_ordered("How to measure it")
 JOB = Group.create_ordered("The job")
+RESULTS = Group.create_ordered("Results")
 WHERE = Group.create_ordered("Where it runs, and what is shown")
+SHARING = Group.create_ordered("How workers share it")
 
 Several = Parameter(consume_multiple=1)
 """An option of several values, which follow it once or repeat it."""
 
 Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
+
+Output = Annotated[
+    Path, Parameter(group=RESULTS, help="Directory of runs; this one gets a directory in it.")
+]
+DEFAULT_RESULTS = Path("results")
 
 JobName = Annotated[
     str | None,
@@ -32,6 +40,34 @@ Detach = Annotated[
     ),
 ]
 MOST = 1_000_000
+Split = Annotated[
+    str | None,
+    Parameter(
+        group=SHARING,
+        help="How workers share the plan: even:10, balanced:10, longest:10, "
+        "weighted:heavy=1x60,worker=7x20, two-level:5x10 or waves:5x10/4. Without a number, as "
+        "many as the variables of Slurm, SkyPilot, Kubernetes … tell.",
+    ),
+]
+Explain = Annotated[
+    bool, Parameter(group=SHARING, help="With --split: say why each takes what it takes.")
+]
+TotalCpus = Annotated[
+    int | None,
+    Parameter(
+        group=SHARING,
+        validator=Number(gte=1, lte=MOST),
+        help="CPUs of all machines together, to be divided between the workers that run at once.",
+    ),
+]
+TotalMemory = Annotated[
+    float | None,
+    Parameter(
+        group=SHARING,
+        validator=Number(gt=0, lte=MOST),
+        help="GB of memory of all machines together, likewise.",
+    ),
+]
 MOST_NODES = 1000
 WEEK_MINUTES = 7 * 24 * 60
 
@@ -42,6 +78,8 @@ NODE = Parameter(validator=Number(gte=0, lt=MOST_NODES))
 """Of several machines; 0 is the head."""
 IDLE_MINUTES = Parameter(validator=Number(gte=1, lte=WEEK_MINUTES))
 """Minutes until a machine ends itself: with none it would be gone before its results are home."""
+PART = Parameter(validator=Number(gt=0, lte=1))
+"""A part of a whole, such as of a card."""
 USD = Parameter(validator=Number(gt=0, lte=MOST))
 SECONDS = Parameter(validator=Number(gte=0, lte=LONGEST_S))
 SOME_SECONDS = Parameter(validator=Number(gt=0, lte=LONGEST_S))

@@ -14,9 +14,11 @@ from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import DIFFERENCE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import DamagedManifestError, StoreError, UsageError
+from skymark.references import load_object
 from skymark.run.layout import SUMS
 from skymark.run.reader import Run, open_run, read_manifest
 from skymark.store.store import FINISH_S
+from skymark.suite.registry import suite_named
 
 NAMED_FILES = 5
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
@@ -106,15 +108,19 @@ def export(
     to: Annotated[
         str,
         Parameter(
-            help="A file whose name ends in .csv or .parquet, or a store: s3://BUCKET/PREFIX, "
-            "wandb, file:///DIRECTORY."
+            help="A file whose name ends in .csv or .parquet, a store (s3://BUCKET/PREFIX, wandb, "
+            "file:///DIRECTORY), or another program's format, which the suite has."
         ),
     ],
+    output: Annotated[
+        Path | None,
+        Parameter(help="Directory for the files of another program's format."),
+    ] = None,
     wait: Annotated[
         float, SECONDS, Parameter(help="Seconds to wait for a store that is slow or away.")
     ] = FINISH_S,
 ) -> int:
-    """Write a run's figures as CSV or Parquet, or the whole run into a store.
+    """Write a run's figures as CSV, as Parquet or for another program, or the run into a store.
 
     What the store has already is compared and not sent again, so this also finishes what a run
     could not store. What is damaged here is not sent, and another plan's run is never replaced.
@@ -128,10 +134,16 @@ def export(
     if is_address(to):
         return _store(directory, to, wait)
     run = open_run(directory)
+    formats = suite_named(run.manifest.plan.suite).formats
+    if to in formats:
+        return _as_format(run, formats[to], to, output)
+    if output is not None:
+        raise UsageError(f"--output is for another program's format; --to {to} says where already")
     kind = Path(to).suffix.removeprefix(".")
     if kind not in WRITERS:
+        others = f", be {' or '.join(formats)}" if formats else ""
         raise UsageError(
-            f"--to {to} must end in .csv or .parquet, or name a store: {known_addresses()}"
+            f"--to {to} must end in .csv or .parquet{others}, or name a store: {known_addresses()}"
         )
     try:
         getattr(exporting, WRITERS[kind])(run, Path(to))
@@ -140,6 +152,16 @@ def export(
             f"cannot write {to}: {error.strerror}; name a file in a directory that can be written"
         ) from error
     print_plain(str(to))
+    return 0
+
+
+def _as_format(run: Run, reference: str, name: str, output: Path | None) -> int:
+    """Write a run's `ok` records in another program's format."""
+    written = load_object(reference)().write(run.records, output or run.directory / name)
+    for path in written:
+        print_plain(str(path))
+    if left := len(run.records) + len(run.missing) - len(written):
+        say(f"{left} cells without an `ok` record are left out")
     return 0
 
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, Root, RunPolicy
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import SECONDS, WHAT, WHERE, Several
+from skymark.cli.parameters import (
+    SECONDS,
+    SHARING,
+    WHAT,
+    WHERE,
+    Explain,
+    Several,
+    Split,
+    TotalCpus,
+    TotalMemory,
+)
 from skymark.cli.tables import Json, expected_time
 from skymark.execute.plan_file import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
@@ -24,7 +36,7 @@ from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
 DEFAULT_OPTIONS = PlanOptions()
 
 
-def run(
+def run(  # noqa: PLR0913  # its parameters are the options of a command
     options: PlanOptions = DEFAULT_OPTIONS,
     *,
     plan: Annotated[
@@ -78,10 +90,42 @@ def run(
     shard: Annotated[
         str | None,
         Parameter(
-            group=WHERE,
+            group=SHARING,
             help="INDEX/COUNT, such as 0/2: run only this part of the plan, because other machines "
             "run the rest. Cells that belong together stay on one machine.",
         ),
+    ] = None,
+    split: Split = None,
+    rank: Annotated[
+        str | None,
+        Parameter(
+            group=SHARING,
+            help="INDEX/COUNT: which worker of --split this is, in place of what the variables of "
+            "SkyPilot, Slurm, Kubernetes, AIchor, TPU slices or torchrun tell.",
+        ),
+    ] = None,
+    share: Annotated[
+        bool,
+        Parameter(
+            group=SHARING,
+            help="Run beside others with the same plan and --output: each takes groups of cells "
+            "that nobody has, and those of whoever dies. For suites whose cells do not disturb one "
+            "another.",
+        ),
+    ] = False,
+    group: Annotated[
+        tuple[str, ...],
+        Several,
+        Parameter(
+            group=SHARING,
+            help="With --share: take these groups alone, as `skymark plan --json` has them.",
+        ),
+    ] = (),
+    cache_policy: Annotated[
+        RunPolicy | None, Parameter(group=WHERE, env_var=POLICY_VARIABLE, show_env_var=False)
+    ] = None,
+    cache_root: Annotated[
+        Root, Parameter(group=WHERE, env_var=ROOT_VARIABLE, show_env_var=False)
     ] = None,
     env: Annotated[
         Literal["own", "current"],
@@ -102,41 +146,72 @@ def run(
     Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, or something could not
     be stored, 2 nothing was started, 130 interrupted.
     """
+    from skymark.cli.cache_of_run import caches_of_run
     from skymark.cli.progress import ProgressObserver
+    from skymark.cli.splitting import part_asked_for
     from skymark.cli.stores import open_stores, say_what_was_stored
-    from skymark.execute.partition import Shard
-    from skymark.execute.session import run_id_of, run_plan
+    from skymark.execute.run_manifest import run_id_of
+    from skymark.execute.session import run_plan
+    from skymark.execute.sharing import run_shared
 
     wanted = wanted_plan(options, plan)
     statuses = _statuses(retry)
-    part = None if shard is None else Shard.parse(shard)
+    part = part_asked_for(wanted, shard, split, rank)
     if statuses and not resume:
         raise UsageError("--retry needs --resume, and the --output of the run to continue")
+    if share and (resume or part is not None):
+        raise UsageError(
+            "--share goes on with what there is; leave out --resume, --shard and --split"
+        )
+    if share and output is None:
+        raise UsageError("--share needs --output, the directory that all of them write to")
+    if group and not share:
+        raise UsageError("--group needs --share")
+    if cache_root is not None and cache_policy is None:
+        raise UsageError(
+            "--cache-root goes with --cache-policy; without, SKYMARK_CACHE is the place"
+        )
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
-    stores = open_stores(store, run_id_of(path))
+    open_all = partial(open_stores, store, run_id_of(path))
     end_when_told()
     progress_console = PlainConsole(stderr=True)
     try:
         expected_s = expected_time(wanted, part).measuring.expected_s
-        with ProgressObserver(progress_console, expected_s) as observer:
-            ended = run_plan(
-                wanted,
-                path,
-                observer,
-                stores=stores,
-                resume=resume,
-                retry=statuses,
-                own=env == "own",
-                shard=part,
-                store_wait_s=store_wait,
-            )
+        with (
+            caches_of_run(cache_policy, cache_root) as kept,
+            ProgressObserver(progress_console, expected_s) as observer,
+        ):
+            if share:
+                ended = run_shared(
+                    wanted,
+                    path,
+                    observer,
+                    open_stores=open_all,
+                    own=env == "own",
+                    groups=group,
+                    store_wait_s=store_wait,
+                    cache_policy=kept,
+                )
+            else:
+                ended = run_plan(
+                    wanted,
+                    path,
+                    observer,
+                    stores=open_all(),
+                    resume=resume,
+                    retry=statuses,
+                    own=env == "own",
+                    shard=part,
+                    store_wait_s=store_wait,
+                    cache_policy=kept,
+                )
     except KeyboardInterrupt:
-        say(
-            f"interrupted; what was measured is in {path}. "
-            f"Continue with the same command and --output {path} --resume"
-        )
+        again = "" if share else f" and --output {path} --resume"
+        say(f"interrupted; what was measured is in {path}. Continue with the same command{again}")
         raise
-    page_written = _show(path, ended.records, json=json)
+    if not ended.ended:
+        note(f"others go on with {path}; {len(ended.records)} cells were measured or found here")
+    page_written = not ended.ended or _show(path, ended.records, json=json)
     say_what_was_stored(ended.stored, path)
     return 0 if ended.all_well and page_written else 1
 
@@ -166,22 +241,46 @@ def plan(
         Parameter(group=WHERE, help="Write the plan into this file, for `skymark run --plan`."),
     ] = None,
     json: Annotated[
-        bool, Parameter(group=WHERE, help="Print the plan as its file has it.")
+        bool,
+        Parameter(
+            group=WHERE, help="Print the plan as its file has it, or what each worker takes."
+        ),
     ] = False,
+    split: Split = None,
+    explain: Explain = False,
+    total_cpus: TotalCpus = None,
+    total_memory: TotalMemory = None,
+    measured: Annotated[
+        tuple[Path, ...],
+        Several,
+        Parameter(
+            group=SHARING,
+            help="Directories of earlier runs: cells take as long as they took there. The file of "
+            "--output keeps it, so that all workers split alike.",
+        ),
+    ] = (),
 ) -> int:
     """Show what `run` would measure, and about how long it would take.
 
     Says why an adapter cannot do a scenario. Takes the options of `run` that say what to
     measure, and how. With --output it writes the plan as a file, which is run as it is, here or
-    elsewhere: skymark run --plan FILE.
+    elsewhere: skymark run --plan FILE. With --split it shows which worker takes what, and what
+    each asks for of a total.
     """
+    from skymark.cli.splitting import print_split, require_split
     from skymark.cli.tables import print_plan
+    from skymark.execute.measured import with_measured_times
 
     made = options.plan()
+    require_split(split, total_cpus, total_memory, explain=explain)
+    if measured:
+        made = with_measured_times(made, measured)
     if output is not None:
         write_plan(made, output)
         note(f"plan in {output}; run it: skymark run --plan {output}")
-    if json:
+    if split is not None:
+        print_split(made, split, total_cpus, total_memory, explain=explain, json=json)
+    elif json:
         print_json(plan_text(made).rstrip("\n"))
     else:
         print_plan(made)

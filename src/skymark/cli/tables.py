@@ -8,11 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime, run_time
-from skymark.execute.partition import Shard
+from skymark.execute.partition.shard import Shard
 from skymark.model.plan import Plan
 from skymark.report.text import duration
 from skymark.run.history import read_history
@@ -35,7 +35,9 @@ def stdout_console() -> Console:
 
 def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a plain table on standard output."""
-    table = Table(*headers, title=title or None, box=None, title_justify="left", pad_edge=False)
+    # A name that is cut short is none.
+    columns = [Column(one, no_wrap=place == 0) for place, one in enumerate(headers)]
+    table = Table(*columns, title=title or None, box=None, title_justify="left", pad_edge=False)
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table)

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName
 from skymark.model.errors import UsageError
 
 VARIABLES = Group.create_ordered("The job's environment")
@@ -41,13 +42,32 @@ class VariableOptions:
         ),
     ] = ()
 
+    cache_policy: Annotated[
+        PolicyName | None,
+        Parameter(
+            group=VARIABLES,
+            help="Where libraries of the run keep what they fetch there, as `skymark run` has it.",
+        ),
+    ] = None
+    cache_root: Annotated[
+        str | None,
+        Parameter(
+            group=VARIABLES,
+            help="With --cache-policy: a directory of the machine's, such as a mounted disk.",
+        ),
+    ] = None
+
     def variables(self) -> dict[str, str]:
         """Return the variables that are no secrets.
 
         Raises:
             UsageError: one has no value, or the file cannot be read.
         """
-        return {**_of_file(self.env_file), **_pairs("--env", self.env, os.environ)}
+        if self.cache_root is not None and self.cache_policy is None:
+            raise UsageError(f"--cache-root {self.cache_root} goes with --cache-policy")
+        told = {POLICY_VARIABLE: self.cache_policy, ROOT_VARIABLE: self.cache_root}
+        caches = {name: value for name, value in told.items() if value is not None}
+        return {**_of_file(self.env_file), **_pairs("--env", self.env, os.environ), **caches}
 
     def secrets(self) -> dict[str, str]:
         """Return the secrets.

@@ -30,7 +30,7 @@ ROOM_BYTES = 64 * 2**20
 it ended, takes it for running, and the idle timer never begins."""
 
 SECRETS = ".skymark-secrets-"
-"""Name of a run's file of secrets, with the run's id behind it, in the same home."""
+"""Name of a job's file of secrets, with its part or the run's id behind it, in the same home."""
 
 PLAN = ".skymark-plan-"
 """Name of a run's plan, with the run's id behind it, in the same home."""
@@ -44,6 +44,7 @@ LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
 
 PREAMBLE = f"""\
 trap : TERM  # SkyPilot's cancel tells every process; this one writes down how the run ended
+part=${{SKYMARK_PART:-$SKYMARK_RUN_ID}}  # several jobs may work on one run
 login=~
 if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the job
   login=$(getent passwd "$(id -u)" | cut -d: -f6)
@@ -51,15 +52,15 @@ if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the jo
   ln -sfn "$login/{RESULTS}" ~/{RESULTS}
 fi
 if [ -d ~/{TIMER}/parts ]; then  # as long as this shell holds the file, the machine's timer waits
-  exec 9> ~/{TIMER}/parts/"$SKYMARK_RUN_ID"
+  exec 9> ~/{TIMER}/parts/"$part"
   flock 9
   read -r up _ < /proc/uptime
   [ "${{SKYMARK_DEADLINE_S:-0}}" -le 0 ] ||
     echo "$((${{up%%.*}} + SKYMARK_DEADLINE_S + {KILL_AFTER_S} + {LATE_S}))" >&9
 fi
 mkdir -p ~/{RESULTS}
-outcome=~/{RESULTS}/"$SKYMARK_RUN_ID".outcome
-room=~/{RESULTS}/"$SKYMARK_RUN_ID".room
+outcome=~/{RESULTS}/"$part".outcome
+room=~/{RESULTS}/"$part".room
 limited() {{
   rm -f "$outcome"
   fallocate --length {ROOM_BYTES} "$room" || head -c {ROOM_BYTES} /dev/zero > "$room"
@@ -80,7 +81,7 @@ for home in ~ "$login"; do
   fi
 done
 take_secrets() {{
-  for file in ~/{SECRETS}"$SKYMARK_RUN_ID" "$login"/{SECRETS}"$SKYMARK_RUN_ID"; do
+  for file in ~/{SECRETS}"$part" "$login"/{SECRETS}"$part"; do
     if [ -f "$file" ]; then
       . "$file"
     fi
@@ -88,14 +89,18 @@ take_secrets() {{
   remove_secrets
 }}
 remove_secrets() {{
-  rm -f ~/{SECRETS}"$SKYMARK_RUN_ID" "$login"/{SECRETS}"$SKYMARK_RUN_ID"
+  rm -f ~/{SECRETS}"$part" "$login"/{SECRETS}"$part"
 }}
 """
 
 
-def secrets_file(run_id: str) -> str:
-    """Return the place of a run's secrets, below the home that SSH logs in to."""
-    return f"{SECRETS}{run_id}"
+def secrets_file(part: str) -> str:
+    """Return the place of a job's secrets, below the home that SSH logs in to.
+
+    Args:
+        part: the job's name among those of its run; the run's id where it is the only one.
+    """
+    return f"{SECRETS}{part}"
 
 
 def plan_file(run_id: str) -> str:

@@ -33,15 +33,22 @@ late() {
   done
   return 1
 }
-ask_others() {  # the other nodes; one that never answered counts as working
-  lost= other_works= unmet=
+time_is_up() {  # of every run that was here
+  [ -n "$(ls parts)" ] || return 1
+  for part in parts/*; do
+    [ -s "$part" ] && [ "$(now)" -gt "$(cat "$part")" ] || return 1
+  done
+}
+unmet() { for other in $(cat others); do [ -e "met-$other" ] || return 0; done; return 1; }
+ask_others() {  # the other nodes; one that never answered counts as working until the time is up
+  lost= other_works=
   for other in $(cat others); do
     case $(timeout 30 ssh -i ~/.ssh/sky-cluster-key -o BatchMode=yes -o ConnectTimeout=10 \\
       -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \\
       "$other" bash TIMER/timer works 2> /dev/null) in
       works) other_works=1; touch "met-$other" ;;
       done) touch "met-$other" ;;
-      *) if [ -e "met-$other" ]; then lost=1; else unmet=1; other_works=1; fi ;;
+      *) if [ -e "met-$other" ] || time_is_up; then lost=1; else other_works=1; fi ;;
     esac
   done
 }
@@ -59,13 +66,13 @@ fi
 exec 8> lock
 flock --nonblock 8 || exit 0  # there is one already
 echo "$(($(now) + $(cat start_s)))" > active
-unmet=1 asked=0 idle_s=$(cat idle_s)
+asked=0 idle_s=$(cat idle_s)
 while sleep "$(cat tick_s)" 8>&-; do
   if [ "$(cat idle_s)" != "$idle_s" ]; then idle_s=$(cat idle_s); now > active; fi
   if late; then end "its time is up"; fi
   if works; then
     now > active
-    if [ -n "$unmet" ] && [ "$asked" -lt 10 ]; then ask_others; asked=$((asked + 1)); fi
+    if [ "$asked" -lt 10 ] && unmet; then ask_others; asked=$((asked + 1)); fi
     continue
   fi
   ask_others

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skymark.execute.partition import Shard
+from skymark.execute.partition.shard import Shard
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.plan import Plan, PlannedCell
@@ -65,7 +65,8 @@ def run_time(plan: Plan, history: Sequence[PastRun] = (), shard: Shard | None = 
         shard: the part of the plan that is meant; None for the whole.
     """
     ranked = sorted(history, key=lambda past: _likeness(past, plan), reverse=True)
-    cells = plan.runnable if shard is None else shard.take(plan.runnable)
+    part = plan.cells if shard is None else shard.take(plan.cells)
+    cells = [planned for planned in part if planned.refusal is None]
     return RunTime(
         preparing=_preparing(cells),
         measuring=_measuring(cells, plan, ranked),

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from skymark.cache.sharing import fetching_alone
 from skymark.execute.accelerator import no_accelerator
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer, Uploads
-from skymark.execute.partition import Shard
-from skymark.execute.process import DIED, WorkerError, WorkerProcess, describe_leaks
+from skymark.execute.process import (
+    DIED,
+    WorkerError,
+    WorkerKind,
+    WorkerProcess,
+    describe_leaks,
+)
 from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.venvs import import_root
+from skymark.execute.worker_pool import WorkerPool
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
-from skymark.model.plan import Plan
+from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cause, Record, Status
 from skymark.run.directory import RunDirectory
 from skymark.suite.contract import Suite
@@ -32,7 +40,7 @@ HOST_ONLY = "unused: the adapter has no part for it"
 class Engine:
     """Runs one plan into one run directory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parameters are the parts of a run
         self,
         plan: Plan,
         suite: Suite,
@@ -41,8 +49,10 @@ class Engine:
         observer: Observer,
         interpreters: Interpreters,
         *,
-        shard: Shard | None = None,
+        cells: Sequence[PlannedCell] | None = None,
         uploads: Uploads | None = None,
+        shared: bool = False,
+        workers: WorkerPool | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Get ready; nothing runs yet.
@@ -54,25 +64,30 @@ class Engine:
             cache: where datasets lie.
             observer: told how it goes.
             interpreters: what workers run in, and the accelerator that they are to use.
-            shard: the part of the plan to run here; None for all of it.
+            cells: those of the plan that are to be run here; None for all of it.
             uploads: what sends results elsewhere meanwhile; None if nothing does.
+            shared: whether other processes may measure on the machine meanwhile.
+            workers: where worker processes come from and go to; None for some of its own, which
+                end with the cells that they are started for.
             now: the wall clock, UTC.
         """
         self._plan = plan
-        self._cells = plan.cells if shard is None else shard.take(plan.cells)
+        self._cells = plan.cells if cells is None else tuple(cells)
         self._suite = suite
         self._run = run
         self._cache = cache
         self._observer = observer
         self._interpreters = interpreters
         self._uploads = uploads
+        self._shared = shared
+        self._workers = workers or WorkerPool(observer.stage, keeps=False)
         self._now = now
         self._pythons: dict[str, Path | None] = {}
         self._unfinished: dict[str, UnfinishedCell] = {}
         self.records: dict[str, Record] = {}
 
     def run(self, retry: Collection[Status] = ()) -> list[Record]:
-        """Run every cell of the shard that has no record yet; return the shard's records in order.
+        """Run every cell that is to be run here and has no record yet; return all their records.
 
         Args:
             retry: statuses of earlier records whose cells are to be run again.
@@ -150,15 +165,16 @@ class Engine:
 
     def _prepare(self) -> None:
         cells = [one.planned.cell for one in self._unfinished.values()]
-        self._suite.fetch(cells, self._cache, self._observer.stage)
+        with fetching_alone(os.environ, self._observer.stage):
+            self._suite.fetch(cells, self._cache, self._observer.stage)
         unprepared = {cell.id for cell in self._suite.unprepared(cells, self._cache)}
 
         def prepare(worker: WorkerProcess, cell: Cell) -> None:
+            self._observer.stage(f"preparing {cell.scenario} ({cell.variant}) for {cell.adapter}")
             worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
 
-        for group, members in self._groups().items():
+        for group, members in self._processes().items():
             if waiting := [cell for cell in members if cell.id in unprepared]:
-                self._observer.stage(f"preparing the data of {waiting[0].adapter}")
                 self._with_worker(group, waiting, prepare)
 
     # Measuring
@@ -171,11 +187,11 @@ class Engine:
             self._end_if_enough(unfinished)
         turn = 0
         while self._unfinished:
-            groups = self._groups()
-            names = list(groups)
+            processes = self._processes()
+            names = list(processes)
             first = turn % len(names)
             for name in names[first:] + names[:first]:
-                self._with_worker(name, groups[name], self._measure)
+                self._with_worker(name, processes[name], self._measure)
             turn += 1
 
     def _measure(self, worker: WorkerProcess, cell: Cell) -> None:
@@ -194,6 +210,12 @@ class Engine:
                 message=f"results were on their way to {', '.join(busy)} in round {number + 1}",
                 action="use a faster or closer store, or export the run when it has ended",
             )
+        if self._shared:
+            unfinished.warn(
+                kind="shared-machine",
+                message="other processes may have measured on the machine meanwhile (--share)",
+                action="take what depends on the load, such as a throughput, without --share",
+            )
         unfinished.add(measured.result, measured.versions)
         self._run.write_round(cell, measured.result, measured.versions)
 
@@ -209,7 +231,7 @@ class Engine:
         while waiting:
             served: list[Cell] = []
             try:
-                worker = self._start(group, waiting[0])
+                worker = self._worker(group, waiting)
             except WorkerError as error:
                 self._fail_all(waiting, error)
                 return
@@ -237,23 +259,23 @@ class Engine:
             finally:
                 if self._uploads:
                     self._uploads.release()
-                worker.end()
+                self._workers.give_back(worker)
             self._note_leaks(worker, served)
             for cell in served:
                 if cell.id in self._unfinished:
                     self._end_if_enough(self._unfinished[cell.id])
 
-    def _start(self, group: str, cell: Cell) -> WorkerProcess:
+    def _worker(self, group: str, cells: Collection[Cell]) -> WorkerProcess:
         own = self._pythons[group]
-        return WorkerProcess(
+        kind = WorkerKind(
             own or self._interpreters.current,
             self._suite.runner,
-            cell,
             self._cache,
             None if own is None else import_root(self._cache, self._suite.runner),
-            self._run.open_log(cell),
             self._interpreters.platform,
+            leaves_at_once=self._suite.leaves_at_once,
         )
+        return self._workers.take(kind, cells, self._run.open_log(next(iter(cells))))
 
     # After measuring
 
@@ -299,8 +321,23 @@ class Engine:
         self._observer.ended(record, rounds_left=left)
 
     def _groups(self) -> dict[str, list[Cell]]:
-        """Return the unfinished cells by group, in order: those of one share a process."""
+        """Return the unfinished cells by group, in order."""
         groups: dict[str, list[Cell]] = {}
         for one in self._unfinished.values():
             groups.setdefault(one.planned.group, []).append(one.planned.cell)
         return groups
+
+    def _processes(self) -> dict[str, list[Cell]]:
+        """Return the unfinished cells by the first group of those that a process serves, in order.
+
+        That is one group, or all that run in the same venv where the suite shares its processes.
+        """
+        groups = self._groups()
+        if not self._suite.shares_process:
+            return groups
+        first_of: dict[Path | None, str] = {}
+        processes: dict[str, list[Cell]] = {}
+        for group, cells in groups.items():
+            first = first_of.setdefault(self._pythons[group], group)
+            processes.setdefault(first, []).extend(cells)
+        return processes

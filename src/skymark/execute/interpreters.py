@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from skymark.execute.seen_devices import SeenDevices, seen_devices
@@ -22,6 +22,10 @@ class Interpreters:
     """The interpreter for ``--env current``, and for adapters without a venv."""
     target: Target = "cpu"
     """The kind of machine whose builds of libraries are taken."""
+    _seen: dict[tuple[str, Path | None], SeenDevices] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Accelerators by question: to ask takes a process that imports the library."""
 
     @property
     def platform(self) -> Platform:
@@ -39,11 +43,20 @@ class Interpreters:
         return self.venvs.ensure(spec.built_for(self.target)).python
 
     def seen(self, library: DeviceLibrary, own: Path | None) -> SeenDevices:
-        """Return the accelerators that a library sees in a worker's interpreter and variables."""
-        return seen_devices(
+        """Return the accelerators that a library sees in a worker's interpreter and variables.
+
+        Where it sees some, it is not asked again.
+        """
+        question = library.model_dump_json(), own
+        if (known := self._seen.get(question)) is not None:
+            return known
+        seen = seen_devices(
             library.name,
             self.platform,
             own or self.current,
             measured=library.measured,
             variables=library.variables,
         )
+        if seen.names:
+            self._seen[question] = seen
+        return seen

@@ -35,6 +35,7 @@ def make_plan(
     bounds = _bounds(suite, effort or profile.effort, rounds, timeout_s)
     merged = selection.model_copy(
         update={
+            "platform": profile.platform,
             "scenarios": selection.scenarios or profile.scenarios,
             "size": selection.size or profile.size,
             "adapters": selection.adapters or profile.adapters,

@@ -10,6 +10,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -65,48 +66,56 @@ class WorkerError(Exception):
         """Whether the worker can go on with the next cell."""
 
 
+@dataclass(frozen=True)
+class WorkerKind:
+    """The interpreter, code and device of a worker; another one of the kind can take its place."""
+
+    python: Path
+    """Its interpreter."""
+    runner: str
+    """``module:Class`` of its suite's worker side."""
+    cache: Path
+    """Where data lies."""
+    import_root: Path | None = None
+    """The directory to import skymark and the suite from; None where they are installed."""
+    platform: Platform = "cpu"
+    """The one whose accelerator it is to use."""
+    leaves_at_once: bool = False
+    """Whether it ends without taking its interpreter apart."""
+
+
 class WorkerProcess:
     """One running worker. `end` or `kill` end the whole tree."""
 
-    def __init__(
-        self,
-        python: Path,
-        runner: str,
-        cell: Cell,
-        cache: Path,
-        import_root: Path | None,
-        log: Path,
-        platform: Platform = "cpu",
-    ) -> None:
+    def __init__(self, kind: WorkerKind, cell: Cell, log: Path) -> None:
         """Start it.
 
         Args:
-            python: its interpreter.
-            runner: ``module:Class`` of its suite's worker side.
-            cell: one of the group that it is to run.
-            cache: where data lies.
-            import_root: the directory to import skymark and the suite from; None where they are
-                installed.
+            kind: what it runs in.
+            cell: one of the first group that it is to run.
             log: gets its output until it is given a cell's own.
-            platform: the one whose accelerator it is to use.
 
         Raises:
             WorkerError: there is no such interpreter, or it cannot be started.
         """
         self.id = uuid.uuid4().hex
-        self._begin = Begin(cell=cell, platform=platform)
+        self.kind = kind
+        self.measured: set[str] = set()
+        """Ids of the cells of which it was given a round."""
+        self._begin = Begin(cell=cell, platform=kind.platform, leaves_at_once=kind.leaves_at_once)
+        self._ready = False
         variables = {**worker_variables(), MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
         own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
-        root = "" if import_root is None else os.fspath(import_root.absolute())
+        root = "" if kind.import_root is None else os.fspath(kind.import_root.absolute())
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
         to_worker, self._out = os.pipe()
         self._in, from_worker = os.pipe()
         command = [
-            os.fspath(python),
+            os.fspath(kind.python),
             "-P",  # else modules in the current directory would come before all others
             *("-m", "skymark.execute.worker"),
             *("--receive", str(to_worker), "--send", str(from_worker)),
-            *("--runner", runner, "--cache", os.fspath(cache)),
+            *("--runner", kind.runner, "--cache", os.fspath(kind.cache)),
         ]
         try:
             with log.open("ab") as output:
@@ -136,14 +145,22 @@ class WorkerProcess:
         self.leaked: tuple[str, ...] = ()
         """What the worker left running when it had ended."""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has started, and neither died nor was ended since."""
+        return self._ready and self._out >= 0 and self._process.poll() is None
+
     def await_ready(self) -> None:
-        """Wait until the worker has started.
+        """Wait until the worker has started; at once where it has.
 
         Raises:
             WorkerError: it did not.
         """
+        if self._ready:
+            return
         self._request(self._begin)
         self._await(Ready, START_TIMEOUT_S)
+        self._ready = True
 
     def prepare(self, cell: Cell, log: Path, timeout_s: float) -> None:
         """Have the worker make a cell's data.
@@ -162,6 +179,7 @@ class WorkerProcess:
         Raises:
             WorkerError: it failed, died or took too long.
         """
+        self.measured.add(cell.id)
         self._request(Measure(cell=cell, round=round, effort=effort, log=log))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
+from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
+from skymark.cache.sharing import using
 from skymark.execute.accelerator import require_accelerator
 from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
-from skymark.execute.partition import Shard
+from skymark.execute.other_parts import bring_other_parts
+from skymark.execute.partition.shard import Shard
 from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.execute.run_manifest import begun, write_end
 from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
-from skymark.machine.facts import capture
 from skymark.machine.measuring_lock import measuring
-from skymark.model.errors import RunDirectoryError, UsageError
-from skymark.model.manifest import RUN_ID, Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.run.directory import RunDirectory
 from skymark.run.layout import SUMS
 from skymark.run.sole_writer import sole_writer
 from skymark.store.store import FINISH_S, Store
@@ -42,6 +40,8 @@ class FinishedRun:
     """Of the cells that were to be run here, in the plan's order."""
     stored: tuple[Stored, ...]
     """What was read back from each remote store."""
+    ended: bool = True
+    """Whether the run came to its end; else others of those that share it go on."""
 
     @property
     def all_well(self) -> bool:
@@ -61,6 +61,7 @@ def run_plan(
     own: bool = True,
     shard: Shard | None = None,
     store_wait_s: float = FINISH_S,
+    cache_policy: str | None = None,
 ) -> FinishedRun:
     """Carry out a plan into a directory, and into remote stores besides.
 
@@ -74,6 +75,7 @@ def run_plan(
         own: give each adapter an environment of its own; else use the running one.
         shard: the part of the plan to run here; the records of others are left to them.
         store_wait_s: how long the end of the run waits for stores.
+        cache_policy: where libraries keep their caches, for the manifest.
 
     Raises:
         UsageError: this machine has not what the plan's platform asks for; nothing was measured.
@@ -87,18 +89,11 @@ def run_plan(
     suite = suite_named(plan.suite)
     held = held_in(stores, observer)
     with (
+        using(cache / RUNS, observer.stage),
         sole_writer(path, wait=resume, announce=observer.stage),
         closing(Storing(stores, path)) as storing,
     ):
-        manifest = Manifest(
-            run_id=run_id_of(path),
-            created_at=datetime.now(UTC),
-            plan=plan,
-            plan_hash=plan.hash,
-            declaration=suite.declared(planned.cell for planned in plan.cells),
-            machine=capture(cache),
-            stores=tuple(store.url for store in stores.values()),
-        )
+        manifest = begun(plan, suite, path, cache, stores, cache_policy)
         run = begin_or_resume(path, manifest, held, storing, observer, resume=resume)
         run.changed = storing.changed
         run.changed("", ["manifest.json", SUMS])
@@ -107,8 +102,9 @@ def run_plan(
             Path(sys.executable),
             target_of(plan.platform),
         )
+        part = None if shard is None else shard.take(plan.cells)
         engine = Engine(
-            plan, suite, run, cache, observer, interpreters, shard=shard, uploads=storing
+            plan, suite, run, cache, observer, interpreters, cells=part, uploads=storing
         )
         try:
             with measuring(announce=observer.stage):
@@ -117,40 +113,9 @@ def run_plan(
             for url in storing.flush():
                 observer.stage(f"{url} lacks results that are in {path}")
             raise
-        known = {record.cell_hash: record for record in records}
-        cells = [planned.cell for planned in plan.cells]
-        found = [known.get(cell.hash) or run.record(cell) for cell in cells]
-        run.write_manifest(_ended(run, found))
-        # What is there of a cell without a record is damaged, or another machine writes it.
-        lost = [cell for cell, record in zip(cells, found, strict=True) if record is None]
-        run.write_sums({path for cell in lost for path in run.result_paths(cell)})
-        return FinishedRun(tuple(records), tuple(storing.finish(store_wait_s, observer.stage)))
-
-
-def _ended(run: RunDirectory, found: Sequence[Record | None]) -> Manifest:
-    """Return the manifest of a run that came to its end here; another shard may be missing."""
-    return run.manifest().model_copy(
-        update={
-            "ended_at": datetime.now(UTC),
-            "finished": None not in found,
-            "counts": dict(Counter(record.status for record in found if record is not None)),
-        }
-    )
-
-
-def run_id_of(path: Path) -> str:
-    """Return the id of the run in a directory: its manifest's, or that of a run begun there.
-
-    Raises:
-        UsageError: the directory's name is none for a run.
-    """
-    with suppress(RunDirectoryError):
-        return RunDirectory(path).manifest().run_id
-    name = path.resolve().name
-    if not RUN_ID.fullmatch(name):
-        raise UsageError(
-            f"--output {path}: a run is called after its directory, and {name!r} begins with a "
-            "dot or a space, is longer than 200 characters or has some that no name has; choose "
-            "another"
-        )
-    return name
+        write_end(run, plan, records)
+        stored = storing.finish(store_wait_s, observer.stage)
+        if part is not None and bring_other_parts(run, plan, stores.values(), storing, observer):
+            write_end(run, plan, records)
+            stored = storing.finish(store_wait_s, observer.stage)
+        return FinishedRun(tuple(records), tuple(stored))

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from skymark.cache.building import build_once
 from skymark.machine.variables import uv_variables
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import VenvBuildError
@@ -67,27 +68,21 @@ class Venvs:
         return _is_complete(self.path_of(spec))
 
     def ensure(self, spec: VenvSpec) -> BuiltVenv:
-        """Return the venv, making it first if needed, under a lock.
+        """Return the venv, making it first if needed, under a lease.
 
         Raises:
             VenvBuildError: uv failed; the message has the tail of its log.
         """
-        from filelock import FileLock
-
         directory = self.path_of(spec)
         built = BuiltVenv(name=spec.name, directory=directory, target=spec.target)
         if _is_complete(directory):
             return built
-        self._root.mkdir(parents=True, exist_ok=True)
-        with FileLock(directory.with_name(f"{directory.name}.lock")):
-            if not _is_complete(directory):
-                self._announce(f"making the venv of {spec.title} (once)")
-                shutil.rmtree(directory, ignore_errors=True)
-                try:
-                    self._build(spec, directory)
-                except BaseException:
-                    shutil.rmtree(directory, ignore_errors=True)
-                    raise
+
+        def make(place: Path) -> None:
+            self._announce(f"making the venv of {spec.title} (once)")
+            self._build(spec, place)
+
+        build_once(directory, make, is_whole=_is_complete, in_place=True, announce=self._announce)
         return built
 
     def built(self) -> Iterator[BuiltVenv]:

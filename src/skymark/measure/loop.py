@@ -47,7 +47,8 @@ def timed_pass(
     Args:
         start: begins the pass and returns its iterator; part of the first batch's wait.
         ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
-        keep: numbers of the batches that are to be kept whole for verification.
+        keep: numbers of the batches that are to be kept whole for verification; of a pass that is
+            ended before the first of them, its last batch.
         stop_after_ns: end the pass after the batch that crosses this wall time.
         think_ns: time to sleep after each batch, as a busy accelerator would make the caller do.
         clock: monotonic nanoseconds.
@@ -72,7 +73,7 @@ def timed_pass(
         now = clock()
         record_arrival(now)
         record_index(batch["index"])
-        if number == next_kept:
+        if number == next_kept or (now > deadline and next_kept >= 0 and not result.kept):
             copying = clock()
             result.kept[number] = copy(batch)
             next_kept = next(to_keep, -1)

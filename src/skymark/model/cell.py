@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
 
 from pydantic import Field, JsonValue
 
@@ -16,6 +17,20 @@ UNSAFE = re.compile(r"[^\w@=+-]", re.ASCII)
 
 FILE_NAME = re.compile(r"[\w@=+-][\w@=+.-]{0,240}", re.ASCII)
 """The name of a cell's files, without suffix: neither a path nor a hidden file."""
+
+
+@lru_cache(maxsize=4096)
+def _safe(part: str) -> str:
+    """Return a part of an id; ten thousand cells have a few hundred of them."""
+    return UNSAFE.sub("_", part)
+
+
+def id_of(
+    suite: str, scenario: str, variant: str, axes: Mapping[str, Setting], adapter: str
+) -> str:
+    """Return the id of the cell that these make."""
+    values = [f"{name}-{value}" for name, value in sorted(axes.items())]
+    return ".".join([_safe(part) for part in (suite, scenario, variant, *values, adapter)])
 
 
 class Cell(Frozen):
@@ -38,9 +53,7 @@ class Cell(Frozen):
     @cached_property
     def id(self) -> str:
         """The readable, stable, file-name-safe name: ``SUITE.PC-1.small.depth-50.grain``."""
-        parts = [self.suite, self.scenario, self.variant]
-        parts += [f"{name}-{value}" for name, value in sorted(self.axes.items())]
-        return ".".join(UNSAFE.sub("_", part) for part in [*parts, self.adapter])
+        return id_of(self.suite, self.scenario, self.variant, self.axes, self.adapter)
 
     @cached_property
     def hash(self) -> str:

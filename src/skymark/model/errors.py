@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_LISTED = 60
+"""Names that a message lists whole; more are counted."""
+
 
 class SkymarkError(Exception):
     """A failure whose message gives the value, the cause and the next action."""
@@ -24,7 +27,10 @@ class UnknownNameError(UsageError):
         by_folded = {choice.casefold(): choice for choice in choices}
         near = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.4)
         hint = f" Did you mean {by_folded[near[0]]!r}?" if near else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(choices)}")
+        known_are = f"Known: {', '.join(choices)}"
+        if len(choices) > MOST_LISTED:
+            known_are = f"{len(choices)} are known; `skymark list --help` says how to see them"
+        super().__init__(f"unknown {kind} {name!r}.{hint} {known_are}")
 
 
 class DataError(UsageError):
@@ -51,6 +57,12 @@ class VenvBuildError(SkymarkError):
 
 class LibraryAbsentError(SkymarkError):
     """The adapter's library is not installed where the worker runs; the cell is skipped."""
+
+    exit_code = 1
+
+
+class CacheError(SkymarkError):
+    """A cache that cannot be built or used, or is not what it was."""
 
     exit_code = 1
 

@@ -45,6 +45,8 @@ class Manifest(Frozen):
     """
     stores: tuple[str, ...] = ()
     """Remote stores that the run was to reach, besides its directory."""
+    cache_policy: str | None = None
+    """Where libraries kept their caches, such as ``shared: DIRECTORY``; null where nobody said."""
     counts: dict[Status, Count] = Field(default_factory=dict)
     """Records by status; a status that did not occur is left out."""
     hourly_price_usd: NonNegative | None = None

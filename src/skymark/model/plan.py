@@ -17,6 +17,8 @@ from skymark.model.span import Span
 class Selection(Frozen):
     """Scenarios, adapters and settings as the user wrote them."""
 
+    platform: Platform = "cpu"
+    """The profile's: times are guessed for it."""
     scenarios: tuple[str, ...] = ()
     """Empty means what the suite takes by default."""
     size: str | None = None

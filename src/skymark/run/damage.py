@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +12,7 @@ from skymark.model.sealed import is_sealed
 from skymark.plain_files import read_below
 from skymark.run.directory import RunDirectory, parse_round
 from skymark.run.layout import MANIFEST, SUMS, cell_of
-from skymark.run.reader import read_manifest, read_record, read_sums
+from skymark.run.reader import parsed_manifest, parsed_record, read_sums
 
 NOT_REGULAR = "is no regular file"
 
@@ -66,9 +67,9 @@ def _fault(
     try:
         data = read_below(directory, path)
         if path == MANIFEST:
-            read_manifest(directory)
+            parsed_manifest(data, os.fspath(directory / path))
         elif path.startswith("records/"):
-            record = read_record(directory / path)
+            record = parsed_record(data)
             if record.samples_sha256 is not None:
                 samples[f"samples/{cell_of(path)}.parquet"] = record.samples_sha256
         elif path.startswith("rounds/"):

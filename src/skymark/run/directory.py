@@ -219,6 +219,23 @@ class RunDirectory:
         self.changed(cell.id, [*written, *kept])
         return record
 
+    def take_record(self, source: RunDirectory, cell: Cell) -> Record | None:
+        """Take a cell's record from another run that measured the same cell, with its files.
+
+        Returns:
+            The record; None where the other run has none that is whole and ended well.
+        """
+        record = source.record(cell)
+        if record is None or record.status.is_bad:
+            return None
+        record_path, samples_path = self.result_paths(cell)
+        log_path = f"logs/{cell.id}.log"
+        for path in (samples_path, log_path, record_path):
+            with contextlib.suppress(FileNotFoundError):
+                self._write(path, read_below(source.path, path))
+        self.changed(cell.id, [samples_path, log_path, record_path])
+        return record
+
     def rewrite_record(self, record: Record) -> None:
         """Write the record of a finished cell with something that became known later."""
         path = f"records/{record.cell.id}.json"
@@ -301,7 +318,7 @@ def require_same_plan(theirs: Manifest, plan_hash: str, place: str, *, resume: b
 
 def _may_be_left(entry: Path) -> bool:
     """Whether a run that was killed before it had a manifest leaves such a thing."""
-    return entry.name == LOCK or (entry.name.startswith(".") and entry.suffix == PART)
+    return entry.name.startswith(LOCK) or (entry.name.startswith(".") and entry.suffix == PART)
 
 
 def _continuation(begun: Manifest, now: Manifest) -> Manifest:

@@ -157,9 +157,10 @@ def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tupl
         plan: whose cells are looked for.
         latest: look into so many runs at most, those whose names come last; None for all.
     """
-    wanted = {planned.cell.hash for planned in plan.runnable}
     found: list[PastRun] = []
     paths = sorted(directory.glob("*/manifest.json"), reverse=True)
+    # To hash ten thousand cells takes a good part of a second, and there is mostly nothing to find.
+    wanted = {planned.cell.hash for planned in plan.runnable} if paths else set()
     for path in paths[:latest]:
         try:
             manifest = read_manifest(path.parent)

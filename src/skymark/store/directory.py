@@ -22,6 +22,7 @@ class DirectoryStore:
     """
 
     live = True
+    several_writers = True
     parallel = 1
 
     def __init__(self, root: Path) -> None:

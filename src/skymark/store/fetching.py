@@ -32,6 +32,7 @@ def fetch(
     directory: Path,
     *,
     keep: Collection[str] = (),
+    only: Callable[[str], bool] = lambda _: True,
     announce: Callable[[str], None] = lambda _: None,
     fetched: Callable[[str, bytes], None] = lambda *_: None,
 ) -> list[str]:
@@ -44,6 +45,7 @@ def fetch(
         source: where the run lies.
         directory: made if absent.
         keep: paths that stay as they are, because they are whole, and may be newer.
+        only: tells which paths are wanted.
         announce: told what is being fetched.
         fetched: told the path and content of each file, from several threads.
 
@@ -58,7 +60,7 @@ def fetch(
         StorageFullError: the directory cannot be written.
     """
     sizes = _acceptable(source)
-    wanted = [path for path in sizes if path not in keep]
+    wanted = [path for path in sizes if path not in keep and only(path)]
     announce(f"fetching {len(wanted)} files from {source.url}")
 
     def bring(path: str) -> None:
@@ -104,14 +106,13 @@ def recover_manifest(source: RunSource, directory: Path) -> bool:
         StoreError: the store cannot be read.
     """
     try:
-        manifest = manifest_in(source)
-    except FileNotFoundError:
-        return False
-    if manifest is None:
+        data = _attempts()(source.get, MANIFEST)
+        manifest = parsed_manifest(data, source.url)
+    except (FileNotFoundError, DamagedManifestError):
         return False
     with explained(directory / MANIFEST):
         require_records_of(RunDirectory(directory), manifest)
-        write_below(directory, MANIFEST, _attempts()(source.get, MANIFEST))
+        write_below(directory, MANIFEST, data)
     return True
 
 

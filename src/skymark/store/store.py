@@ -49,6 +49,10 @@ class Store(RunSource, Protocol):
     def live(self) -> bool:
         """Whether files can be put one by one; else all go with `complete`."""
 
+    @property
+    def several_writers(self) -> bool:
+        """Whether several processes may put different files of one run at a time."""
+
     def check(self) -> None:
         """Prove that the store can be written and read, before anything is measured."""
 

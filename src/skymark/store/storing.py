@@ -134,6 +134,23 @@ class Storing:
                     upload.stop()
                 raise
 
+    def settle(self, wait_s: float) -> list[Stored]:
+        """Send the files that changed, and no others, and return the outcome of each store.
+
+        For a process that wrote some of a run's cells, beside others that write the rest.
+        """
+        deadline = time.monotonic() + wait_s
+        outcomes = []
+        for address, store in self._stores.items():
+            if (upload := self._uploads.get(store)) is None:
+                continue
+            upload.resume()
+            upload.await_idle(deadline)
+            why = upload.problem or "the time to store was over"
+            problem = str(why) if upload.left else None
+            outcomes.append(Stored(address, store.url, upload.stored, problem=problem))
+        return outcomes
+
     def flush(self, wait_s: float = FLUSH_S) -> list[str]:
         """Send the remaining files of an interrupted run; return the addresses that lack some."""
         if not self._uploads:

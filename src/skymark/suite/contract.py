@@ -14,13 +14,13 @@ from typing import ClassVar, Literal, Protocol
 from pydantic import Field
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Cell
+from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.platform import Platform
-from skymark.model.record import Cause, Resources, RoundResult, StabilityWarning
+from skymark.model.record import Cause, Record, Resources, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
 from skymark.statistics.figures import figures_of
 from skymark.statistics.stability import warnings_of
@@ -57,8 +57,21 @@ class Suite(ABC):
     """Metrics and how they are shown, without the names of scenarios and adapters."""
     efforts: ClassVar[Mapping[str, Effort]]
     """By name; all suites have ``quick``, ``standard`` and ``rigorous``."""
+    shares_machine: ClassVar[bool] = False
+    """Whether cells may be measured beside others on one machine: their figures do not vary by it.
+    Those that do, such as a throughput, are then of a machine that is shared, and say so."""
+    shares_process: ClassVar[bool] = False
+    """Whether one worker process serves several groups, one after another: for figures that do not
+    vary by it, of libraries that take long to import. Else each group has its own. No process
+    measures a cell twice."""
+    leaves_at_once: ClassVar[bool] = False
+    """Whether a worker ends without taking its interpreter apart, which takes long after large
+    imports: for runners whose `close` leaves nothing to do for what libraries registered for the
+    end of the process."""
     options: ClassVar[tuple[Option, ...]] = ()
     """Of ``skymark run``, beyond those of every suite."""
+    formats: ClassVar[Mapping[str, str]] = {}
+    """Formats of other programs, by name: ``module:Class``, which implements `ForeignFormat`."""
 
     # What there is
 
@@ -106,6 +119,11 @@ class Suite(ABC):
         """
         del adapters
         return {}
+
+    def device_bytes(self, cell: Cell) -> int | None:
+        """Return the memory that a cell's group needs on an accelerator; None if it is unknown."""
+        del cell
+        return None
 
     # Asked on the machine that runs the cells
 
@@ -158,6 +176,35 @@ class Suite(ABC):
     def self_test(self) -> dict[str, str]:
         """Return the cost of the suite's own instrument on this machine: texts by title."""
         return {}
+
+
+class ForeignFormat(Protocol):
+    """Files of another program, which results are written to and read from."""
+
+    def write(self, records: Iterable[Record], directory: Path) -> list[Path]:
+        """Write the `ok` records into a directory, and return their files.
+
+        Raises:
+            UsageError: a file of that name is there with other content.
+        """
+
+    def read(self, file: Path) -> ForeignFigures:
+        """Read the figures of one file.
+
+        Raises:
+            DataError: it is none of the program's.
+        """
+
+
+class ForeignFigures(Frozen):
+    """Figures that another program measured: no record, for nothing proves them."""
+
+    scenario: str
+    variant: str
+    adapter: str
+    axes: dict[str, Setting] = Field(default_factory=dict)
+    metrics: dict[str, float]
+    """By name; missing is absent."""
 
 
 class TimedRegion(Protocol):

@@ -87,7 +87,13 @@ def test_every_command_of_rented_machines_needs_skypilot_and_help_does_not():
         assert not needs_skypilot([command, "-h"], COMMANDS[RENTED])
     assert needs_skypilot(["exec", "NAME", "--", "ls", "--help"], COMMANDS[RENTED])
     assert needs_skypilot(["doctor", "--cloud"], COMMANDS[RENTED])
-    for other in ([], ["doctor"], ["run", "--cloud"], ["--help"]):
+    assert needs_skypilot(["clip", "submit"], COMMANDS[RENTED])
+    assert needs_skypilot(["clip", "plan", "--infra", "lambda"], COMMANDS[RENTED])
+    assert needs_skypilot(["clip", "plan", "--infra=lambda"], COMMANDS[RENTED])
+    assert needs_skypilot(["render", "sky", "cpu"], COMMANDS[RENTED])
+    for other in ([], ["doctor"], ["run", "--cloud"], ["--help"], ["clip", "plan"]):
+        assert not needs_skypilot(other, COMMANDS[RENTED])
+    for other in (["render", "slurm", "sky"], ["clip", "run", "--infra", "lambda"]):
         assert not needs_skypilot(other, COMMANDS[RENTED])
 
 

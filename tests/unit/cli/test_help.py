@@ -13,6 +13,8 @@ FUNCTIONS = {name: where for group in GROUPS.values() for name, where in group.i
 COMMANDS = [
     *([name] for name in FUNCTIONS),
     *(["env", name] for name in ("list", "build", "clean")),
+    *(["render", name] for name in ("slurm", "jobset", "aichor", "sky")),
+    *(["cache", name] for name in ("plan", "build", "use", "list", "verify", "du", "clean")),
 ]
 
 

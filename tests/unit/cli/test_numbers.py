@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import reduce
 from types import NoneType, UnionType
 from typing import Union, get_args, get_origin
 
@@ -22,15 +23,29 @@ NEEDED = {
     "cost": ("cpu",),
     "launch": ("cpu", "--yes"),
     "exec": ("skymark-none",),
+    "submit": ("--cluster", "skymark-none"),
     "logs": ("skymark-none",),
     "ssh": ("skymark-none",),
+    "cache build": ("rows.json",),
+    "render slurm": ("cpu",),
+    "render jobset": ("cpu", "--image", "skymark:cpu"),
+    "render aichor": ("cpu",),
+    "render sky": ("cpu", "--output", "job.yaml"),
 }
 """Arguments without which a command is refused for another reason."""
 
 NO_NUMBERS = {"nan", "inf", "-1", "1e300", "9" * 30}
 """Beyond the bounds of every option."""
 
-ZERO = {"--rounds", "--timeout", "--prefetch", "--num-nodes", "--idle-minutes", "--max-cost"}
+ZERO = {
+    "--rounds",
+    "--timeout",
+    "--prefetch",
+    "--num-nodes",
+    "--idle-minutes",
+    "--max-cost",
+    "--gpu-fraction",
+}
 """Options whose value must be above 0."""
 
 DURATIONS = [
@@ -50,24 +65,31 @@ def is_number(hint):
 
 
 def numbers_of(command):
-    found = app[command].assemble_argument_collection()
+    chosen = reduce(lambda group, name: group[name], command.split(), app)
+    found = chosen.assemble_argument_collection()
     return [one.name for one in found if is_number(one.hint) and not read_later(command, one.name)]
 
 
 def read_later(command, option):
     """Whether a command reads an option of a suite after other things; `plan` has it too."""
     declared = {typed(name) for name in PlanOptions.declared()}
-    return command in {"run", "exec"} and option in declared
+    return command in {"run", "exec", "submit"} and option in declared
 
 
-WITH_DEFAULT = [name for names in COMMANDS.values() for name in names if name != "env"]
-NUMBERS = [(command, option) for command in WITH_DEFAULT for option in numbers_of(command)]
+GROUPS = {
+    "env": ("list", "build", "clean"),
+    "cache": ("plan", "build", "use", "list", "verify", "du", "clean"),
+    "render": ("slurm", "jobset", "aichor", "sky"),
+}
+ALONE = [name for names in COMMANDS.values() for name in names if name not in GROUPS]
+GROUPED = [f"{group} {name}" for group, names in GROUPS.items() for name in names]
+NUMBERS = [(command, option) for command in (*ALONE, *GROUPED) for option in numbers_of(command)]
 
 
 def refusal(capsys, command, option, value):
     """What a command says where it refuses a value."""
     typed = (f"{option}={value}",) if option.startswith("--") else ("--", value)
-    assert main([command, *NEEDED[command], *typed]) == 2
+    assert main([*command.split(), *NEEDED.get(command, ()), *typed]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     return " ".join(re.sub("[│╭╮╰╯─]", " ", err).split())

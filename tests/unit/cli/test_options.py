@@ -85,3 +85,21 @@ def test_a_time_limit_that_is_none_is_refused(timeout):
 def test_a_setting_without_name_or_value_is_refused(text):
     with pytest.raises(UsageError, match="must be NAME=VALUE"):
         parsed("--set", text).plan()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--profile", "cpu", "--scenarios", "TAB-1", "NLP-1:medium", "--adapters", "numpy"),
+        ("--effort", "standard", "--rounds", "4", "--timeout", "2.5", "--workers", "3"),
+        ("--set", "page_cache=cold", "shuffle_buffer=10", "--think-time-ms", "2.5"),
+        ("--profile", "clip", "--tasks", "zeroshot_retrieval", "--precision", "bf16"),
+    ],
+    ids=len,
+)
+def test_options_written_as_words_ask_for_the_same_plan(words):
+    options = parsed(*words)
+    again = parsed(*options.words())
+    assert again == options
+    assert again.words() == options.words()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cli.cloud import plan_to_send
 from skymark.cli.cost import CostOptions
+from skymark.cli.launch import plan_to_send
 from skymark.model.errors import UsageError
 
 ROOT = Path(__file__).parents[3]

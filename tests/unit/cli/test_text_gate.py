@@ -15,7 +15,7 @@ GATE = {
 """What the gate itself is made of."""
 EXCEPTIONS = {
     # Streams handed to `plain_stream`, or asked whether they are a terminal.
-    "src/skymark/cli/cloud.py": {"sys.stderr"},
+    "src/skymark/cli/launch.py": {"sys.stderr"},
     "src/skymark/cli/execute.py": {"sys.stdout"},
     "src/skymark/cli/jobs.py": {"sys.stdout"},
     # Its number, of standard output as a descriptor.
@@ -28,7 +28,10 @@ EXCEPTIONS = {
     "benchmarks/docker/venvs.py": {"sys.stdout", "print"},
     # Of a process whose output is a cell's log.
     "src/skymark/execute/worker.py": {"sys.stdout", "sys.stderr", "traceback.print_exc"},
+    "src/skymark/suites/clip/runner.py": {"sys.stdout"},
     "src/skymark/suites/loading/drives/fresh_main.py": {"traceback.print_exc"},
+    # Handed to SkyPilot's log in place of standard output.
+    "src/skymark/cloud/sky/client.py": {"sys.stderr"},
     # A program beside SkyPilot's API server, whose output is a log.
     "src/skymark/cloud/rehearsal/namespace_keeper.py": {"sys.stderr"},
 }

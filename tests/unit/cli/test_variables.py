@@ -51,3 +51,14 @@ def test_a_refusal_does_not_show_the_key():
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageError, match="is no file"):
         VariableOptions(env_file=tmp_path / "gone").variables()
+
+
+def test_a_cache_policy_reaches_the_run_there_as_a_variable():
+    options = VariableOptions(env=("A=1",), cache_policy="per-job", cache_root="/mnt/caches")
+    assert options.variables() == {
+        "A": "1",
+        "SKYMARK_CACHE_POLICY": "per-job",
+        "SKYMARK_CACHE_ROOT": "/mnt/caches",
+    }
+    with pytest.raises(UsageError, match="--cache-root /mnt goes with --cache-policy"):
+        VariableOptions(cache_root="/mnt").variables()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from skymark.cloud.machine_kinds import machine_file, machine_kinds
@@ -13,8 +15,21 @@ from skymark.model.errors import UnknownNameError, UsageError
 def test_a_profile_has_a_machine_with_and_without_an_image(profile):
     machine = machine_file(profile)
     assert machine.is_file()
-    assert profile == "cpu" or f"SKYMARK_PROFILE: {profile}" in machine.read_text()
     assert machine_file(profile, image="skymark:cpu").is_file()
+
+
+def test_a_machine_runs_by_itself_a_profile_that_names_it():
+    for kind in machine_kinds():
+        (by_itself,) = re.findall(r"SKYMARK_PROFILE: (\w+)", machine_text(kind))
+        assert load_profile(by_itself).machine == kind
+
+
+def machine_text(kind):
+    return next(
+        machine_file(name).read_text()
+        for name in profile_paths()
+        if load_profile(name).machine == kind
+    )
 
 
 def test_every_machine_is_some_profile_s():

@@ -160,16 +160,36 @@ def test_a_node_whose_part_is_done_waits_for_the_others(nodes):
     second.await_end()
 
 
+def meet(first):
+    until = time.monotonic() + TIMEOUT_S
+    while not (first.home / TIMER / "met-two").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_nodes_that_were_armed_before_they_knew_of_each_other_meet_while_they_work(homes):
+    """As SkyPilot still prepares the machines, nobody has told them the others' addresses."""
+    names = ("one", "two")
+    first, second = [Node(homes, name).arm(SOON, start_s=60) for name in names]
+    jobs = [one.begin("sleep 60") for one in (first, second)]
+    time.sleep(1)
+    for rank, one in enumerate((first, second)):
+        one.arm(SOON, rank, "\n".join(names), start_s=60)
+    meet(first)
+    second.home.rename(homes / "gone")
+    for job in jobs:
+        job.kill()
+        job.wait()
+    first.await_end()
+
+
 @pytest.mark.parametrize("kept", ["", "kept"])
 def test_a_node_that_is_lost_is_not_waited_for(nodes, homes, kept):
     first, second = nodes
     (first.home / TIMER / "kept").write_text(kept)
     other = second.begin("sleep 60")
     job = first.begin("sleep 2")
-    until = time.monotonic() + TIMEOUT_S
-    while not (first.home / TIMER / "met-two").exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    meet(first)
     second.home.rename(homes / "gone")
     job.wait()
     first.await_end()
@@ -177,9 +197,12 @@ def test_a_node_that_is_lost_is_not_waited_for(nodes, homes, kept):
     other.wait()
 
 
-def test_a_node_that_was_never_reached_counts_as_working(homes, node):
+def test_a_node_that_was_never_reached_counts_as_working_until_the_time_of_the_run_is_up(node):
     node.arm(SOON, 0, "one\nnobody", start_s=0)
+    assert node.begin("true", deadline_s=60).wait() == 0
     assert node.stays()
+    (node.home / TIMER / "parts" / "one").write_text("1")  # a second after the kernel began
+    node.await_end()
 
 
 def test_a_cluster_of_one_s_own_gets_no_timer(node):

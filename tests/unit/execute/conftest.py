@@ -13,7 +13,7 @@ import pytest
 
 from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
-from skymark.execute.partition import Shard
+from skymark.execute.partition.shard import Shard
 from skymark.execute.venvs import Venvs
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
@@ -184,7 +184,7 @@ class Bed:
                 Path(sys.executable),
                 target,
             ),
-            shard=shard,
+            cells=None if shard is None else shard.take(plan.cells),
         )
 
     def journal(self, do: str) -> list[dict]:

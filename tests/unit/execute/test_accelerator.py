@@ -13,11 +13,13 @@ import pytest
 
 from skymark.execute import accelerator, seen_devices
 from skymark.execute.accelerator import require_accelerator
+from skymark.execute.interpreters import Interpreters
 from skymark.execute.session import run_plan
 from skymark.machine.accelerator import has_driver
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 from skymark.resources import resource_directory
+from skymark.suite.contract import DeviceLibrary
 from tests.unit.run.past_runs import cell, plan
 
 WORKING_TORCH = """
@@ -60,7 +62,7 @@ def libraries(tmp_path, monkeypatch):
 
     def install(**sources: str) -> Path:
         folder = tmp_path / "libraries"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         for name, source in sources.items():
             (folder / f"{name}.py").write_text(source)
         monkeypatch.setenv("PYTHONPATH", str(folder))
@@ -128,6 +130,18 @@ def test_a_library_names_the_accelerators_that_it_computes_on(libraries):
     seen = seen_devices.seen_devices("torch", "gpu", python)
     assert (seen.fault, seen.names, seen.text) == (None, ("A Torch GPU",) * 2, "2 × A Torch GPU")
     assert seen_devices.seen_devices("jax", "gpu", python).text == "A JAX GPU"
+
+
+def test_a_library_that_sees_an_accelerator_is_not_asked_again_and_another_is(libraries):
+    torch, jax = (DeviceLibrary(name=name, measured=name) for name in ("torch", "jax"))
+    python = libraries(jax="import time; time.sleep(60", torch=WORKING_TORCH)
+    interpreters = Interpreters(None, python, "cuda12")
+    assert interpreters.seen(jax, None).fault is not None
+    first = interpreters.seen(torch, None)
+    assert first.text == "2 × A Torch GPU"
+    assert libraries(jax=WORKING_JAX, torch="") == python
+    assert interpreters.seen(torch, None) is first
+    assert interpreters.seen(jax, None).text == "A JAX GPU"
 
 
 def test_a_library_is_asked_with_the_variables_of_its_worker(libraries, monkeypatch):

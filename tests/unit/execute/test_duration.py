@@ -12,7 +12,8 @@ from skymark.execute.duration import (
     HIGH_START_S,
     run_time,
 )
-from skymark.execute.partition import Shard
+from skymark.execute.partition.shard import Shard
+from skymark.model.record import Cause, Status
 from skymark.run.history import past_run
 from tests.unit.run.past_runs import BEGIN, EFFORT, GUESS, cell, manifest, plan, record
 
@@ -105,6 +106,21 @@ def test_a_remembered_round_is_never_longer_than_its_limit():
 
 def test_a_shard_takes_its_own_cells_time():
     cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
-    shares = [run_time(plan(cells), shard=Shard(index=index, count=2)) for index in (0, 1)]
+    shares = [run_time(plan(cells), shard=Shard.of(index, 2)) for index in (0, 1)]
     assert [share.cells for share in shares] == [2, 1]
     assert shares[1].measuring.expected_s < run_time(plan(cells)).measuring.expected_s
+
+
+def test_a_shard_s_time_is_of_the_cells_that_it_takes_also_where_some_cannot_run():
+    """A part is taken of all cells; those that cannot run must not move the others."""
+    whole = plan([cell("CV-1"), cell("CV-1", "grain"), cell("CV-2"), cell("CV-3")])
+    refused = (Status.SKIPPED, Cause(kind="absent", message="not here"))
+    first, *rest = whole.cells
+    some = whole.model_copy(
+        update={"cells": (first.model_copy(update={"refusal": refused}), *rest)}
+    )
+    for number in (0, 1):
+        taken = Shard.of(number, 2).take(some.cells)
+        runnable = [one for one in taken if one.refusal is None]
+        assert run_time(some, shard=Shard.of(number, 2)).cells == len(runnable)
+    assert sum(run_time(some, shard=Shard.of(number, 2)).cells for number in (0, 1)) == 3

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skymark.execute.interpreters import Interpreters
-from skymark.execute.partition import Shard
+from skymark.execute.partition.shard import Shard
 from skymark.model.errors import StorageFullError
 from skymark.model.record import RoundResult, Status, Verification
 from skymark.run.directory import RunDirectory
@@ -23,6 +23,8 @@ from tests.unit.execute.conftest import (
     plan_of,
     planned_cell,
 )
+
+pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 
 PRIMARY = ScriptedSuite.declaration.primary_metric
 
@@ -70,6 +72,28 @@ def test_an_adapters_cells_share_a_fresh_process_per_round(bed):
     assert len(bed.journal("close")) == 4
 
 
+class OneProcess(ScriptedSuite):
+    """A suite whose groups follow one another in one process."""
+
+    shares_process = True
+
+
+def test_groups_follow_one_another_in_a_process_where_the_suite_says_so(bed):
+    cells = [cell_of(adapter, scenario) for adapter in "abc" for scenario in ("S-1", "S-2")]
+    bed.engine(plan_of(*cells, effort=effort(2)), suite=OneProcess()).run()
+    served = {}
+    for line in bed.journal("measure"):
+        served.setdefault(line["pid"], []).append((line["cell"], line["round"]))
+    ids = [cell.id for cell in cells]
+    assert sorted(served.values(), key=str) == [[(id, round) for id in ids] for round in (0, 1)]
+
+
+def test_where_one_breaks_their_process_the_others_get_a_new_one(bed):
+    cells = [cell_of("a"), cell_of("b", does="kill"), cell_of("c")]
+    records = bed.engine(plan_of(*cells, effort=effort(1)), suite=OneProcess()).run()
+    assert [record.status for record in records] == [Status.OK, Status.FAILED, Status.OK]
+
+
 def test_cells_share_a_process_as_their_groups_say(bed):
     planned = [
         planned_cell(cell_of("a", "S-1"), group="both"),
@@ -90,10 +114,10 @@ def test_a_shard_runs_its_own_cells_and_leaves_the_others(bed):
     keys = {"a": "one", "b": "one", "c": "two"}
     planned = [planned_cell(cell_of(one), shard_key=key) for one, key in keys.items()]
     plan = plan_of(*planned, effort=effort(1))
-    first = bed.engine(plan, shard=Shard(index=0, count=2)).run()
+    first = bed.engine(plan, shard=Shard.of(0, 2)).run()
     assert [record.cell.adapter for record in first] == ["a", "b"]
     assert bed.run.record(planned[2].cell) is None
-    second = bed.engine(plan, shard=Shard(index=1, count=2)).run()
+    second = bed.engine(plan, shard=Shard.of(1, 2)).run()
     assert [record.cell.adapter for record in second] == ["c"]
     assert len(bed.journal("measure")) == 3
 
@@ -324,7 +348,19 @@ def test_a_worker_that_always_dies_at_its_start_fails_its_cells(bed):
 
 def test_data_from_elsewhere_is_fetched_before_any_worker_starts(bed):
     bed.engine(plan_of(cell_of("a", fetch="photos", prepare="well"), effort=effort(1))).run()
-    assert bed.witness.told[:2] == ["stage fetching photos", "stage preparing the data of a"]
+    assert bed.witness.told[:2] == ["stage fetching photos", "stage preparing S-1 (small) for a"]
+
+
+@pytest.mark.parametrize("shares_process", [False, True])
+def test_all_that_is_prepared_is_told_when_it_is(bed, monkeypatch, shares_process):
+    monkeypatch.setattr(ScriptedSuite, "shares_process", shares_process)
+    cells = [cell_of(*one, prepare="well") for one in (("a", "S-1"), ("a", "S-2"), ("b", "S-2"))]
+    bed.engine(plan_of(*cells, effort=effort(1))).run()
+    assert [one for one in bed.witness.told if "preparing" in one] == [
+        "stage preparing S-1 (small) for a",
+        "stage preparing S-2 (small) for a",
+        "stage preparing S-2 (small) for b",
+    ]
 
 
 def test_data_that_cannot_be_prepared_fails_its_cell_only(bed):

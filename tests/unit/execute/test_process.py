@@ -14,10 +14,12 @@ import psutil
 import pytest
 
 from skymark.execute import process
-from skymark.execute.process import WorkerError, WorkerProcess
+from skymark.execute.process import WorkerError, WorkerKind, WorkerProcess
 from skymark.execute.venvs import import_root
 from skymark.model.record import Resources
 from tests.unit.execute.conftest import EFFORT, cell_of
+
+pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 
 QUICK = EFFORT.model_copy(update={"cell_timeout_s": 2.0})
 
@@ -32,9 +34,9 @@ def start(tmp_path, log):
     """Start a worker that is ended after the test."""
     workers = []
 
-    def starting(adapter="a", python=Path(sys.executable), root=None):
-        runner = "scripted:ScriptedRunner"
-        worker = WorkerProcess(python, runner, cell_of(adapter), tmp_path, root, log)
+    def starting(adapter="a", python=Path(sys.executable), root=None, **options):
+        kind = WorkerKind(python, "scripted:ScriptedRunner", tmp_path, root, **options)
+        worker = WorkerProcess(kind, cell_of(adapter), log)
         workers.append(worker)
         return worker
 
@@ -307,10 +309,26 @@ def test_processes_that_outlive_the_worker_are_ended_and_named(start, log):
     assert process.describe_leaks(worker.leaked).startswith("1 process(es) outlived the adapter")
 
 
+@pytest.mark.parametrize("leaves_at_once", [False, True])
+def test_a_worker_closes_its_runner_and_takes_its_interpreter_apart_unless_it_leaves_at_once(
+    start, log, tmp_path, leaves_at_once
+):
+    worker = start(leaves_at_once=leaves_at_once)
+    worker.await_ready()
+    worker.measure(cell_of("a", does="print"), 0, EFFORT, log)
+    worker.end()
+    lines = (tmp_path / "journal.jsonl").read_text().splitlines()
+    done = [json.loads(line)["do"] for line in lines]
+    assert done == ["measure", "close"]
+    assert (tmp_path / "taken-apart").exists() != leaves_at_once
+    assert "a library that talks" in log.read_text()
+    assert not worker.leaked
+
+
 ENGINE = """
 import os, sys
 from pathlib import Path
-from skymark.execute.process import WorkerProcess
+from skymark.execute.process import WorkerKind, WorkerProcess
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 here = Path(sys.argv[1])
@@ -318,9 +336,8 @@ cell = Cell(suite="s", scenario="S", variant="v", adapter="a", settings={"does":
 effort = Effort(
     name="e", min_rounds=1, max_rounds=1, target_relative_interval=1, cell_timeout_s=900
 )
-worker = WorkerProcess(
-    Path(sys.executable), "scripted:ScriptedRunner", cell, here, None, here / "cell.log"
-)
+kind = WorkerKind(Path(sys.executable), "scripted:ScriptedRunner", here)
+worker = WorkerProcess(kind, cell, here / "cell.log")
 worker.await_ready()
 print(worker.id, flush=True)
 worker.measure(cell, 0, effort, here / "cell.log")

@@ -10,7 +10,7 @@ from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
 from skymark.model.venv import VenvSpec
-from skymark.suite.registry import suite_named
+from skymark.suite.registry import suite_named, suites
 
 LOADING = suite_named("loading")
 
@@ -64,6 +64,17 @@ def test_a_name_that_no_suite_has_is_an_error_with_the_nearest_of_all():
         venvs_named(["numyp"], [LOADING])
     with pytest.raises(UnknownNameError, match="Did you mean 'heap'"):
         venvs_named(["haep"], [LOADING, Sorts()])
+
+
+@pytest.mark.parametrize("name", ["numpy", "ViT-B-32:laion2b_s34b_b79k"])
+def test_an_installed_suite_that_has_no_such_adapter_leaves_it_to_the_others(name):
+    assert list(venvs_named([name], suites())) == [name]
+
+
+def test_a_name_that_no_installed_suite_has_is_told_its_nearest_among_hundreds():
+    with pytest.raises(UnknownNameError, match="Did you mean 'numpy'") as raised:
+        venvs_named(["numyp"], suites())
+    assert "are known; `skymark list --help` says how to see them" in str(raised.value)
 
 
 def test_an_adapter_that_needs_no_venv_is_an_error_that_says_so():

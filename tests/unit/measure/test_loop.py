@@ -63,6 +63,14 @@ def test_a_pass_stops_after_the_batch_that_crosses_its_time():
     assert (done.wait_ns, done.complete) == ([10, 20], False)
 
 
+def test_a_pass_that_stops_before_what_is_to_be_kept_keeps_its_last_batch():
+    done = Bench([100, 100, 100, 100], copy_ns=1000).run(keep=[3], stop_after_ns=150)
+    assert list(done.kept) == [1]
+    assert (done.complete, done.wait_ns, done.wall_ns) == (False, [100, 100], 200)
+    assert list(Bench([100, 100, 100]).run(keep=[0, 2], stop_after_ns=150).kept) == [0]
+    assert not Bench([100, 100, 100]).run(stop_after_ns=150).kept
+
+
 def test_an_empty_pass_has_no_wait():
     done = Bench([]).run()
     assert (done.wait_ns, done.indices, done.complete) == ([], [], True)

@@ -9,9 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from skymark import references
 from skymark.model.errors import UsageError
-from skymark.store import kinds
 from skymark.store.fetching import fetch
 from skymark.store.kind import ClientLibrary, StoreKind
 from skymark.store.kinds import (
@@ -24,7 +22,7 @@ from skymark.store.kinds import (
     runs_at,
 )
 from skymark.store.upload import Upload
-from tests.stores.installed import ZIP_STORE, install, install_zip_store
+from tests.stores.installed import ZIP_STORE, install, install_zip_store, packages_in
 
 KEY = {"WANDB_API_KEY": "w"}
 EVERYTHING = {
@@ -39,20 +37,9 @@ EVERYTHING = {
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A directory of installed packages of the test's own; what is found there is forgotten."""
-    site = tmp_path / "site"
-    site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
-    forget()
-    yield site
-    sys.modules.pop("zip_store", None)
-    forget()
-
-
-def forget():
-    references._extensions.cache_clear()
-    kinds._entry_points.cache_clear()
-    kinds._kind.cache_clear()
+    """A directory of installed packages of the test's own."""
+    with packages_in(tmp_path / "site", monkeypatch) as site:
+        yield site
 
 
 def test_a_kind_of_another_package_is_written_read_back_fetched_and_listed(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.order import IDLE_MINUTES
 from skymark.execute.duration import run_time
-from skymark.execute.partition import Shard
+from skymark.execute.partition.shard import Shard
 from skymark.model.base import Frozen
 from skymark.model.plan import Plan
 from skymark.model.span import Span
@@ -74,7 +74,7 @@ def billed_time(
         num_nodes: machines that share the plan, as ``--shard`` shares it.
         idle_minutes: without a job, after which they end themselves.
     """
-    shards = (Shard(index=index, count=num_nodes) for index in range(num_nodes))
+    shards = (Shard.of(index, num_nodes) for index in range(num_nodes))
     shares = [run_time(plan, history, shard) for shard in shards]
     times = [share.whole for share in shares]
     return BilledTime(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from skymark.cloud.errors import CloudError, UnreachableError
+from skymark.cloud.errors import UnreachableError
 from skymark.cloud.lifecycle.results import Results, launch_of, merge
+from skymark.cloud.lifecycle.stored_part import stored_part
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
 from skymark.cloud.sky.hired import running_machines
-from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
+from skymark.cloud.sky.ssh import host, rsync
 from skymark.model.errors import DamagedManifestError
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
@@ -25,42 +24,8 @@ PLAIN = ("--no-links", "--no-devices", "--no-specials")
 CONTENT = ("--no-times", "--no-perms", "--no-owner", "--no-group")
 """Options of rsync that leave a file's attributes alone."""
 
-CANCELLED_S = 30.0
-"""Time that SkyPilot gives the processes of a cancelled job to end."""
-
 COPIES = 3
 """How often a run is copied, where what came is not what lies on the machine."""
-
-
-def await_outcome(order: Order) -> None:
-    """Wait until every node of a cluster has written down the end of its part of a run.
-
-    Raises:
-        CloudError: one has not after the time that SkyPilot gives a cancelled job, or cannot be
-            reached.
-    """
-    with TemporaryDirectory() as place:
-        for node in range(order.num_nodes):
-            there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
-            rsync(
-                order.cluster, *PLAIN, there, place, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S)
-            )
-
-
-def parts_over(order: Order) -> bool:
-    """Whether some node of a cluster answers, and all that do have ended their part of a run."""
-    answers = []
-    with TemporaryDirectory() as place:
-        for node in range(order.num_nodes):
-            there = f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}.outcome"
-            try:
-                rsync(order.cluster, *PLAIN, there, place, attempts=1)
-                answers.append(True)
-            except UnreachableError:
-                continue
-            except CloudError:  # it has none yet
-                answers.append(False)
-    return bool(answers) and all(answers)
 
 
 def bring_home(
@@ -84,7 +49,8 @@ def bring_home(
     staging = directory.with_name(f".{directory.name}.incoming")
     whole = staging / "whole"
     try:
-        for last in (*(False for _ in range(COPIES - 1)), True):
+        for copy in range(1, COPIES + 1):
+            last = copy == COPIES
             shutil.rmtree(staging, ignore_errors=True)
             try:
                 results = _copy(order, staging, whole, running)
@@ -105,7 +71,10 @@ def bring_home(
 def _copy(
     order: Order, staging: Path, whole: Path, running: Callable[[str], int | None]
 ) -> Results | None:
-    """Copy the parts of a run from their machines, make them one, and compare it with them."""
+    """Copy the parts of a run from their machines, make them one, and compare it with them.
+
+    Where a machine is lost, what a store has of the run is one more part.
+    """
     parts = [staging / str(node) for node in range(order.num_nodes)]
     silent: dict[int, UnreachableError] = {}
     for node, place in enumerate(parts):
@@ -123,7 +92,9 @@ def _copy(
     living = running(order.cluster) if 0 < len(silent) < order.num_nodes else None
     if silent and (living is None or not 0 < living <= order.num_nodes - len(silent)):
         raise next(iter(silent.values()))
-    results = merge(parts, order.run_id, whole, order.plan_hash)
+    stored = stored_part(order, staging / "stored") if silent else None
+    all_parts = parts if stored is None else [*parts, stored]
+    results = merge(all_parts, order.run_id, whole, order.plan_hash)
     if results is None:
         return None
     had = [node for node, place in enumerate(parts) if (place / order.run_id).is_dir()]

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import turn_of
 from skymark.cloud.lifecycle.carrying_out import carry_out, wind_up
-from skymark.cloud.lifecycle.copying import await_outcome
 from skymark.cloud.lifecycle.keeping import keep_cluster
+from skymark.cloud.lifecycle.outcomes import JobWithOutcome, await_outcome
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_cluster
@@ -138,9 +138,9 @@ class KeptMachine:
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Return the run's job, which is in the queue; its time begins when it is its turn."""
-        del screen
         until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
-        return Hired(quoted.order, self._jobs[quoted.order.run_id], until_s)
+        job = JobWithOutcome(self._jobs[quoted.order.run_id], quoted.order, screen.say)
+        return Hired(quoted.order, job, until_s)
 
     def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
         """Take back every run that has not ended, and say whether this one had begun."""

@@ -25,6 +25,7 @@ from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrie
 from skymark.cloud.machine_script import STORE_WAIT_S, plan_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.early_timers import early_timers
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.sky.managed_jobs import (
     ManagedJob,
@@ -84,7 +85,8 @@ class ManagedPlace:
             job = await_managed_job(asked, order.cluster, screen.log)
             self._request.granted()
         self._job = job
-        _await_machine(job, order.boot_timeout_s, screen.say)
+        with early_timers(order.model_copy(update={"cluster": job.machine})):
+            _await_machine(job, order.boot_timeout_s, screen.say)
         job.remove_plain_files()
         self._machines = note_machines(quoted, job.machine)
         check_price(quoted, self._machines)

@@ -19,10 +19,10 @@ from skymark.cloud.known_machines import (
     note_hired,
     taken,
 )
-from skymark.cloud.lifecycle.copying import await_outcome
 from skymark.cloud.lifecycle.gone import prove_gone
 from skymark.cloud.lifecycle.keeping import keep_cluster
 from skymark.cloud.lifecycle.noting import check_price, note_machines, ordered_machines
+from skymark.cloud.lifecycle.outcomes import JobWithOutcome, await_outcome
 from skymark.cloud.lifecycle.place import GRACE_S
 from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_cluster
@@ -33,7 +33,7 @@ from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import costs_of, find_cluster, is_there
-from skymark.cloud.sky.early_timers import EarlyTimers
+from skymark.cloud.sky.early_timers import early_timers
 from skymark.cloud.sky.jobs import MachineJob, await_cluster, queued_jobs, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import SkymarkError
@@ -79,7 +79,7 @@ class NewCluster:
                 lambda: request_cluster(task, order.cluster, order.idle_minutes)
             )
             try:
-                with EarlyTimers(order):
+                with early_timers(order):
                     job = await_cluster(asked, order.cluster, screen.log, order.boot_timeout_s)
             except TimeoutError as error:
                 raise CloudError(
@@ -97,9 +97,10 @@ class NewCluster:
             f"{order.cluster} is up after {took_s:.0f} s; it ends itself after "
             f"{order.idle_minutes} idle min, whatever happens here"
         )
+        told = JobWithOutcome(job, order, screen.say)
         if order.num_nodes == 1:
-            return Hired(order, job, until_s)
-        self._several = SeveralMachines(job, order, screen.say)
+            return Hired(order, told, until_s)
+        self._several = SeveralMachines(told, order, screen.say)
         return Hired(order, self._several, until_s)
 
     def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:

@@ -81,6 +81,9 @@ def bring_from_store(address: str, order: Order, directory: Path) -> Results | N
     """
     with closing(open_source(f"{address}/{order.run_id}")) as source:
         try:
+            sizes = source.sizes()
+            if MANIFEST in sizes and SUMS not in sizes:  # those here are of what was here before
+                (directory / SUMS).unlink(missing_ok=True)
             differing = fetch(source, directory)
         except FileNotFoundError:
             return None
@@ -127,7 +130,7 @@ def merge(
         (directory / SUMS).unlink(missing_ok=True)  # of another part
         differing += fetch(source, directory, keep=whole, fetched=lambda path, _: brought.add(path))
         brought.difference_update((MANIFEST, SUMS))
-    phases = tuple(_phase(part, f"{run_id}.outcome") for part in parts)
+    phases = tuple(phase_in(part, f"{run_id}.outcome") for part in parts)
     if not manifests:
         found = _nothing(directory, phases, strange, differing)
         return found if any(phases) or strange or differing else None
@@ -198,6 +201,16 @@ def add_price(directory: Path, hourly_price_usd: float | None, price_usd: float 
     run.write_sums(damaged)
 
 
+def phase_in(part: Path, name: str) -> str:
+    """Return the last phase of a node with its status, as a machine sent it; else nothing."""
+    try:
+        return (
+            read_below(part, name, largest=LARGEST_PHASE_BYTES).decode("utf-8", "replace").strip()
+        )
+    except (OSError, ValueError):
+        return ""
+
+
 def _completed(
     run: RunDirectory,
     plan_hash: str | None,
@@ -266,12 +279,3 @@ def _strange(part: Path, run_id: str) -> list[str]:
 
 def _has_manifest(run: Path) -> bool:
     return any(path == MANIFEST for path in RunDirectory(run).files()) and not run.is_symlink()
-
-
-def _phase(part: Path, name: str) -> str:
-    try:
-        return (
-            read_below(part, name, largest=LARGEST_PHASE_BYTES).decode("utf-8", "replace").strip()
-        )
-    except (OSError, ValueError):
-        return ""

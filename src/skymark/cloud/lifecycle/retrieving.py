@@ -39,7 +39,7 @@ def from_cluster(finished: Finished, results: Path) -> Retrieved:
     else:
         came = from_machine(finished, finished.order.cluster, results)
     lost = finished.begun and (came.results is None or not came.safe)
-    return _else_stored(came, results) if lost else came
+    return else_stored(came, results) if lost else came
 
 
 def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
@@ -103,14 +103,23 @@ def brought(
     return Retrieved(finished, damaged, tuple(problems), safe=not finished.begun)
 
 
-def _else_stored(came: Retrieved, results: Path) -> Retrieved:
-    """Bring results from the first store that has them whole; else return what came."""
+def else_stored(came: Retrieved, results: Path) -> Retrieved:
+    """Bring results from the first store that has them whole.
+
+    Where none has, and nothing came from the machine, it is what a store has of them.
+    """
+    best = came
     for address in stores_that_last(came.finished.order.stores):
         stored = _from(address, came.finished, results)
-        if stored.results is not None and stored.results.whole:
+        if stored.results is None:
+            continue
+        if stored.results.whole:
             problems = (*came.problems, f"they came whole from {address}")
             return replace(stored, problems=(*problems, *stored.problems), safe=True)
-    return came
+        if best.results is None and stored.results.faithful:
+            problems = (*came.problems, f"what {address} has of them came from there")
+            best = replace(stored, problems=(*problems, *stored.problems), safe=came.safe)
+    return best
 
 
 def _from(address: str, finished: Finished, results: Path) -> Retrieved:

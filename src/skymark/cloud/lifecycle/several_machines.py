@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle.copying import parts_over
 from skymark.cloud.lifecycle.following import RunningJob
+from skymark.cloud.lifecycle.outcomes import parts_over
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.order import Order
 from skymark.cloud.sky.hired import running_machines
@@ -57,13 +57,17 @@ class SeveralMachines:
         return code
 
     def ended(self) -> JobEnd | None:
-        """Return the end of the job, or of the parts of all machines that are left."""
+        """Return the end of the job, or of the parts of all machines that are left.
+
+        SkyPilot has no answer where the head is lost; those that are left go on all the same.
+        """
         try:
             end = self.job.ended()
         except (CloudError, UsageError):
-            if self._over():
-                return JobEnd.FAILED
-            raise
+            over = self._over()
+            if self._living is None:
+                raise
+            return JobEnd.FAILED if over else None
         return JobEnd.FAILED if end is None and self._over() else end
 
     def is_lost(self) -> bool:

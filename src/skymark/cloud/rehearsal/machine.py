@@ -13,7 +13,7 @@ from pathlib import Path
 from skymark.cloud.rehearsal.errors import RehearsalError
 from skymark.cloud.rehearsal.image import Image
 from skymark.cloud.rehearsal.namespaces import Namespaced
-from skymark.cloud.rehearsal.network import Network, check_ip, link_exists
+from skymark.cloud.rehearsal.network import Network, check_ip, delete_link, link_exists
 
 PROGRAM = Path(__file__).with_name("machine_start.py")
 KINDS = ("--net", "--uts", "--ipc")
@@ -74,6 +74,8 @@ class Machine:
             RehearsalError: some of it is still there.
         """
         self._process.kill()
+        # It would go with its namespace, whose end the kernel may put off for minutes.
+        delete_link(self.interface)
         deadline = time.monotonic() + BOOT_TIMEOUT_S
         while link_exists(self.interface):
             if time.monotonic() > deadline:

@@ -70,7 +70,7 @@ def _claim(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> Netw
         return None
     changes.add(
         f"network bridge {bridge} with {subnet}",
-        undo=lambda: _delete_link(bridge),
+        undo=lambda: delete_link(bridge),
         still_there=lambda: link_exists(bridge),
     )
     check_ip("address", "add", f"{subnet[1]}/24", "dev", bridge)
@@ -81,7 +81,7 @@ def _claim(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> Netw
 
 def remove_network(bridge: str) -> None:
     """Remove a bridge and its rules, if they are there; whose rehearsal it was is gone."""
-    _delete_link(bridge)
+    delete_link(bridge)
     for table in ("nat", "filter"):
         shown = subprocess.run(
             ["iptables", "-w", "-t", table, "-S"], capture_output=True, text=True, check=False
@@ -163,7 +163,8 @@ def link_exists(name: str) -> bool:
     return Path("/sys/class/net", name).exists()
 
 
-def _delete_link(name: str) -> None:
+def delete_link(name: str) -> None:
+    """Delete a network interface, with its other end, if it is there."""
     _ip("link", "delete", name)
 
 

@@ -64,9 +64,7 @@ def rehearse(
             arguments = ["--infra", INFRA, "--yes", "--machine", os.fspath(simulated)]
             launch = (sys.executable, "-P", "-m", "skymark", "launch", profile)
             command = world.command(*launch, *arguments, *options)
-            # What is noted of machines for those who come back to them goes with the machines.
-            variables = {**world.variables(), "SKYMARK_CACHE": place}
-            went.exit_code = _run(command, variables)
+            went.exit_code = _run(command, world.variables())
             went.bill = world.cloud.bill()
             say("taking the cloud away")
     return went

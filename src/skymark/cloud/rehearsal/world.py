@@ -350,7 +350,8 @@ def _client_variables(home: Path, user: str, port: int, bundle: Path) -> dict[st
         "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
         "SKYPILOT_USER_ID": user,
         "SKYPILOT_USER": "rehearsal",
-        "SKYMARK_CACHE": os.fspath(cache_directory()),
+        # What is noted of machines for those who come back to them goes with the machines.
+        "SKYMARK_CACHE": os.fspath(home / ".cache" / "skymark"),
     }
 
 

@@ -195,5 +195,5 @@ def _why_none(
     here = [shlex.quote(str(catalogued[name])) for name in sorted(asked) if name in catalogued]
     return (
         f"no machine in the catalogues of {', '.join(sorted(asked))} is {wanted}; give another "
-        f"--infra or profile, or have newer prices fetched: rm {' '.join(here)}"
+        f"--infra, --gpus or profile, or have newer prices fetched: rm {' '.join(here)}"
     )

@@ -6,15 +6,17 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.cloud.sky.internals import withhold_bucket_keys
+from skymark.cloud.waiting import in_background
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
 
@@ -25,7 +27,12 @@ AWAY_S = 60.0
 """How long SkyPilot's API server may be away, as it is while it restarts."""
 RETRY_S = 2.0
 
+ANSWER_S = 60.0
+"""How long a provider may take to answer."""
+
 LONGEST_MESSAGE = 600
+
+_IMPORTING = threading.Lock()
 
 
 def sdk() -> Any:
@@ -42,7 +49,10 @@ def sdk() -> Any:
         os.environ.setdefault(name, value)
     if not has_skypilot():
         raise UsageError(f"this needs SkyPilot, which has a venv of its own; {how_to_make_it()}")
-    import sky
+    # Its log keeps the stream of this moment, and our standard output may be JSON. Several threads
+    # may ask, and a redirection is of the whole process.
+    with _IMPORTING, nullcontext() if "sky" in sys.modules else redirect_stdout(sys.stderr):
+        import sky
 
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         withhold_bucket_keys()
@@ -102,6 +112,23 @@ def explained(action: str = "SkyPilot") -> Iterator[None]:
         raise UsageError(f"{short(error)}; `skymark status` shows what there is") from error
     except Exception as error:  # the boundary to SkyPilot's processes
         raise CloudError(f"{action}: {short(error)}") from error
+
+
+def answer_of(provider: str, question: Callable[[], Any]) -> Any:
+    """Return what a provider answers; SkyPilot's own requests to it have no time limit.
+
+    Args:
+        provider: its name, for messages.
+        question: asks it, with SkyPilot's private parts.
+
+    Raises:
+        CloudError: it failed, or did not answer in time.
+    """
+    with explained(provider):
+        try:
+            return in_background(question, ANSWER_S)
+        except TimeoutError as error:
+            raise CloudError(f"{provider} did not answer in {ANSWER_S:g} s") from error
 
 
 def short(error: BaseException) -> str:

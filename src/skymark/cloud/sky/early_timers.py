@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from skymark.cloud.order import Order
 from skymark.cloud.sky.internals import (
@@ -18,8 +18,9 @@ from skymark.cloud.sky.tasks import arm_timer
 POLL_S = 3.0
 
 
-class EarlyTimers:
-    """Arms each node's timer as soon as it answers over SSH, in a thread, until left.
+@contextmanager
+def early_timers(order: Order) -> Iterator[None]:
+    """Arm each node's timer as soon as it answers over SSH, in a thread, until left.
 
     It needs SkyPilot's API server on this machine, for the addresses. In a container's place the
     timer would be the host's, which does not see the run: there it is armed with the job alone.
@@ -27,34 +28,24 @@ class EarlyTimers:
     Args:
         order: names the cluster; its boot time is what the run has to begin.
     """
+    over = threading.Event()
+    if is_api_server_here():
+        threading.Thread(target=_arm, args=(order, over), daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self._over = threading.Event()
-        self.armed: set[str] = set()
-        """Addresses of the nodes whose timers are armed."""
 
-    def __enter__(self) -> Self:
-        if is_api_server_here():
-            threading.Thread(target=self._arm, daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-
-    def _arm(self) -> None:
-        script = arm_timer(self._order, self._order.boot_timeout_s)
-        while not self._over.wait(POLL_S):
-            try:
-                handle = local_handle(self._order.cluster)
-                if handle is None:
-                    continue
-                if runs_in_container(handle) or run_on_nodes(handle, script, self.armed):
-                    return
-            except Exception:  # noqa: S112  # no launch fails because a timer comes later
+def _arm(order: Order, over: threading.Event) -> None:
+    script = arm_timer(order, order.boot_timeout_s)
+    armed: set[str] = set()
+    while not over.wait(POLL_S):
+        try:
+            handle = local_handle(order.cluster)
+            if handle is None:
                 continue
+            if runs_in_container(handle) or run_on_nodes(handle, script, armed):
+                return
+        except Exception:  # noqa: S112  # no launch fails because a timer comes later
+            continue

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
-from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.client import answer_of, explained
 from skymark.cloud.sky.clusters import find_cluster, hourly_price_usd
 from skymark.cloud.sky.internals import (
     instance_ids,
@@ -18,12 +18,6 @@ from skymark.cloud.sky.internals import (
     provider_lists,
     provider_of,
 )
-from skymark.cloud.waiting import in_background
-
-T = TypeVar("T")
-
-ANSWER_S = 60.0
-"""How long a provider may take to answer; SkyPilot's own requests have no limit."""
 
 
 def hired_machines(cluster: str, name: str | None = None) -> HiredMachines | None:
@@ -85,9 +79,11 @@ class ProviderList:
             CloudError: there was no answer.
         """
         one = _address_of(machines)
-        return _answer(
-            one, lambda: provider_lists(one.provider, machines.cluster, one.name, one.settings)
+        found: Mapping[str, bool] = answer_of(
+            one.provider,
+            lambda: provider_lists(one.provider, machines.cluster, one.name, one.settings),
         )
+        return found
 
     def end(self, machines: HiredMachines) -> None:
         """Tell the provider itself to end the machines.
@@ -96,20 +92,12 @@ class ProviderList:
             CloudError: it did not take the order.
         """
         one = _address_of(machines)
-        _answer(one, lambda: provider_ends(one.provider, one.name, one.settings))
+        answer_of(one.provider, lambda: provider_ends(one.provider, one.name, one.settings))
 
 
 def _address_of(machines: HiredMachines) -> ProviderAddress:
     assert machines.address is not None, "the provider of these machines cannot be asked"
     return machines.address
-
-
-def _answer(address: ProviderAddress, question: Callable[[], T]) -> T:
-    with explained(address.provider):
-        try:
-            return in_background(question, ANSWER_S)  # type: ignore[no-any-return]
-        except TimeoutError as error:
-            raise CloudError(f"{address.provider} did not answer in {ANSWER_S:g} s") from error
 
 
 def _kind(handle: Any) -> str:

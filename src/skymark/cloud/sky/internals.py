@@ -53,6 +53,18 @@ def catalogue_without_refresh() -> Iterator[None]:
         common.is_catalog_modified = usual
 
 
+def yaml_of(text: str) -> Any:
+    """Return what a YAML says, read as SkyPilot reads one.
+
+    Raises:
+        ValueError: it is none, or has a key twice.
+    """
+    from sky.utils import yaml_utils
+
+    yaml_utils.check_no_duplicate_keys(text)
+    return yaml_utils.safe_load(text)
+
+
 def catalogue_directory() -> Path:
     """Return the directory of price catalogues; its path has the schema's version in it."""
     from sky.catalog import common

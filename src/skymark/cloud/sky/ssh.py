@@ -128,6 +128,17 @@ def ssh_command(settings: Path) -> list[str]:
     return ["ssh", "-F", os.fspath(settings), *identities, *options]
 
 
+def send_directory(cluster: str, directory: Path) -> None:
+    """Copy the files of a directory to the head of a cluster, into the home that SSH logs in to.
+
+    Raises:
+        CloudError: it could not be reached.
+    """
+    options = ("--no-owner", "--no-group", "--omit-dir-times", "--no-implied-dirs")
+    files = sorted(os.fspath(path) for path in directory.iterdir())
+    rsync(cluster, *options, *files, f"{host(cluster)}:")
+
+
 def send(cluster: str, nodes: int, file: Path, there: str) -> None:
     """Copy a file to every node of a cluster.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
 from skymark.cloud.machine_timer import START_S, arming, settings
 from skymark.cloud.order import Order
-from skymark.cloud.sky.client import sdk, short
+from skymark.cloud.sky.client import sdk
 from skymark.cloud.sky.providers import cloud_of
+from skymark.cloud.sky.task_files import read_task, refused
 from skymark.cloud.source import source_directory
 from skymark.cloud.submission import beside_others, within
 from skymark.model.errors import UsageError
@@ -34,15 +34,14 @@ def make_task(order: Order) -> Any:
             "the nodes of a Slurm cluster share one home, where each would write the same run; "
             "leave out --num-nodes"
         )
-    path = machine_file(order.profile, order.machine, order.image)
-    task = _read(path)
+    task = _machine_task(order)
     task.name = order.job or order.cluster
     task.run = arm_timer(order) + script(task.setup, NOTHING if order.idle else task.run)
     task.setup = None
     _send_source(task)
     task.num_nodes = order.num_nodes
-    task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order, path)})
-    task.update_envs({**order.variables, **machine_variables(order)})
+    task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order)})
+    task.update_envs(machine_variables(order))
     return task
 
 
@@ -57,7 +56,7 @@ def make_run_task(order: Order, name: str, launched: Any) -> Any:
     Raises:
         UsageError: the machine has not what the order's job takes of it.
     """
-    task = _read(machine_file(order.profile, order.machine, order.image))
+    task = _machine_task(order)
     task.name = name
     run = task.run if order.gpus is None else beside_others(task.run)
     if order.submission is not None and task.workdir is not None:
@@ -67,13 +66,13 @@ def make_run_task(order: Order, name: str, launched: Any) -> Any:
     task.num_nodes = order.job_nodes or order.num_nodes
     accelerators = launched.accelerators if order.gpus is None else order.gpus
     task.set_resources(part_of(launched, accelerators))
-    task.update_envs({**order.variables, **machine_variables(order)})
+    task.update_envs(machine_variables(order))
     return task
 
 
 def source_of(order: Order) -> Path | None:
     """Return the directory that a machine gets with its jobs; None where it needs none."""
-    task = _read(machine_file(order.profile, order.machine, order.image))
+    task = _machine_task(order)
     return None if task.workdir is None else source_directory()
 
 
@@ -122,10 +121,11 @@ def set_limits(task: Any, limit_s: int | None, highest_hourly_price_usd: float |
         task.set_resources({one.copy(**cap) for one in task.resources})
 
 
-def _read(path: Path) -> Any:
-    sky = sdk()
+def _machine_task(order: Order) -> Any:
+    """Return the task of an order's machine, as its YAML describes it."""
+    path = machine_file(order.profile, order.machine, order.image)
+    task = read_task(path, order.variables)
     with refused(f"{path}"):
-        task = sky.Task.from_yaml(os.fspath(path))
         task.expand_and_validate_file_mounts()
     if not isinstance(task.run, str):
         raise UsageError(f"{path} has no run, which is what the machine is for")
@@ -137,7 +137,7 @@ def _send_source(task: Any) -> None:
         task.workdir = os.fspath(source_directory())
 
 
-def _eligible(resources: Any, order: Order, path: Path) -> list[Any]:
+def _eligible(resources: Any, order: Order) -> list[Any]:
     """Return the alternatives of a machine that the ordered provider can be asked for."""
     listed = list(resources)
     if order.infra is None:
@@ -145,9 +145,10 @@ def _eligible(resources: Any, order: Order, path: Path) -> list[Any]:
     same = cloud_of(order.infra)
     found = [one for one in listed if one.cloud is None or str(one.cloud).casefold() == same]
     if not found:
+        name = machine_file(order.profile, order.machine, order.image).name
         places = ", ".join(sorted({str(one.cloud).casefold() for one in listed}))
         raise UsageError(
-            f"--infra {order.infra}: {path.name} describes a machine of {places}; give that, or "
+            f"--infra {order.infra}: {name} describes a machine of {places}; give that, or "
             "another profile"
         )
     return found
@@ -170,15 +171,3 @@ def _ordered(resource: Any, order: Order) -> Any:
     if order.infra is not None and ordered.cloud is None:
         raise UsageError(f"--infra {order.infra!r} names no provider; give one such as lambda")
     return ordered
-
-
-@contextmanager
-def refused(subject: str) -> Iterator[None]:
-    """Turn an error of SkyPilot's about a YAML or a place into bad usage: nothing was started.
-
-    It reads them with several libraries, and their errors have no kind in common.
-    """
-    try:
-        yield
-    except Exception as error:
-        raise UsageError(f"{subject}: {short(error)}") from error

@@ -11,15 +11,13 @@ from skymark.cloud.cost.prices import Offer
 from skymark.cloud.cost.quote import Quote
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.sky.client import explained
+from skymark.cloud.sky.client import answer_of
 from skymark.cloud.sky.internals import is_api_server_here, lambda_prices_usd
-from skymark.cloud.waiting import in_background
 
 Teller = Callable[[], Mapping[str, float]]
 """Returns the price per hour of every kind of machine, by its name with the provider."""
 
 TELLERS: Mapping[str, Teller] = {"lambda": lambda_prices_usd}
-ANSWER_S = 60.0
 
 
 def told_prices_usd(provider: str) -> Mapping[str, float]:
@@ -31,11 +29,7 @@ def told_prices_usd(provider: str) -> Mapping[str, float]:
     teller = TELLERS.get(provider.casefold())
     if teller is None or not is_api_server_here():
         return {}
-    with explained(f"the prices of {provider}"):
-        try:
-            found: Mapping[str, float] = in_background(teller, ANSWER_S)
-        except TimeoutError as error:
-            raise CloudError(f"{provider} did not tell its prices in {ANSWER_S:g} s") from error
+    found: Mapping[str, float] = answer_of(provider, teller)
     return {kind: price_usd for kind, price_usd in found.items() if price_usd > 0}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from skymark.cloud.sky.client import sdk
-from skymark.cloud.sky.tasks import part_of, refused
+from skymark.cloud.sky.task_files import read_task, refused
+from skymark.cloud.sky.tasks import part_of
 from skymark.cloud.source import source_directory
 from skymark.cloud.submission import within
 from skymark.cloud.user_job import UserJob
@@ -69,10 +69,4 @@ def _of_yaml(job: UserJob) -> Any:
     path = Path(job.words[0])
     if not path.is_file():
         raise UsageError(f"{path} is no file; give a SkyPilot YAML, or a command after --")
-    with refused(os.fspath(path)):
-        import yaml
-
-        read = yaml.safe_load(path.read_text("utf-8"))
-        return sdk().Task.from_yaml_config(
-            read, list(job.variables.items()), list(job.secrets.items())
-        )
+    return read_task(path, job.variables, job.secrets)

@@ -39,6 +39,7 @@ class BucketStore:
     """
 
     live = True
+    several_writers = True
     parallel = AT_ONCE
 
     def __init__(self, address: BucketAddress, answer_s: float = ANSWER_S) -> None:

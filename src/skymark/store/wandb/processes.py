@@ -104,6 +104,8 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
         "WANDB_ERROR_REPORTING": "false",
         "WANDB_SILENT": "true",
         "WANDB_CONSOLE": "off",
+        # The manifest has the commit; git's processes would have the key.
+        "WANDB_DISABLE_GIT": "true",
     }
     if not (settings / "settings").is_file():
         variables["WANDB_CONFIG_DIR"] = str(own / "config")

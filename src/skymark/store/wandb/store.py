@@ -27,6 +27,7 @@ class OnlineRun(RunFiles):
     """W&B run on a server. Implements `skymark.store.store.Store`."""
 
     live = True
+    several_writers = False
 
     def check(self) -> None:
         """Prove that a file can be written into the W&B run and read."""
@@ -75,6 +76,7 @@ class OfflineStore:
     """W&B run on disk, for lack of a key. Implements `skymark.store.store.Store`."""
 
     live = False
+    several_writers = False
     parallel = 1
     url = "wandb"
 

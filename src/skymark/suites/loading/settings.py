@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Setting
-from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.errors import UnknownNameError
+from skymark.suite.given import read_given
 
 MOST = 1_000_000
 """Of anything that can be set; what is beyond it is a slip."""
@@ -47,12 +48,7 @@ def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dic
         name: value for name, value in settings.items() if name in LoadingSettings.model_fields
     }
     options = {name: value for name, value in settings.items() if name not in known}
-    try:
-        return LoadingSettings.model_validate(known), options
-    except ValidationError as error:
-        fault = error.errors()[0]
-        name = str(fault["loc"][0])
-        raise UsageError(f"setting {name}={known[name]!r}: {fault['msg']}") from error
+    return read_given(LoadingSettings, "setting", known), options
 
 
 def check_settings(settings: Mapping[str, Setting], options: Iterable[str]) -> None:

@@ -1,8 +1,7 @@
-"""Datasets on disk: their places, and their making once, under a lock, outside any timing."""
+"""Datasets on disk: their places, and their making once, under a lease, outside any timing."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Adapter
     from skymark.suites.loading.dataset.canonical import Dataset
 
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 """Raise when a shared format or the canonical form changes, so that old caches are not read."""
 
 
@@ -73,12 +72,12 @@ class Storage:
 
     def is_ready(self, adapter: type[Adapter], format: str) -> bool:
         """Whether the data is on disk in the format."""
-        return all(_done(path).exists() for path in {self.canonical, self.of(adapter, format)})
+        return all(path.is_dir() for path in {self.canonical, self.of(adapter, format)})
 
     @property
     def is_imported(self) -> bool:
         """Whether the canonical dataset is on disk."""
-        return _done(self.canonical).exists()
+        return self.canonical.is_dir()
 
     def dataset(self) -> Dataset:
         """Open the canonical dataset, generating or importing it first if needed."""
@@ -102,7 +101,6 @@ class Storage:
             return self.canonical
 
         def make(directory: Path) -> None:
-            directory.mkdir(parents=True, exist_ok=True)
             if format in SHARED:
                 from skymark.suites.loading.dataset.formats import FORMATS
 
@@ -117,30 +115,14 @@ class Storage:
         return directory
 
 
-def _done(directory: Path) -> Path:
-    return directory.with_name(f"{directory.name}.done")
-
-
 def _once(directory: Path, make: Callable[[Path], None]) -> None:
-    """Make a directory exactly once over all processes; a half-made one is made again."""
-    from filelock import FileLock
+    """Make a directory exactly once over all processes; nobody sees it half-made."""
+    from skymark.cache.building import build_once
 
-    if _done(directory).exists():
-        return
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(directory.with_name(f"{directory.name}.lock")):
-        if _done(directory).exists():
-            return
-        shutil.rmtree(directory, ignore_errors=True)
-        try:
-            make(directory)
-        except OSError as error:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise DataError(
-                f"could not prepare {directory}: {error}; free some space or set "
-                "SKYMARK_CACHE to a larger disk"
-            ) from error
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
-        _done(directory).touch()
+    try:
+        build_once(directory, make)
+    except OSError as error:
+        raise DataError(
+            f"could not prepare {directory}: {error}; free some space or set "
+            "SKYMARK_CACHE to a larger disk"
+        ) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Status
 from skymark.run.directory import RunDirectory
+from skymark.store.kinds import open_store
+from tests.stores.installed import install_zip_store, packages_in
 from tests.unit.cloud.lifecycle.machine import Machines
 from tests.unit.run.past_runs import cell, plan
 
@@ -52,3 +55,22 @@ def write_run(tmp_path: Path) -> Callable[..., RunDirectory]:
         return run
 
     return write
+
+
+@pytest.fixture
+def stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_run: Callable[..., RunDirectory]
+) -> Iterator[Callable[..., str]]:
+    """Put the run ``one``, with records of some cells, into a store that outlives machines."""
+
+    def put(*cells) -> str:
+        run = write_run(tmp_path / "sent" / "one", *cells, ended=False)
+        with closing(open_store(address, "one")) as store:
+            for path in run.files():
+                store.put(path, (run.path / path).read_bytes())
+        return address
+
+    address = f"zip://{tmp_path}"
+    with packages_in(tmp_path / "site", monkeypatch) as site:
+        install_zip_store(site)
+        yield put

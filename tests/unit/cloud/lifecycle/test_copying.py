@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from contextlib import closing
 from hashlib import sha256
 
 import pytest
@@ -15,6 +17,8 @@ from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.ssh import rsync
 from skymark.model.record import Status
 from skymark.run.damage import damages
+from skymark.run.layout import MANIFEST
+from skymark.store.kinds import open_store
 from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
 from tests.unit.cloud.test_order import order_of
 
@@ -175,3 +179,40 @@ def test_a_node_that_may_still_be_there_is_not_given_up(machines, write_run, tmp
     with pytest.raises(UnreachableError):
         bring_home(order(num_nodes=2), tmp_path / "one", lambda _: running)
     assert not (tmp_path / "one").exists()
+
+
+def test_of_a_lost_node_comes_what_it_had_sent_to_a_store(machines, write_run, stored, tmp_path):
+    write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
+    two = order(num_nodes=2, stores=(stored(CELLS[1]),))
+    results = bring_home(two, tmp_path / "one", lambda _: 1)
+    assert results.whole
+    assert (results.lost, results.records) == ((1,), {Status.OK: 2})
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        None,
+        b"{",
+        lambda theirs: theirs.replace(PLAN.hash.encode(), b"0" * len(PLAN.hash)),
+        lambda theirs: re.sub(rb'("schema_version": ?)\d+', rb"\g<1>999", theirs),
+    ],
+    ids=["absent", "damaged", "of another plan", "of a newer skymark"],
+)
+def test_a_store_without_the_run_keeps_nothing_from_coming_home(
+    machines, write_run, stored, tmp_path, manifest
+):
+    write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
+    address = stored(CELLS[1])
+    if manifest is None:
+        address = f"{address}/other"
+    else:
+        with closing(open_store(address, "one")) as store:
+            theirs = store.get(MANIFEST)
+            other = manifest if isinstance(manifest, bytes) else manifest(theirs)
+            assert other != theirs
+            store.put(MANIFEST, other)
+    two = order(num_nodes=2, stores=(address,))
+    results = bring_home(two, tmp_path / "home" / "one", lambda _: 1)
+    assert results.faithful
+    assert (results.lost, results.records) == ((1,), {Status.OK: 1})

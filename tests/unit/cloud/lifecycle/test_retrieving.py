@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.results import Results
-from skymark.cloud.lifecycle.retrieving import brought
-from skymark.cloud.lifecycle.stages import Finished
+from skymark.cloud.lifecycle.retrieving import brought, else_stored
+from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from skymark.model.errors import StorageFullError
+from skymark.model.record import Status
+from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
 from tests.unit.cloud.test_order import order_of
 
 FINISHED = Finished(order_of(run_id="one"))
@@ -105,3 +108,41 @@ def test_without_a_place_for_temporary_files_there_is_one_directory_less(tmp_pat
     came = bring_to(tmp_path / "results", bring)
     assert not came.safe
     assert len(came.problems) == 2
+
+
+def of_a_run_in(*addresses):
+    return Finished(order_of(run_id="one", plan_hash=PLAN.hash, stores=addresses))
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_what_a_machine_does_not_give_comes_from_its_store_as_far_as_it_is_there(
+    stored, tmp_path, safe
+):
+    finished = of_a_run_in(stored(CELLS[0]))
+    came = else_stored(Retrieved(finished, problems=("gone",), safe=safe), tmp_path / "results")
+    assert came.results.records == {Status.OK: 1}
+    assert came.results.directory == tmp_path / "results" / "one"
+    first, where, missing = came.problems
+    assert first == "gone"
+    assert where.startswith(f"what zip://{tmp_path} has of them")
+    assert "1 planned cells have no record" in missing
+    assert came.safe is safe, "a machine that may have more is kept"
+
+
+def test_a_store_that_has_all_of_it_goes_before_one_that_has_some(stored, tmp_path):
+    some = stored(CELLS[0])
+    (tmp_path / "more").mkdir()
+    shutil.copy(tmp_path / "one.zip", tmp_path / "more" / "one.zip")
+    shutil.rmtree(tmp_path / "sent")
+    stored(*CELLS)
+    finished = of_a_run_in(f"{some}/more", some)
+    came = else_stored(Retrieved(finished, safe=False), tmp_path / "results")
+    assert came.results.whole
+    assert came.safe
+
+
+def test_what_came_from_the_machine_stays_where_no_store_has_more(stored, tmp_path):
+    finished = of_a_run_in(stored(CELLS[0]))
+    damaged = results_in(tmp_path / "results" / "one", unequal=("logs/a.log",))
+    came = Retrieved(finished, damaged, safe=False)
+    assert else_stored(came, tmp_path / "results") is came

@@ -82,6 +82,13 @@ def test_a_job_that_skypilot_does_not_tell_of_ends_too(outcome):
     assert job.ended() is JobEnd.FAILED
 
 
+def test_a_job_without_its_head_goes_on_as_long_as_a_part_does(outcome):
+    job = job_of(lambda _: None, lambda _: 1, Waiting(answers=False))
+    assert job.ended() is None
+    outcome.write_text("run 0\n")
+    assert job.ended() is JobEnd.FAILED
+
+
 @pytest.mark.parametrize("running", [None, 0, 2])
 def test_a_job_goes_on_where_no_single_machine_is_known_to_be_lost(outcome, running):
     outcome.write_text("run 0\n")

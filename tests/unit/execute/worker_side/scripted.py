@@ -6,6 +6,7 @@ demand; the process, its pipes and its end are real.
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
@@ -30,13 +31,15 @@ class ScriptedRunner:
     """Does what ``cell.settings`` say; implements `skymark.suite.contract.Runner`.
 
     Settings: ``does`` for every round, or ``round0``, ``round1`` …; ``ms`` and ``versions`` hold
-    one value per round, with commas between. ``journal.jsonl`` in the cache notes what was asked.
+    one value per round, with commas between. ``journal.jsonl`` in the cache notes what was asked,
+    and ``taken-apart`` is there when its interpreter was.
     """
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
         adapter = cell.adapter
         self.adapter, self.cache = adapter, cache
         self.version = "1"
+        atexit.register((cache / "taken-apart").touch)
         if adapter == "fails-to-start":
             raise RuntimeError("no such device")
         if adapter == "dies-at-start":

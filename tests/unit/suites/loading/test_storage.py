@@ -86,10 +86,12 @@ def test_half_made_data_is_removed_and_made_again(tmp_path):
         storage.prepare(Interrupted(), "mine")
     place = storage.of(Own, "mine")
     assert not place.exists()
-    place.mkdir()
-    (place / "half").write_text("left by a process that was killed")
+    left = place.with_name(f".{place.name}.1234.part")
+    left.mkdir()
+    (left / "half").write_text("left by a process that was killed")
     storage.prepare(Own(), "mine")
     assert [path.name for path in place.iterdir()] == ["data"]
+    assert not left.exists()
 
 
 def test_a_full_disk_says_what_to_do_and_leaves_nothing(tmp_path):

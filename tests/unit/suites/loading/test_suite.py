@@ -13,6 +13,7 @@ from skymark.model.plan import Selection
 from skymark.model.platform import platform_of
 from skymark.model.record import Status
 from skymark.resources import resource_directory
+from skymark.suite.registry import suites
 from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, LoadingJob
 from skymark.suites.loading.adapters.dali import DaliLoader
 from skymark.suites.loading.cells import axis_points, check_axes, refusal, scenario_variants
@@ -369,7 +370,7 @@ def test_a_library_has_pins_of_its_own_where_its_builds_differ_and_the_usual_one
 
 def test_every_variant_is_pinned_by_hash_and_no_pins_are_there_twice():
     pins = resource_directory("requirements") / "adapters"
-    specs = LoadingSuite().venvs().values()
+    specs = [spec for suite in suites() for spec in suite.venvs().values()]
     named = {one.locked for spec in specs for one in (spec, *spec.variants.values())}
     assert {f"adapters/{path.name}" for path in pins.glob("*.txt")} == named
     texts = [(pins.parent / name).read_text() for name in named]

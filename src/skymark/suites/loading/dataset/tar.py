@@ -94,9 +94,13 @@ class TarReader(Reader):
         return self._layout.read(str(index), members)
 
     def _bytes(self, shard: Path, offset: int, size: int) -> bytes:
-        if shard not in self._files:
-            self._files[shard] = shard.open("rb")
-        return os.pread(self._files[shard].fileno(), size, offset)
+        if (file := self._files.get(shard)) is None:
+            # Of threads that open a shard at once, the first one's file stays: it is in use.
+            opened = shard.open("rb")
+            file = self._files.setdefault(shard, opened)
+            if file is not opened:
+                opened.close()
+        return os.pread(file.fileno(), size, offset)
 
     def __del__(self) -> None:
         for file in self._files.values():

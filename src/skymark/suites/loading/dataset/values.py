@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skymark.image_formats import IMAGE_FORMATS
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import needs
 from skymark.suites.loading.dataset.tabular import MISSING
-from skymark.suites.loading.image_formats import IMAGE_FORMATS
 
 _JPEG_START = b"\xff\xd8"
 LARGEST_ID = 1 << 63

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from skymark.image_formats import IMAGE_FORMATS
 from skymark.model.errors import DataError
-from skymark.suites.loading.image_formats import IMAGE_FORMATS
 from skymark.suites.loading.transforms.random_crop import central_box, pixel_box
 
 if TYPE_CHECKING:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
-from skymark.model.errors import UnknownNameError, UsageError
+from skymark.suite.given import read_given
 
 SEED = 7
 """Of every random array."""
-
-Model = TypeVar("Model", bound=Frozen)
 
 
 class SortingSettings(Frozen):
@@ -48,7 +46,7 @@ def read_settings(settings: Mapping[str, Setting]) -> SortingSettings:
     Raises:
         UsageError: there is no such setting, or it has no such value.
     """
-    return _read(SortingSettings, "setting", settings)
+    return read_given(SortingSettings, "setting", settings)
 
 
 def read_options(options: Mapping[str, JsonValue]) -> SortingOptions:
@@ -57,16 +55,4 @@ def read_options(options: Mapping[str, JsonValue]) -> SortingOptions:
     Raises:
         UsageError: there is no such option, or it has no such value.
     """
-    return _read(SortingOptions, "option", options)
-
-
-def _read(model: type[Model], kind: str, values: Mapping[str, object]) -> Model:
-    for name in values:
-        if name not in model.model_fields:
-            raise UnknownNameError(kind, name, model.model_fields)
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        fault = error.errors()[0]
-        name = str(fault["loc"][0])
-        raise UsageError(f"{kind} {name}={values[name]!r}: {fault['msg']}") from error
+    return read_given(SortingOptions, "option", options)

@@ -56,6 +56,7 @@ class SortingSuite(Suite):
     runner: ClassVar = "skymark_sorting.runner:SortingRunner"
     declaration: ClassVar[Declaration] = DECLARATION
     efforts: ClassVar[Mapping[str, Effort]] = EFFORTS
+    shares_machine: ClassVar = True  # comparisons do not vary
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             name="length",

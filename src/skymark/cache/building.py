@@ -1,0 +1,184 @@
+"""Building of an entry of the cache: once, privately, verified, then renamed into its place.
+
+Nobody sees half an entry: its directory is there, or it is not. Who comes while another one builds
+waits; a builder that died is noticed by its lease, and its work is done again. Nothing rests on
+``flock``, so it holds on file systems where that always succeeds.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from glob import escape
+from pathlib import Path
+
+from skymark.cache.permissions import make_shared_folder, open_to_readers, refusal, writable
+from skymark.cache.sharing import POLL_S, claim_name, claims_beside, held_by
+from skymark.leases import Lease
+from skymark.model.errors import CacheError, StorageFullError
+from skymark.whole_files import FULL
+
+PART = ".part"
+"""Suffix of the private directories of builders; their names begin with a dot."""
+REMOVED = ".removed"
+"""Suffix of what was taken out of its place, and is being removed."""
+MB = 1e6
+HEADROOM = 1.05
+"""Free space needed, by that of the entry: file systems keep some for themselves."""
+
+
+def build_once(
+    directory: Path,
+    make: Callable[[Path], None],
+    *,
+    is_whole: Callable[[Path], bool] = Path.is_dir,
+    needed_bytes: int | None = None,
+    in_place: bool = False,
+    announce: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Make a directory exactly once over all processes and machines that share its disk.
+
+    Args:
+        directory: its place; the directories above are made.
+        make: fills an empty directory, which is not yet in that place.
+        is_whole: whether a directory is what it should be; asked of what was made, too.
+        in_place: make it where it is to lie, for what cannot be moved, such as a venv; `is_whole`
+            must then tell by what is written last.
+        needed_bytes: looked for on the disk before anything is made; None where it is not known.
+        announce: told what is waited for.
+
+    Returns:
+        Whether this process made it.
+
+    Raises:
+        CacheError: it may not be written, or what was made is not whole.
+        StorageFullError: the disk has not the room.
+    """
+    leases, told = claims_beside(directory), False
+    while not is_whole(directory):
+        try:
+            make_shared_folder(directory.parent)
+            make_shared_folder(leases.directory)
+            lease = leases.take(claim_name(directory))
+        except PermissionError as error:
+            raise CacheError(refusal(directory, error)) from error
+        if lease is None:
+            if not told:
+                announce(f"waiting: {held_by(leases, directory)} builds {directory.name}")
+                told = True
+            time.sleep(POLL_S)
+            continue
+        try:
+            if is_whole(directory):
+                return False
+            sweep_parts(directory)
+            require_space(directory, needed_bytes)
+            if in_place:
+                _build_in_place(directory, make, is_whole)
+                return True
+            if _built(directory, make, is_whole, lease):
+                return True
+        finally:
+            lease.release()
+    return False
+
+
+def _built(
+    directory: Path,
+    make: Callable[[Path], None],
+    is_whole: Callable[[Path], bool],
+    lease: Lease,
+) -> bool:
+    """Build privately and put it in its place; False where another one took over meanwhile."""
+    part = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{PART}")
+    part.mkdir()
+    try:
+        make(part)
+        _require_whole(directory, part, is_whole)
+        open_to_readers(part)
+        if not lease.is_held:
+            return False
+        remove(directory)
+        part.rename(directory)
+    except OSError:
+        if lease.is_held:
+            raise
+        return False  # who took over has swept what was made here
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return True
+
+
+@contextmanager
+def explained_if_full(directory: Path) -> Iterator[None]:
+    """Raise a write that a full disk refused as an error that says what to do.
+
+    Raises:
+        StorageFullError: it was so.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise StorageFullError(
+            f"no space left for {directory}, while it was built; nothing of it is left. `skymark "
+            "cache clean` makes room, and --cache-root or SKYMARK_CACHE names a larger disk"
+        ) from error
+
+
+def _build_in_place(
+    directory: Path, make: Callable[[Path], None], is_whole: Callable[[Path], bool]
+) -> None:
+    remove(directory)
+    try:
+        make(directory)
+        _require_whole(directory, directory, is_whole)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _require_whole(directory: Path, made: Path, is_whole: Callable[[Path], bool]) -> None:
+    if not is_whole(made):
+        raise CacheError(f"{directory} was made and is not whole; is the disk sound?")
+
+
+def remove(directory: Path) -> None:
+    """Remove an entry: whole for readers until it is gone for them."""
+    if not os.path.lexists(directory):
+        return
+    out = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{REMOVED}")
+    directory.rename(out)
+    if out.is_dir() and not out.is_symlink():
+        writable(out)
+        shutil.rmtree(out)
+    else:
+        out.unlink()
+
+
+def sweep_parts(directory: Path) -> None:
+    """Remove what dead builders of an entry left; the caller has its lease."""
+    for left in directory.parent.glob(f".{escape(directory.name)}.*"):
+        if left.suffix in {PART, REMOVED}:
+            writable(left)
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def require_space(directory: Path, needed_bytes: int | None) -> None:
+    """Refuse to begin what the disk has no room for.
+
+    Raises:
+        StorageFullError: it is so.
+    """
+    free = shutil.disk_usage(directory.parent).free
+    if needed_bytes is not None and needed_bytes * HEADROOM > free:
+        raise StorageFullError(
+            f"no space left for {directory}: it takes about {needed_bytes / MB:,.0f} MB, and "
+            f"{free / MB:,.0f} MB are free; nothing was built. `skymark cache clean` makes room, "
+            "and --cache-root or SKYMARK_CACHE names a larger disk"
+        )

@@ -1,0 +1,53 @@
+"""Variables that tell libraries where to keep their caches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from skymark.model.base import digest_of
+
+DATA_VARIABLE = "SKYMARK_CACHE_DATA"
+"""Directory of the converted data set, under the policies that convert it."""
+JOB_VARIABLE = "SKYMARK_CACHE_JOB"
+"""Directory of the job, for libraries that are told theirs by an argument (`streaming`)."""
+HUGGING_FACE = "huggingface"
+SHARDS = "webdataset"
+LONGEST_NAME = 60
+
+
+def folder_of(addresses: Sequence[str]) -> str:
+    """Return the name of the folder for the shards of a data set: another one for each."""
+    if not addresses:
+        return "data"
+    first = re.sub(r"[^A-Za-z0-9_-]+", "_", addresses[0].rpartition("/")[2])[:LONGEST_NAME]
+    return f"{first}-{digest_of(list(addresses))[:12]}"
+
+
+def library_variables(directory: Path, folder: str) -> dict[str, str]:
+    """Return the variables that send every library below one directory, and make the folders.
+
+    ``HF_HOME`` is left as it is, for the user's token lies there; all caches in it have a
+    variable of their own.
+
+    Args:
+        directory: of a job, or of what is being built.
+        folder: for tar shards: those of different data sets may have the same names, and get a
+            folder each; see `folder_of`.
+    """
+    home = directory / HUGGING_FACE
+    places = {
+        "HF_DATASETS_CACHE": home / "datasets",
+        "HF_HUB_CACHE": home / "hub",
+        "HF_XET_CACHE": home / "xet",
+        "HF_ASSETS_CACHE": home / "assets",
+        "HF_MODULES_CACHE": home / "modules",
+        "WDS_CACHE": directory / SHARDS / folder,
+        "LITDATA_CACHE_DIR": directory / "litdata",
+        "DATA_OPTIMIZER_CACHE_FOLDER": directory / "litdata" / "chunks",
+        "DATA_OPTIMIZER_DATA_CACHE_FOLDER": directory / "litdata" / "data",
+    }
+    for place in places.values():
+        place.mkdir(parents=True, exist_ok=True)
+    return {JOB_VARIABLE: str(directory), **{name: str(one) for name, one in places.items()}}

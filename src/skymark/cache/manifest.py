@@ -1,0 +1,141 @@
+"""Manifest of a built cache: what it was made of, and the digest of every file in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from pydantic import Field
+
+from skymark.cache.overlay import LOCK
+from skymark.cache.sources import Source
+from skymark.model.base import Count, Frozen, Moment
+from skymark.model.errors import CacheError
+from skymark.plain_files import entries_below, read_regular
+from skymark.whole_files import write_whole
+
+MANIFEST = "skymark-cache.json"
+CONTENT = "content"
+"""Folder of an entry that holds what the manifest is about."""
+BLOCK_BYTES = 1 << 20
+WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+class CachedFile(Frozen):
+    """A file as it was when the cache was built."""
+
+    size_bytes: Count
+    sha256: str
+
+
+class CacheManifest(Frozen):
+    """A cache that was built from sources; written last, before it is put in its place."""
+
+    data_set: str
+    fingerprint: str
+    """Of the sources, the way they were read and the library's version."""
+    policy: str
+    sources: tuple[Source, ...] = ()
+    versions: dict[str, str] = Field(default_factory=dict)
+    built_at: Moment
+    sealed: bool = False
+    snippet: str = ""
+    """The call that reads it."""
+    files: dict[str, CachedFile]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files.values())
+
+
+def digests_of(directory: Path) -> dict[str, CachedFile]:
+    """Return size and digest of every file below a directory; lock files are removed."""
+    found = {}
+    for name, entry in sorted(entries_below(directory)):
+        if name.endswith(LOCK):
+            Path(entry.path).unlink()
+        elif entry.is_file(follow_symlinks=False):
+            size, digest = _digest(Path(entry.path))
+            found[name] = CachedFile(size_bytes=size, sha256=digest)
+    return found
+
+
+def write_manifest(entry: Path, manifest: CacheManifest) -> None:
+    """Write the manifest of an entry that is being built; seal what is to be sealed."""
+    write_whole(entry / MANIFEST, manifest.model_dump_json(indent=1).encode())
+    if manifest.sealed:
+        for folder, _, names in os.walk(entry, topdown=False):
+            for path in (*(Path(folder, name) for name in names), Path(folder)):
+                if not path.is_symlink() and path != entry:  # which is still to be renamed
+                    path.chmod(stat.S_IMODE(path.stat().st_mode) & ~WRITE)
+
+
+def read_manifest(entry: Path) -> CacheManifest | None:
+    """Return the manifest of an entry; None where there is none, or it is damaged."""
+    try:
+        return CacheManifest.model_validate_json(read_regular(entry / MANIFEST))
+    except (OSError, ValueError):
+        return None
+
+
+def is_whole(entry: Path) -> bool:
+    """Whether an entry has its manifest, and every file of it in its size."""
+    manifest = read_manifest(entry)
+    return manifest is not None and not _wrong_sizes(entry, manifest)
+
+
+def require_sound(entry: Path) -> CacheManifest:
+    """Return the manifest of an entry whose files are there in their sizes and may be read.
+
+    Raises:
+        CacheError: it is not so.
+    """
+    manifest = read_manifest(entry)
+    if manifest is None:
+        raise CacheError(f"{entry} is no cache, or its {MANIFEST} is damaged; build it again")
+    if wrong := _wrong_sizes(entry, manifest):
+        raise CacheError(f"{wrong[0]}; `skymark cache verify {entry}` tells all, then build again")
+    return manifest
+
+
+def damage(entry: Path, manifest: CacheManifest) -> list[str]:
+    """Return the files that are not what they were, by digest, in words."""
+    wrong = _wrong_sizes(entry, manifest)
+    if wrong:
+        return wrong
+    for name, expected in manifest.files.items():
+        path = entry / CONTENT / name
+        try:
+            _, digest = _digest(path)
+        except OSError as error:
+            wrong.append(f"{path} cannot be read: {error.strerror}")
+            continue
+        if digest != expected.sha256:
+            wrong.append(f"{path} has other content than it was built with")
+    return wrong
+
+
+def _wrong_sizes(entry: Path, manifest: CacheManifest) -> list[str]:
+    wrong = []
+    for name, expected in manifest.files.items():
+        path = entry / CONTENT / name
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            wrong.append(f"{path} is missing: {error.strerror}")
+            continue
+        if size != expected.size_bytes:
+            wrong.append(f"{path} has {size:,} bytes, and was built with {expected.size_bytes:,}")
+    return wrong
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+            size += len(block)
+    return size, digest.hexdigest()

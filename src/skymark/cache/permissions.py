@@ -1,0 +1,63 @@
+"""Rights on the cache's files: the group may do what the group of the root may."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+
+def make_shared_folder(directory: Path) -> None:
+    """Make a directory whose group may do what the group of the one above may."""
+    if directory.is_dir():
+        return
+    above = next(one for one in directory.parents if one.exists())
+    mode = stat.S_IMODE(above.stat().st_mode) & (stat.S_IRWXG | stat.S_ISGID)
+    directory.mkdir(parents=True, exist_ok=True)
+    for made in (directory, *directory.parents):
+        if made == above:
+            return
+        with suppress(PermissionError):  # another user made it at the same moment, as widely
+            _add_mode(made, mode)
+
+
+def open_to_readers(directory: Path) -> None:
+    """Let the group read a directory and all below it, whatever the umask was."""
+    for folder, _, names in os.walk(directory):
+        _add_mode(Path(folder), stat.S_IRGRP | stat.S_IXGRP)
+        for name in names:
+            path = Path(folder, name)
+            if not path.is_symlink():
+                runs = path.stat().st_mode & stat.S_IXUSR
+                _add_mode(path, stat.S_IRGRP | (stat.S_IXGRP if runs else 0))
+
+
+def writable(directory: Path) -> None:
+    """Give the right to write back to a directory and those below it, so that it can be removed."""
+    for folder, _, _ in os.walk(directory):
+        _add_mode(Path(folder), stat.S_IRWXU)
+
+
+def refusal(directory: Path, error: OSError) -> str:
+    """Return what keeps this user from writing an entry, and what to do."""
+    place = Path(error.filename or directory.parent)
+    return (
+        f"permission denied: {place} is {owner_of(place)}'s, and you may not build "
+        f"{directory.name} there; have its owner build it or run `chmod -R g+w {place}`, or name "
+        "a directory of your own with --cache-root"
+    )
+
+
+def owner_of(path: Path) -> str:
+    """Return the name of the user whose a file is, or the number of one without a name."""
+    try:
+        return path.owner()
+    except (KeyError, OSError):
+        return f"user {path.lstat().st_uid}" if os.path.lexists(path) else "nobody"
+
+
+def _add_mode(path: Path, more: int) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode | more != mode:
+        path.chmod(mode | more)

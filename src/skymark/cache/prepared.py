@@ -1,0 +1,98 @@
+"""Prepared caches: built once from a recipe, shared by all jobs, and never written to again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from skymark.cache.building import build_once, explained_if_full
+from skymark.cache.library_variables import library_variables
+from skymark.cache.manifest import (
+    CONTENT,
+    CacheManifest,
+    digests_of,
+    is_whole,
+    require_sound,
+    write_manifest,
+)
+from skymark.cache.recipe import Recipe
+from skymark.cache.sources import changes
+from skymark.model.errors import CacheError
+
+PREPARED = "prepared"
+"""Folder of the cache's root that the entries lie in."""
+GROWTH = 3.0
+"""Disk that a build takes, by the size of its sources: the download, and the Arrow form of it."""
+
+
+def prepared_entry(root: Path, recipe: Recipe, *, sealed: bool) -> Path:
+    """Return the directory of a recipe's cache, there or not."""
+    return root.resolve() / PREPARED / f"{recipe.name}{'-sealed' if sealed else ''}"
+
+
+def build_prepared(
+    root: Path,
+    recipe: Recipe,
+    *,
+    policy: str,
+    sealed: bool = False,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Build the cache of a recipe, if no process has, and return its directory.
+
+    Raises:
+        CacheError: it cannot be built, or its sources changed meanwhile.
+        StorageFullError: the disk has no room for it.
+    """
+    entry = prepared_entry(root, recipe, sealed=sealed)
+
+    def make(part: Path) -> None:
+        announce(f"building the cache of {recipe.data_set} in {entry}")
+        content = part / CONTENT
+        content.mkdir()
+        recipe.fill(library_variables(content, recipe.folder))
+        if changed := changes(recipe.sources):
+            raise CacheError(f"{changed[0]} while the cache was built; build it again")
+        manifest = CacheManifest(
+            data_set=recipe.data_set,
+            fingerprint=recipe.fingerprint,
+            policy=policy,
+            sources=recipe.sources,
+            versions=recipe.versions,
+            built_at=datetime.now(UTC),
+            sealed=sealed,
+            snippet=recipe.snippet,
+            files=digests_of(content),
+        )
+        write_manifest(part, manifest)
+
+    needed = None if recipe.source_bytes is None else int(GROWTH * recipe.source_bytes)
+    with explained_if_full(entry):
+        build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
+    return entry
+
+
+def sealed_entry(root: Path, recipe: Recipe) -> Path:
+    """Return the sealed cache of a recipe, checked.
+
+    Raises:
+        CacheError: there is none, it is damaged, or its source has changed since; the message
+            names it.
+    """
+    entry = prepared_entry(root, recipe, sealed=True)
+    if entry.is_dir():
+        require_sound(entry)
+        return entry
+    for other in sorted(entry.parent.glob(f"{recipe.data_set}-*-sealed")):
+        manifest = require_sound(other)
+        if changed := changes(manifest.sources):
+            raise CacheError(
+                f"{changed[0]} since {other} was built; build it anew with `skymark cache build "
+                "--cache-policy prebuilt`"
+            )
+    raise CacheError(
+        f"there is no sealed cache of {recipe.data_set} in {entry.parent} for these sources and "
+        f"{recipe.versions or 'this command'}; build it first: skymark cache build "
+        "--cache-policy prebuilt, with the same options"
+    )

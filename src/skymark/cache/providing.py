@@ -1,0 +1,99 @@
+"""Providing of a cache to one job: what is done before it, its variables, and what comes after."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from skymark.cache.jobs import PARTS, job_directory
+from skymark.cache.library_variables import DATA_VARIABLE, folder_of, library_variables
+from skymark.cache.manifest import CONTENT
+from skymark.cache.overlay import lay_over
+from skymark.cache.policy import Policy
+from skymark.cache.prepared import build_prepared, prepared_entry, sealed_entry
+from skymark.cache.recipe import Recipe
+from skymark.cache.sharing import using
+from skymark.model.errors import UsageError
+
+PLAIN = "plain"
+"""Folder that libraries share on their own, under `Policy.STAGGERED`."""
+STAGGER_S = 5.0
+"""Seconds between the starts of two jobs, under `Policy.STAGGERED`."""
+
+
+@contextmanager
+def provided(
+    policy: Policy,
+    recipe: Recipe | None,
+    root: Path,
+    variables: Mapping[str, str],
+    announce: Callable[[str], None] = lambda _: None,
+    *,
+    addresses: Sequence[str] = (),
+    stagger_s: float = STAGGER_S,
+) -> Iterator[dict[str, str]]:
+    """Prepare a cache, keep it from being removed, and clear away what was this job's.
+
+    Args:
+        policy: any but `Policy.AUTO`, which is decided before.
+        recipe: of the data set; None where the policy needs none.
+        root: directory of the caches.
+        variables: this process's, which tell the job.
+        announce: told what is done.
+        addresses: of the data set, where there is no recipe.
+        stagger_s: between the starts of two jobs.
+
+    Yields:
+        The variables to give to the job.
+
+    Raises:
+        UsageError: the policy needs a data set.
+        CacheError: the cache cannot be built or used.
+        StorageFullError: the disk has no room for it.
+    """
+    root = root.resolve()
+    if policy.needs_data_set and recipe is None:
+        raise UsageError(f"--cache-policy {policy} prepares a data set; name its files")
+    with ExitStack() as stack:
+        lower, more = None, {}
+        if recipe is not None and policy.converts:
+            from skymark.cache.conversion import convert, converted_recipe
+
+            converted = convert(root, recipe, stack, announce=announce)
+            more[DATA_VARIABLE] = str(converted)
+            recipe = converted_recipe(recipe, converted)
+        if recipe is not None and policy in {Policy.SHARED, Policy.PARQUET_SHARED}:
+            stack.enter_context(using(prepared_entry(root, recipe, sealed=False), announce))
+            lower = build_prepared(root, recipe, policy=policy, announce=announce)
+        elif recipe is not None and policy is Policy.PREBUILT:
+            stack.enter_context(using(prepared_entry(root, recipe, sealed=True), announce))
+            lower = sealed_entry(root, recipe)
+        if policy is Policy.STAGGERED:
+            wait_for_turn(variables, stagger_s, announce=announce)
+            directory = root / PLAIN
+        else:
+            directory = stack.enter_context(job_directory(root, variables, announce))
+        if lower is not None:
+            lay_over(lower / CONTENT, directory)
+        announce(f"cache policy {policy}: {lower or directory}")
+        folder = folder_of(addresses) if recipe is None else recipe.folder
+        yield {**library_variables(directory, folder), **more}
+
+
+def wait_for_turn(
+    variables: Mapping[str, str],
+    stagger_s: float = STAGGER_S,
+    *,
+    announce: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Wait by this job's number, so that jobs which come at once start one after the other."""
+    number = 0
+    for name in ("SLURM_ARRAY_TASK_ID", *PARTS):
+        with contextlib.suppress(ValueError):
+            number = max(number, int(variables.get(name, "")))
+    if number:
+        announce(f"waiting {number * stagger_s:g} s, for {number} jobs come first")
+        time.sleep(number * stagger_s)

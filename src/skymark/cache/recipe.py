@@ -1,0 +1,218 @@
+"""Recipes: how a library, or a command of the user's, builds the cache of a data set."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field
+
+from skymark.cache.library_variables import folder_of
+from skymark.cache.sources import KINDS, Source, kind_of, look_at
+from skymark.model.base import Frozen, digest_of
+from skymark.model.errors import CacheError, UsageError
+
+LOG_TAIL_LINES = 12
+LONGEST_NAME = 60
+LIBRARIES = {"json": "datasets", "csv": "datasets", "parquet": "datasets", "tar": "webdataset"}
+"""Library that reads a kind of data."""
+
+ASK_VERSION = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+LOAD = {
+    "datasets": """\
+import json, sys
+from datasets import load_dataset
+call = json.loads(sys.argv[1])
+load_dataset(call["kind"], data_files=call["data_files"], **call["options"])
+""",
+    "webdataset": """\
+import json, os, sys
+import webdataset
+call = json.loads(sys.argv[1])
+files = webdataset.WebDataset(
+    call["urls"], shardshuffle=False, empty_check=False, cache_dir=os.environ["WDS_CACHE"]
+)
+for _ in files:
+    pass
+""",
+}
+"""Programs that let a library fill its own cache, called with JSON."""
+
+
+class Recipe(Frozen):
+    """A data set, and the way its cache is built. Building one contacts nobody."""
+
+    sources: tuple[Source, ...] = ()
+    field: str | None = None
+    """Key of a JSON file that holds the rows."""
+    prepare: tuple[str, ...] = ()
+    """A command of the user's that fills the caches which its variables name."""
+    python: str = "python"
+    """Interpreter that has the library."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Of the library."""
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of data; None for what only a command of the user's can read."""
+        return kind_of(self.sources) if self.sources else None
+
+    @property
+    def library(self) -> str | None:
+        """The library that reads it."""
+        return None if self.kind is None or self.prepare else LIBRARIES[self.kind]
+
+    @property
+    def data_set(self) -> str:
+        """A name of the data set that can be a file's."""
+        first = self.sources[0].name if self.sources else " ".join(self.prepare)
+        stem = re.sub(r"\.(tar|json|jsonl|ndjson|csv|tsv|parquet)$", "", first)
+        more = f"-and-{len(self.sources) - 1}-more" if len(self.sources) > 1 else ""
+        return re.sub(r"[^A-Za-z0-9_-]+", "_", f"{stem[:LONGEST_NAME]}{more}").strip("_") or "data"
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder for its shards."""
+        return folder_of([one.address for one in self.sources])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 hex digest of all that decides what the cache holds."""
+        sources = [[one.address, one.split, one.version] for one in self.sources]
+        return digest_of([sources, self.field, list(self.prepare), self.versions])
+
+    @property
+    def name(self) -> str:
+        """The name of the cache's directory."""
+        return f"{self.data_set}-{self.fingerprint[:16]}"
+
+    @property
+    def source_bytes(self) -> int | None:
+        """Size of the sources; None where one does not tell it."""
+        sizes = [one.size_bytes for one in self.sources]
+        return None if None in sizes or not sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def call(self) -> dict[str, object]:
+        """The arguments of the library's own call."""
+        if self.library == "webdataset":
+            return {"urls": [one.address for one in self.sources]}
+        options = {} if self.field is None else {"field": self.field}
+        return {"kind": self.kind, "data_files": self.data_files, "options": options}
+
+    @property
+    def data_files(self) -> dict[str, list[str]]:
+        """The addresses by split."""
+        files: dict[str, list[str]] = {}
+        for one in self.sources:
+            files.setdefault(one.split, []).append(one.address)
+        return files
+
+    @property
+    def snippet(self) -> str:
+        """The call that reads the data set, for a program of the user's."""
+        if self.library is None:
+            return ""
+        if self.library == "webdataset":
+            return f"webdataset.WebDataset({self.call['urls']!r}, shardshuffle=100)"
+        field = "" if self.field is None else f", field={self.field!r}"
+        return f"load_dataset({self.kind!r}, data_files={self.data_files!r}{field})"
+
+    def fill(self, variables: Mapping[str, str]) -> None:
+        """Let the library, or the user's command, fill the caches that variables name.
+
+        Raises:
+            CacheError: it failed; the message has the tail of what it wrote.
+        """
+        if self.prepare:
+            command = list(self.prepare)
+        else:
+            assert self.library is not None
+            command = [self.python, "-c", LOAD[self.library], json.dumps(self.call)]
+        done = subprocess.run(
+            command,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode:
+            tail = "\n".join(done.stdout.strip().splitlines()[-LOG_TAIL_LINES:])
+            raise CacheError(
+                f"the cache of {self.data_set} could not be built: `{Path(command[0]).name}` ended "
+                f"with status {done.returncode}\n{tail}"
+            )
+
+
+def recipe_of(
+    sources: tuple[str, ...],
+    *,
+    field: str | None = None,
+    prepare: tuple[str, ...] = (),
+    python: str = "python",
+    needs_library: bool = True,
+    look: Callable[[str], Source] = look_at,
+) -> Recipe:
+    """Look at sources and at the library that is to read them, and return the recipe.
+
+    Args:
+        sources: ``ADDRESS`` or ``SPLIT=ADDRESS``.
+        field: key of a JSON file that holds the rows.
+        prepare: a command that fills the caches, in place of the library's own call.
+        python: interpreter that has the library.
+        needs_library: whether the library builds anything.
+        look: looks at a source.
+
+    Raises:
+        UsageError: nothing says how the data is read.
+        CacheError: a source, the interpreter or the library is not there.
+    """
+    if not sources and not prepare:
+        raise UsageError("name the data set's files, or a command that fetches it with --prepare")
+    looked = tuple(look(one) for one in sources)
+    recipe = Recipe(sources=looked, field=field, prepare=prepare, python=python)
+    if prepare:
+        if shutil.which(prepare[0]) is None:
+            raise UsageError(f"--prepare {prepare[0]!r}: there is no such command")
+        return recipe
+    if recipe.kind is None:
+        raise UsageError(
+            f"{looked[0].address}: skymark knows {', '.join(sorted(KINDS))}; give --prepare, a "
+            "command of your own that loads it"
+        )
+    if field is not None and recipe.kind != "json":
+        raise UsageError(f"--field {field}: only JSON has one, and this is {recipe.kind}")
+    if not needs_library:
+        return recipe
+    library = LIBRARIES[recipe.kind]
+    version = version_of(library, python)
+    return recipe.model_copy(update={"versions": {library: version}})
+
+
+def version_of(library: str, python: str) -> str:
+    """Return the version of a library that an interpreter has.
+
+    Raises:
+        CacheError: it has none, or cannot be started.
+    """
+    try:
+        done = subprocess.run(
+            [python, "-c", ASK_VERSION, library], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise CacheError(f"{python} cannot be started ({error.strerror}); give --python") from error
+    if done.returncode:
+        raise CacheError(
+            f"{python} has no {library}, which builds the cache; give the interpreter that your "
+            "program runs in with --python"
+        )
+    return done.stdout.strip()

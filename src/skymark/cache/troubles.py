@@ -1,0 +1,155 @@
+"""Troubles of a cache, found by looking: what a library says of them, their cause and a cure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from skymark.cache.building import MB
+from skymark.cache.manifest import MANIFEST, damage, read_manifest
+from skymark.cache.overlay import LOCK
+from skymark.cache.permissions import owner_of
+from skymark.cache.sources import changes
+from skymark.model.base import Frozen
+from skymark.plain_files import entries_below, read_regular
+
+LEAST_FREE_BYTES = 100_000_000
+"""Of a disk that counts as full."""
+INFO = "dataset_info.json"
+ARROW_END = b"\x00\x00\x00\x00"
+"""Of an Arrow stream: an end-of-stream mark, whose length is zero (Arrow columnar format, IPC)."""
+HALF = ".incomplete"
+"""Suffix of what `datasets` and the hub's client have begun and not ended."""
+
+UNREADABLE = "Can't read {}"
+DENIED = "Permission denied: {}"
+FULL = "No space left on device"
+WRONG = "wrong rows"
+
+
+class Trouble(Frozen):
+    """Something that is wrong with a cache."""
+
+    message: str
+    """What a library says of it, as people meet it."""
+    path: str
+    cause: str
+    action: str
+
+
+def troubles(directory: Path) -> Iterator[Trouble]:
+    """Look at a cache, skymark's or a library's own, and yield what is wrong with it."""
+    yield from _of_disk(directory)
+    manifest = read_manifest(directory)
+    if manifest is not None:
+        for text in damage(directory, manifest):
+            name = next((one for one in manifest.files if one in text), directory.name)
+            yield Trouble(
+                message=UNREADABLE.format(Path(name).name),
+                path=str(directory),
+                cause=text,
+                action="skymark cache clean its entry, then build it again",
+            )
+        for text in changes(manifest.sources):
+            yield Trouble(
+                message=WRONG,
+                path=str(directory),
+                cause=f"{text} since the cache was built",
+                action="build it again; jobs with the new source do not take this one",
+            )
+    elif (directory / MANIFEST).exists():
+        yield Trouble(
+            message=UNREADABLE.format(MANIFEST),
+            path=str(directory / MANIFEST),
+            cause="the manifest is damaged",
+            action="skymark cache clean its entry, then build it again",
+        )
+    yield from _of_files(directory)
+
+
+def _of_disk(directory: Path) -> Iterator[Trouble]:
+    usage, inodes = shutil.disk_usage(directory), os.statvfs(directory)
+    if usage.free < LEAST_FREE_BYTES:
+        cause = f"{usage.free / MB:,.1f} MB of {usage.total / MB:,.0f} MB are free"
+    elif inodes.f_files and not inodes.f_favail:
+        cause = "the file system has no inode left: too many small files"
+    else:
+        return
+    yield Trouble(
+        message=FULL,
+        path=str(directory),
+        cause=cause,
+        action="skymark cache clean, or a larger disk by --cache-root",
+    )
+
+
+def _of_files(directory: Path) -> Iterator[Trouble]:
+    for folder, folders, _ in os.walk(directory):
+        for name in folders:
+            place = Path(folder, name)
+            if not os.access(place, os.R_OK | os.X_OK):
+                yield _denied(place)
+            elif name.endswith(HALF):
+                yield Trouble(
+                    message=UNREADABLE.format(f"{name.removesuffix(HALF)[:12]}…"),
+                    path=str(place),
+                    cause="a process was killed, or still works, while it built the cache here",
+                    action="where none does, remove it; skymark's builds are private until whole",
+                )
+    for name, entry in sorted(entries_below(directory)):
+        path = directory / name
+        if entry.is_symlink():
+            if not path.exists():
+                yield Trouble(
+                    message=UNREADABLE.format(path.name),
+                    path=str(path),
+                    cause=f"it is a link to {path.readlink()}, which is not there",
+                    action="the cache below was removed while it was used: start the job again",
+                )
+        elif not os.access(path, os.R_OK) or (name.endswith(LOCK) and not os.access(path, os.W_OK)):
+            yield _denied(path)
+        elif name.endswith(".arrow"):
+            yield from _of_arrow(path, entry.stat().st_size)
+
+
+def _denied(path: Path) -> Trouble:
+    mode = f"{path.lstat().st_mode & 0o7777:o}"
+    lock = "a lock that another user made; " if path.name.endswith(LOCK) else ""
+    return Trouble(
+        message=DENIED.format(path.name),
+        path=str(path),
+        cause=f"{lock}it is {owner_of(path)}'s, with mode {mode}, and you are neither",
+        action=f"its owner: chmod -R g+rX {path.parent}; or --cache-policy shared, whose files the "
+        "group may read and whose locks are each job's own",
+    )
+
+
+def _of_arrow(path: Path, size: int) -> Iterator[Trouble]:
+    """Find an Arrow file that was cut off: by its end, and by what `datasets` wrote of its size."""
+    cause = None
+    with path.open("rb") as file:
+        file.seek(max(0, size - len(ARROW_END)))
+        if size < len(ARROW_END) or file.read() != ARROW_END:
+            cause = f"it ends in the middle, after {size:,} bytes"
+    if cause is None and (least := _least_bytes(path)) is not None and size < least:
+        cause = f"it has {size:,} bytes, and its rows, as {INFO} says, {least:,}"
+    if cause is not None:
+        yield Trouble(
+            message=UNREADABLE.format(path.name),
+            path=str(path),
+            cause=f"{cause}: another process wrote it at the same time, or died while it did",
+            action=f"remove {path.parent}, and give jobs that start at once --cache-policy shared",
+        )
+
+
+def _least_bytes(path: Path) -> int | None:
+    """Return the bytes of the rows in a split's only file, as `datasets` noted them."""
+    try:
+        info = json.loads(read_regular(path.parent / INFO))
+        split = info["splits"][path.stem.rpartition("-")[2]]
+        return None if split.get("shard_lengths") else int(split["num_bytes"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

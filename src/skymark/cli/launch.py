@@ -1,0 +1,318 @@
+"""`skymark launch`: carry out a plan on a rented machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from skymark.cli.caller import ask, end_when_told, say
+from skymark.cli.console import plain_stream
+from skymark.cli.cost import CostOptions, print_quote
+from skymark.cli.hangup import Hangup
+from skymark.cli.parameters import (
+    DEFAULT_RESULTS,
+    IDLE_MINUTES,
+    NODES,
+    USD,
+    Detach,
+    JobName,
+    Output,
+)
+from skymark.cli.rented_ends import show_end
+from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
+from skymark.cli.variables import VariableOptions
+from skymark.execute.profiles import load_profile
+from skymark.model.errors import GateError, UsageError
+from skymark.model.plan import Plan
+
+if TYPE_CHECKING:
+    from skymark.cloud.lifecycle.screen import Choice, Screen
+    from skymark.cloud.order import Order
+
+
+def launch(  # noqa: PLR0913  # its parameters are the options of a command
+    profile: Annotated[
+        str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
+    ],
+    /,
+    options: CostOptions = DEFAULT_OPTIONS,
+    variables: VariableOptions = DEFAULT_VARIABLES,
+    *,
+    cluster: Annotated[
+        str | None,
+        Parameter(
+            name=("--cluster", "-c"),
+            group=MACHINE,
+            help="The machine's name. [default: skymark-PROFILE, with a number where that is "
+            "taken]",
+        ),
+    ] = None,
+    name: JobName = None,
+    detach: Detach = False,
+    infra: Annotated[
+        str | None,
+        Parameter(
+            group=MACHINE,
+            help="Only there: vast, lambda, gcp/us-west1, slurm/NAME, k8s … [default: cheapest]",
+        ),
+    ] = None,
+    spot: Annotated[bool, Parameter(group=MACHINE, help="Only a spot machine.")] = False,
+    managed: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="As SkyPilot's managed job: if the machine is taken away, another one goes on "
+            "from --store s3://…, which it needs.",
+        ),
+    ] = False,
+    gpus: Annotated[
+        str | None,
+        Parameter(group=MACHINE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
+    ] = None,
+    num_nodes: Annotated[
+        int,
+        NODES,
+        Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once."),
+    ] = 1,
+    image: Annotated[
+        str | None,
+        Parameter(group=MACHINE, help="A container image of skymark, in place of the set-up."),
+    ] = None,
+    machine: Annotated[
+        Path | None,
+        Parameter(group=MACHINE, help="A SkyPilot YAML in place of the profile's."),
+    ] = None,
+    keep: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="Leave the machine for `skymark exec`; it ends itself after --idle-minutes.",
+        ),
+    ] = False,
+    idle: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="Set the machine up, run nothing, and leave it as --keep does.",
+        ),
+    ] = False,
+    down: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="End the machine after the run; so it is anyway, without --keep or --idle.",
+        ),
+    ] = False,
+    idle_minutes: Annotated[
+        int | None,
+        IDLE_MINUTES,
+        Parameter(
+            name=("--idle-minutes", "--idle-minutes-to-autostop", "-i"),
+            group=MACHINE,
+            help="Minutes without a job after which the machine ends itself. [default: 1 where "
+            "results go to a bucket or W&B too; else 10, for a connection that is away when the "
+            "run ends; with --keep 30]",
+        ),
+    ] = None,
+    boot_timeout: Annotated[
+        str,
+        Parameter(
+            group=MACHINE,
+            help="Longest time until the machine is up; then it is given back, with exit status 1.",
+        ),
+    ] = "20m",
+    max_cost: Annotated[
+        float | None,
+        USD,
+        Parameter(
+            group=LIMITS,
+            help="USD. What may cost more is refused with exit status 3; the machine ends the run "
+            "when this is used up. [default: the profile's, for each machine]",
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        Parameter(
+            group=LIMITS,
+            help="Longest time of set-up and run, such as 90m or 2h; the machine keeps to it, the "
+            "results so far come home, and the exit status is 1. [default: the profile's]",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, Parameter(group=LIMITS, help="Show prices and plan, and hire nothing.")
+    ] = False,
+    yes: Annotated[
+        bool,
+        Parameter(name=("--yes", "-y"), group=LIMITS, help="Do not ask about the price."),
+    ] = False,
+    store: Stores = (),
+    output: Output = DEFAULT_RESULTS,
+) -> int:
+    """Run a profile on a rented machine: price first, results home, machine gone.
+
+    Shows what it may cost and asks, hires the machine, shows its progress, brings the results
+    home, verifies them by digest, ends the machine at once and says what it cost. A timer on the
+    machine, armed as soon as it answers, ends it whatever becomes of this terminal. Ctrl-C asks
+    whether to stop it or to leave it running. With --managed, another machine goes on where one is
+    taken away.
+    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
+
+    Where results can be verified neither here nor in a store, the machine is kept for its idle
+    minutes, and the commands that fetch them are printed. A closed terminal ends nothing.
+
+    Exit status: 0 all is well, 1 the machine or a cell failed, the time was up or results are not
+    home, 2 bad usage, nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the
+    machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
+    the command that ends it are printed.
+    """
+    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.lifecycle.carrying_out import carry_out
+    from skymark.cloud.lifecycle.homes import check_home
+    from skymark.cloud.lifecycle.leaving import hire_and_leave
+    from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
+    from skymark.cloud.lifecycle.naming import named_where_left
+    from skymark.cloud.lifecycle.new_cluster import NewCluster
+    from skymark.cloud.lifecycle.quoting import quote_order
+    from skymark.cloud.names import name_for
+    from skymark.cloud.order import Order, idle_minutes_for, seconds_of
+    from skymark.cloud.sky.managed_jobs import check_controller
+    from skymark.cloud.stores import check_stores, lasting_store
+    from skymark.run.layout import new_run_id
+
+    keep = keep or idle
+    if down and keep:
+        raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
+    if managed and (idle or detach):
+        raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
+    boot_timeout_s = seconds_of(boot_timeout, "--boot-timeout")
+    known = variables.beside(os.environ)
+    limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
+    plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    check_home(output)
+    order = Order(
+        profile=profile,
+        plan_hash=plan.hash,
+        run_id=new_run_id(profile, datetime.now(UTC)),
+        cluster=name_for(profile, cluster),
+        job=name,
+        gpus=gpus,
+        variables=variables.variables(),
+        idle=idle,
+        stores=store,
+        machine=machine,
+        infra=infra,
+        spot=spot,
+        lasting_store=lasting_store(store) if managed else None,
+        num_nodes=num_nodes,
+        image=image,
+        deadline_s=limits.deadline_s,
+        max_cost_usd=limits.max_cost_usd,
+        keep=keep or detach,  # whoever comes back may have put jobs of another kind there
+        boot_timeout_s=boot_timeout_s,
+        idle_minutes=idle_minutes or idle_minutes_for(store, known, keep=keep),
+    )
+    if managed:
+        check_managed(order)
+    quoted = quote_order(order, plan, output, known)
+    quoted = dataclasses.replace(quoted, secrets={**quoted.secrets, **variables.secrets()})
+    if managed:
+        check_controller()
+    assert quoted.quote is not None
+    print_quote(quoted.quote)
+    if dry_run:
+        return 0
+    if not yes:
+        _agree()
+    check_stores(store, order.run_id, known)
+    end_when_told()
+    screen = screen_for(order, output)
+    if idle or detach:
+        with named_where_left(order.cluster, screen.say):
+            left = hire_and_leave(quoted, NewCluster(), screen)
+        return show_end(left, output)
+    place = ManagedPlace() if managed else NewCluster()
+    with named_where_left(order.cluster, screen.say):
+        ended = carry_out(quoted, place, screen, output)
+    return show_end(ended, output)
+
+
+def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
+    """Return the plan of options, which another machine can carry out.
+
+    Args:
+        options: what to measure.
+        with_source: whether the machine gets the source directory, with all files that lie in it.
+
+    Raises:
+        UsageError: a name or setting is wrong, or names files that the machine does not get.
+    """
+    return sendable(options.plan(), with_source=with_source)
+
+
+def sendable(plan: Plan, *, with_source: bool) -> Plan:
+    """Return a plan as it is, if another machine gets the files that it names.
+
+    Raises:
+        UsageError: it does not.
+    """
+    from skymark.cloud.source import source_directory
+
+    source = source_directory().resolve() if with_source else None
+    for file in sorted({file for one in plan.cells for file in one.local_files}):
+        path = Path(file)
+        if (
+            source is None
+            or path.is_absolute()
+            or not path.is_file()
+            or path.resolve() != source / path
+        ):
+            there = "nothing of this machine" if source is None else f"what lies in {source}"
+            raise UsageError(
+                f"{file} lies on this machine, and a rented one gets {there}; give an address "
+                "such as hf://owner/name, or a path from there"
+            )
+    return plan
+
+
+def _agree() -> None:
+    """Ask whether the price is right.
+
+    Raises:
+        UsageError: nobody can be asked.
+        GateError: the answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError("nothing was hired: there is no terminal to ask at; add --yes")
+    if ask("Hire it? [y/N] ") not in {"y", "yes"}:
+        raise GateError("nothing was hired")
+
+
+def screen_for(order: Order, output: Path) -> Screen:
+    """Return callbacks that outlive the terminal."""
+    from skymark.cloud.lifecycle.screen import Screen
+
+    log = output / f"{order.run_id}.log"
+    hangup = Hangup(log)
+    hangup.outlive()
+    say(f"should this terminal be closed, it goes on, with its output in {log}")
+    return Screen(
+        say=hangup.say,
+        log=plain_stream(sys.stderr),
+        interrupted=lambda: _stop_or_leave(order),
+    )
+
+
+def _stop_or_leave(order: Order) -> Choice:
+    """Ask what is to become of the machine; without a terminal it is stopped."""
+    from skymark.cloud.lifecycle.screen import Choice
+
+    if not sys.stdin.isatty():
+        return Choice.STOP
+    answer = ask(f"\nStop {order.cluster}, or leave it running? [S/l] ")
+    return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP

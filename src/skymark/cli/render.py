@@ -1,0 +1,279 @@
+"""`skymark render`: job files for Slurm, JobSet, AIchor and SkyPilot."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from skymark.cli.caller import note, print_plain
+from skymark.cli.cost import CostOptions
+from skymark.cli.parameters import NODES, WHERE
+from skymark.cli.render_options import (
+    FILE,
+    Deadline,
+    Image,
+    OutputFile,
+    ProfileName,
+    RemoteStores,
+    RunId,
+    SharedMemory,
+    SharingOptions,
+    check_shared_memory,
+    run_named,
+)
+from skymark.execute.profiles import load_profile
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from skymark.model.plan import Plan
+
+render = App(name="render", help="""Write job files for Slurm, JobSet, AIchor or SkyPilot.""")
+
+DEFAULT_OPTIONS = CostOptions()
+DEFAULT_SHARING = SharingOptions()
+
+
+@render.command
+def slurm(
+    profile: ProfileName,
+    /,
+    options: CostOptions = DEFAULT_OPTIONS,
+    sharing: SharingOptions = DEFAULT_SHARING,
+    *,
+    results: Annotated[
+        str,
+        Parameter(group=FILE, help="Directory of runs that all nodes see."),
+    ] = "results",
+    gpus: Annotated[
+        str | None, Parameter(group=FILE, help="GPUs of each task: 1, or H100:1.")
+    ] = None,
+    deadline: Deadline = None,
+    template: Annotated[
+        Path | None,
+        Parameter(
+            group=FILE,
+            help="The site's own script, with its modules and accounts, and with @DIRECTIVES@ and "
+            "@BODY@ on lines of their own.",
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        Parameter(
+            group=FILE,
+            help="A file that `skymark plan --output` wrote, in place of all options that say what "
+            "and how to measure; all nodes must see it.",
+        ),
+    ] = None,
+    output: OutputFile = None,
+) -> int:
+    """Write a batch script for Slurm: one job, or with --split an array of tasks.
+
+    Near the time limit, and where a node fails, a task queues up again and goes on where it was.
+    Submit it with sbatch, from a shell in which `skymark` is found.
+    """
+    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.render.slurm import SlurmJob, slurm_script
+
+    chosen = dataclasses.replace(options, profile=profile)
+    if plan is None:
+        made, words = chosen.plan(), chosen.words()
+    else:
+        made, words = _from_file(plan, options)
+    work = sharing.workload(profile, made, words)
+    limit_s = limits_for(load_profile(profile), deadline).deadline_s
+    job = SlurmJob(limit_s=limit_s, gpus=gpus, results=results)
+    _write(slurm_script(work, job, _template(template)), output, "sbatch FILE")
+    return 0
+
+
+@render.command
+def jobset(
+    profile: ProfileName,
+    /,
+    options: CostOptions = DEFAULT_OPTIONS,
+    sharing: SharingOptions = DEFAULT_SHARING,
+    *,
+    image: Image,
+    name: Annotated[
+        str | None, Parameter(group=FILE, help="The JobSet's. [default: skymark-PROFILE]")
+    ] = None,
+    gpus: Annotated[
+        int,
+        Parameter(group=FILE, validator=Number(gte=0, lte=64), help="GPUs of each pod."),
+    ] = 0,
+    shared_memory: SharedMemory = 8.0,
+    env_secret: Annotated[
+        str | None,
+        Parameter(
+            group=FILE,
+            help="A Secret of the namespace whose keys become variables, such as the store's.",
+        ),
+    ] = None,
+    share_nodes: Annotated[
+        bool,
+        Parameter(
+            group=FILE,
+            help="Let pods share a node, also of a suite whose cells need a machine for "
+            "themselves.",
+        ),
+    ] = False,
+    output: OutputFile = None,
+) -> int:
+    """Write a JobSet for Kubernetes (jobset.x-k8s.io/v1alpha2) whose pods share the plan."""
+    from skymark.cloud.order import cluster_name
+    from skymark.cloud.render.jobset import jobset_manifest, jobset_text
+    from skymark.cloud.render.workload import require_fit_for_containers
+
+    chosen = dataclasses.replace(options, profile=profile)
+    made, words = chosen.plan(), chosen.words()
+    work = sharing.workload(profile, made, words)
+    require_fit_for_containers(work, made)
+    check_shared_memory(made, shared_memory)
+    if work.platform == "gpu" and not gpus:
+        raise UsageError(f"the profile {profile} is for a GPU; give --gpus 1")
+    if work.platform == "tpu":
+        raise UsageError(f"the profile {profile} is for a TPU; use `skymark render sky`")
+    manifest = jobset_manifest(
+        work,
+        name=name or cluster_name(profile),
+        image=image,
+        shared_memory_gb=shared_memory,
+        gpus=gpus,
+        secret=env_secret,
+        spread=work.alone and not share_nodes,
+    )
+    _write(jobset_text(work, manifest), output, "kubectl create -f FILE")
+    return 0
+
+
+@render.command
+def aichor(
+    profile: ProfileName,
+    /,
+    options: CostOptions = DEFAULT_OPTIONS,
+    sharing: SharingOptions = DEFAULT_SHARING,
+    *,
+    scenario: Annotated[
+        Literal[1, 2, 3, 4] | None,
+        Parameter(
+            group=FILE,
+            help="1 equal workers, 2 types of workers, 3 workers with parts, 4 the same in waves; "
+            "--split gives other numbers than even:10, weighted:worker-heavy=1x60,worker=7x20, "
+            "two-level:5x10 and waves:5x10/4.",
+        ),
+    ] = None,
+    image: Annotated[str, Parameter(group=FILE, help="Name of the image that AIchor builds.")] = (
+        "skymark"
+    ),
+    shared_memory: SharedMemory = 8.0,
+    output: OutputFile = None,
+) -> int:
+    """Write a manifest for AIchor whose workers share the plan."""
+    from skymark.cloud.render.aichor import aichor_manifest, aichor_text, split_of_scenario
+    from skymark.cloud.render.workload import require_fit_for_containers
+
+    chosen = dataclasses.replace(options, profile=profile)
+    made, words = chosen.plan(), chosen.words()
+    split = split_of_scenario(scenario, sharing.split).text
+    work = dataclasses.replace(sharing, split=split).workload(profile, made, words)
+    manifest = aichor_manifest(work, image, shared_memory)
+    require_fit_for_containers(work, made)
+    check_shared_memory(made, shared_memory)
+    _write(aichor_text(work, manifest), output, "commit FILE as manifest.yaml")
+    return 0
+
+
+@render.command
+def sky(
+    profile: ProfileName,
+    /,
+    options: CostOptions = DEFAULT_OPTIONS,
+    *,
+    infra: Annotated[
+        str | None, Parameter(group=WHERE, help="Only there: vast, lambda, gcp/us-west1 …")
+    ] = None,
+    gpus: Annotated[
+        str | None, Parameter(group=WHERE, help="In place of the profile's: H100:8 …")
+    ] = None,
+    num_nodes: Annotated[int, NODES, Parameter(group=WHERE, help="Machines that share it.")] = 1,
+    spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False,
+    store: RemoteStores = (),
+    deadline: Deadline = None,
+    run_id: RunId = None,
+    output: Annotated[
+        Path,
+        Parameter(group=FILE, help="The YAML's file; the plan's lies beside it."),
+    ],
+) -> int:
+    """Write the SkyPilot YAML that `launch` would use, with the plan beside it.
+
+    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
+    """
+    from skymark.cli.launch import plan_to_send
+    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.order import Order, cluster_name
+    from skymark.cloud.render.sky_task import sky_text
+    from skymark.execute.plan_file import write_plan
+
+    plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=True)
+    order = Order(
+        profile=profile,
+        plan_hash=plan.hash,
+        run_id=run_named(run_id, profile),
+        cluster=cluster_name(profile),
+        gpus=gpus,
+        stores=store,
+        infra=infra,
+        spot=spot,
+        num_nodes=num_nodes,
+        deadline_s=limits_for(load_profile(profile), deadline).deadline_s,
+    )
+    beside = output.with_suffix(".plan.json")
+    write_plan(plan, beside)  # SkyPilot refuses a file that is not there
+    _write(sky_text(order, plan, beside), output, "sky launch FILE --down")
+    return 0
+
+
+def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan of a file, and the words that give it to `skymark run`.
+
+    Raises:
+        UsageError: it is no plan, or options say something else.
+    """
+    from skymark.execute.plan_file import read_plan
+
+    if given := options.given():
+        raise UsageError(
+            f"{' and '.join(given)} cannot be given beside --plan {path}, which says what and how "
+            "to measure; leave one of them out"
+        )
+    return read_plan(path), ("--plan", str(path.absolute()))
+
+
+def _template(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--template {path}: {error}; name a file that can be read") from error
+
+
+def _write(text: str, output: Path | None, next_step: str) -> None:
+    from skymark.whole_files import write_whole
+
+    if output is None:
+        print_plain(text.rstrip("\n"))
+        return
+    try:
+        write_whole(output, text.encode())
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {output}: {error.strerror}; name a file in a directory that can be "
+            "written"
+        ) from error
+    note(f"written to {output}; next: {next_step.replace('FILE', str(output))}")

@@ -1,0 +1,126 @@
+"""Options that the commands of `skymark render` share, and the work that they describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+
+from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
+from skymark.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from skymark.cloud.render.workload import Workload
+    from skymark.model.plan import Plan
+
+FILE = Group.create_ordered("The job file")
+
+ProfileName = Annotated[
+    str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
+]
+OutputFile = Annotated[
+    Path | None, Parameter(group=FILE, help="Write it into this file. [default: standard output]")
+]
+RunId = Annotated[
+    str | None,
+    Parameter(
+        group=FILE,
+        help="Name of the run that all workers share; the same one goes on with it. "
+        "[default: TIME-PROFILE-CHANCE]",
+    ),
+]
+RemoteStores = Annotated[
+    tuple[str, ...],
+    Several,
+    Parameter(group=FILE, help="Where results go, cell by cell: s3://BUCKET/PREFIX."),
+]
+Image = Annotated[str, Parameter(group=FILE, help="One of skymark's images, built and pushed.")]
+SharedMemory = Annotated[
+    float,
+    Parameter(
+        group=FILE,
+        validator=Number(gte=0, lte=MOST),
+        help="GB of /dev/shm of each pod, through which worker processes pass batches.",
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    Parameter(group=FILE, help="Longest time, such as 90m or 2h. [default: the profile's]"),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SharingOptions:
+    """How workers share a plan, and the one run that their parts become."""
+
+    split: Split = None
+    total_cpus: TotalCpus = None
+    total_memory: TotalMemory = None
+    store: RemoteStores = ()
+    run_id: RunId = None
+
+    def workload(self, profile: str, plan: Plan, words: tuple[str, ...]) -> Workload:
+        """Return the work that the workers of a job file share.
+
+        Args:
+            profile: its name, or a ``.toml`` file.
+            plan: what is shared.
+            words: options of ``skymark run`` that make the plan.
+
+        Raises:
+            UsageError: the split, a total, a store or the run id is wrong.
+        """
+        from skymark.cloud.render.workload import Workload
+        from skymark.execute.partition.split_text import read_split
+        from skymark.execute.partition.totals import requests_of
+        from skymark.store.kinds import kind_of
+        from skymark.suite.registry import suite_named
+
+        found = read_split(self.split or "even:1")
+        for one in self.store:
+            kind_of(one)
+        return Workload(
+            profile=profile,
+            run_id=run_named(self.run_id, profile),
+            words=words,
+            split=found,
+            requests=requests_of(found, self.total_cpus, self.total_memory),
+            stores=tuple(one.rstrip("/") for one in self.store),
+            platform=plan.platform,
+            alone=not suite_named(plan.suite).shares_machine,
+        )
+
+
+def run_named(run_id: str | None, profile: str) -> str:
+    """Return the run id that was given, or that of a new run of a profile.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
+    from skymark.model.manifest import RUN_ID
+    from skymark.run.layout import new_run_id
+
+    if run_id is None:
+        return new_run_id(profile, datetime.now(UTC))
+    if not RUN_ID.fullmatch(run_id):
+        raise UsageError(f"--run-id {run_id!r} is no name of a run; give letters and digits")
+    return run_id
+
+
+def check_shared_memory(plan: Plan, shared_memory_gb: float) -> None:
+    """Refuse pods without shared memory where loaders have worker processes.
+
+    Raises:
+        UsageError: they have.
+    """
+    workers = plan.settings.get("workers", 0)
+    if not shared_memory_gb and workers:
+        raise UsageError(
+            f"--shared-memory 0 leaves no room for the batches of workers={workers}; give 8, or "
+            "--workers 0"
+        )

@@ -1,0 +1,127 @@
+"""Show the ends of runs on rented machines: results, cost, what went wrong, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.cli.caller import INTERRUPTED, note, say
+
+if TYPE_CHECKING:
+    from skymark.cloud.lifecycle.stages import Ended, Kept, Left
+    from skymark.cloud.order import Order
+
+
+def show_end(ended: Ended | Kept | Left, output: Path) -> int:
+    """Show the results, the cost and what went wrong; returns the exit status."""
+    from skymark.cli.results import show, write_page
+    from skymark.cloud.lifecycle.stages import Kept, Left
+    from skymark.run.reader import open_run
+
+    if isinstance(ended, Left):
+        _say_how_to_come_back(ended.order, output)
+        return 0
+    good = True
+    if ended.results is not None and ended.results.records:
+        run = open_run(ended.results.directory)
+        show(run, json=False)
+        note(f"results in {run.directory}; {write_page(run)}")
+        good = not any(record.status.is_bad for record in run.records)
+    elif ended.results is not None and ended.results.directory.exists():
+        note(f"what was measured is in {ended.results.directory}")
+    for problem in ended.problems:
+        say(problem)
+    _say_how_to_store(ended)
+    if isinstance(ended, Kept):
+        _say_what_is_kept(ended, output)
+    elif ended.gone_after_s is None:
+        _say_how_to_come_back(ended.order, output)
+    elif ended.bill is not None:
+        say(f"{ended.order.cluster} cost {ended.bill.in_words}")
+    if ended.interrupted:
+        return INTERRUPTED
+    return 0 if ended.all_well and good else 1
+
+
+def show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> int:
+    """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
+    from skymark.cli.grid import print_points
+    from skymark.cli.results import write_page
+    from skymark.cloud.lifecycle.stages import Kept
+    from skymark.run.reader import open_run
+
+    runs = {
+        ended.order.run_id.removeprefix(f"{run_id}-"): open_run(ended.results.directory)
+        for ended in all_ended
+        if ended.results is not None and ended.results.records
+    }
+    print_points(runs)
+    for run in runs.values():
+        note(f"results in {run.directory}; {write_page(run)}")
+    for ended in all_ended:
+        for problem in ended.problems:
+            say(f"{ended.order.run_id}: {problem}")
+    if len(runs) > 1:
+        before, after, *_ = (run.directory for run in runs.values())
+        say(f"compare two: skymark compare {before} {after} --across cells")
+    for ended in all_ended:
+        _say_how_to_store(ended)
+        if isinstance(ended, Kept):
+            _say_what_is_kept(ended, output)
+    _say_how_to_come_back(all_ended[-1].order, output)
+    if any(ended.interrupted for ended in all_ended):
+        return INTERRUPTED
+    good = not any(record.status.is_bad for run in runs.values() for record in run.records)
+    return 0 if good and all(ended.all_well for ended in all_ended) else 1
+
+
+def _say_what_is_kept(kept: Kept, output: Path) -> None:
+    """Name a machine that has what is verified nowhere else, with all that is to be known."""
+    name, price_usd = kept.order.cluster, kept.hourly_price_usd
+    price = "AT AN UNKNOWN PRICE" if price_usd is None else f"AT ${price_usd:.2f}/h"
+    say(
+        f"{name} IS KEPT {price}, because its results are verified nowhere else. It ends itself "
+        f"after {kept.idle_minutes} idle min, and they go with it\n"
+        f"  fetch:   {how_to_collect(kept.order, output)}\n"
+        f"  end:     skymark down {name}"
+    )
+
+
+def _say_how_to_come_back(order: Order, output: Path) -> None:
+    name = order.cluster
+    if order.lasting_store is not None:
+        say(
+            f"{name} goes on, and ends its machine itself\n"
+            f"  watch:   skymark logs {name}\n"
+            f"  fetch:   skymark fetch {order.lasting_store}/{order.run_id} DIRECTORY\n"
+            f"  end:     skymark down {name}"
+        )
+        return
+    say(
+        f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
+        f"  watch:   skymark logs {name}\n"
+        f"  fetch:   {how_to_collect(order, output)}\n"
+        f"  more:    skymark exec {name} --scenarios …\n"
+        f"  end:     skymark down {name}"
+    )
+
+
+def _say_how_to_store(over: Ended | Kept) -> None:
+    """Print the commands that put into its stores what came home without them."""
+    from skymark.cloud.sky.jobs import JobEnd
+
+    if over.retrieved.finished.end is not JobEnd.UNSTORED or over.results is None:
+        return
+    directory = shlex.quote(str(over.results.directory))
+    for store in over.order.stores:
+        say(f"NOT STORED in {store}; finish with: skymark export {directory} --to {store}")
+
+
+def how_to_collect(order: Order, output: Path) -> str:
+    """Return the command that brings the results of an order home."""
+    if order.lasting_store is not None:
+        directory = shlex.quote(str(output / order.run_id))
+        return f"skymark fetch {order.lasting_store}/{order.run_id} {directory}"
+    return f"skymark collect {order.cluster} {order.run_id} --output {shlex.quote(str(output))}"

@@ -1,0 +1,272 @@
+"""`skymark SUITE plan`: pairs, groups, memory, time and price of a suite's plan."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from skymark.cli.caller import note, print_json, print_plain
+from skymark.cli.options import SharedOptions
+from skymark.cli.parameters import USD, WHERE, Explain, Split, TotalCpus, TotalMemory
+from skymark.cli.tables import LATEST, RESULTS, Json
+from skymark.execute.duration import run_time
+from skymark.execute.plan_file import write_plan
+from skymark.model.errors import UsageError
+from skymark.model.plan import Plan, PlannedCell
+from skymark.model.span import Span
+from skymark.report.text import MISSING, duration, size
+from skymark.run.history import PastRun, read_history
+from skymark.suite.commands import SuiteCommands
+from skymark.suite.contract import Suite
+from skymark.suite.registry import suite_named
+
+SECONDS_PER_HOUR = 3600
+DEFAULT_OPTIONS = SharedOptions()
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of a plan that one adapter has."""
+
+    adapter: str
+    cells: tuple[PlannedCell, ...]
+    bytes: int | None
+    """Most memory that one of its cells needs on an accelerator."""
+    time: Span
+
+
+@dataclass(frozen=True)
+class HourlyPrice:
+    """The price of a machine."""
+
+    usd: float
+    machine: str | None = None
+    """Of the catalogue, with the place; None for a price that the user gave."""
+
+    def of(self, time_s: float) -> float:
+        """Return what a time costs in USD."""
+        return time_s / SECONDS_PER_HOUR * self.usd
+
+
+def plan(  # noqa: PLR0913  # its parameters are the options of a command
+    options: SharedOptions = DEFAULT_OPTIONS,
+    *,
+    declared: SuiteCommands,
+    pairs: Annotated[
+        bool, Parameter(group=WHERE, help="List every pair instead of one line for each group.")
+    ] = False,
+    hourly_price: Annotated[
+        float | None,
+        USD,
+        Parameter(
+            group=WHERE,
+            help="USD per hour of the machine, for the price.",
+        ),
+    ] = None,
+    infra: Annotated[
+        str | None,
+        Parameter(
+            group=WHERE,
+            help="Look the price of the profile's machine up there, in SkyPilot's catalogue: "
+            "lambda, vast, gcp/us-west1 … `skymark cost PROFILE` adds set-up and end.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(group=WHERE, help="Write the plan into this file, for `skymark run --plan`."),
+    ] = None,
+    json: Annotated[Json, Parameter(group=WHERE)] = False,
+    split: Split = None,
+    explain: Explain = False,
+    total_cpus: TotalCpus = None,
+    total_memory: TotalMemory = None,
+) -> int:
+    """Show what `run` would measure: pairs, groups, memory needed, time and price.
+
+    Times are those of the same cells in earlier runs here, else guesses. With --split it shows
+    which worker takes what, and what each asks for of a total.
+    """
+    from skymark.cli.splitting import print_split, require_split
+
+    require_split(split, total_cpus, total_memory, explain=explain)
+    if hourly_price is not None and infra is not None:
+        raise UsageError("--hourly-price and --infra both give the price; leave one out")
+    made = options.plan()
+    price = _price(made, options.profile, hourly_price, infra)
+    if output is not None:
+        write_plan(made, output)
+        note(f"plan in {output}; run it: skymark run --plan {output}")
+    if split is not None:
+        print_split(made, split, total_cpus, total_memory, explain=explain, json=json)
+        return 0
+    shares = shares_of(made)
+    if json:
+        print_json(json_module.dumps(as_json(made, shares, price, pairs=pairs), indent=1))
+    elif pairs:
+        print_plain("\n".join(pair_lines(made)))
+    else:
+        print_plain("\n".join(share_lines(shares, declared, price)))
+    note(summary(made, shares, declared, price))
+    return 0
+
+
+def _price(
+    plan: Plan, profile: str, hourly_price: float | None, infra: str | None
+) -> HourlyPrice | None:
+    """Return the price that was given, or that of the cheapest machine; None for neither."""
+    if hourly_price is not None:
+        return HourlyPrice(hourly_price)
+    if infra is None:
+        return None
+    from skymark.cli.cost import MachineOptions, cheapest_offer
+
+    one = cheapest_offer(plan, profile, MachineOptions(infra=infra))
+    place = one.cloud if one.region is None else f"{one.cloud} {one.region}"
+    return HourlyPrice(one.hourly_price_usd, f"{one.instance_type} of {place} ({one.price_from})")
+
+
+def shares_of(plan: Plan) -> list[Share]:
+    """Return the part of each adapter, in the plan's order."""
+    history = read_history(RESULTS, plan, latest=LATEST)
+    suite = suite_named(plan.suite)
+    by_adapter: dict[str, list[PlannedCell]] = {}
+    for one in plan.runnable:
+        by_adapter.setdefault(one.cell.adapter, []).append(one)
+    return [
+        Share(
+            adapter=adapter,
+            cells=tuple(cells),
+            bytes=largest_need(suite, cells),
+            time=time_of(plan, cells, history),
+        )
+        for adapter, cells in by_adapter.items()
+    ]
+
+
+def largest_need(suite: Suite, cells: Sequence[PlannedCell]) -> int | None:
+    """Return the most memory that a group needs on an accelerator; None where none is known."""
+    groups = {one.group: one.cell for one in cells}
+    needs = [suite.device_bytes(cell) for cell in groups.values()]
+    return max((need for need in needs if need is not None), default=None)
+
+
+def time_of(plan: Plan, cells: Sequence[PlannedCell], history: Sequence[PastRun]) -> Span:
+    """Return the time that some cells of a plan take."""
+    return run_time(plan.model_copy(update={"cells": tuple(cells)}), history).measuring
+
+
+def share_lines(
+    shares: Sequence[Share], declared: SuiteCommands, price: HourlyPrice | None
+) -> list[str]:
+    """Return a table with a line per adapter: its pairs, its memory, its time, its price."""
+    head = [declared.adapters.one, "pairs", f"{declared.scenarios.one}s", "GPU memory", "time"]
+    rows = [head if price is None else [*head, "USD"]]
+    for one in shares:
+        scenarios = {planned.cell.scenario for planned in one.cells}
+        row = [
+            one.adapter,
+            str(len(one.cells)),
+            str(len(scenarios)),
+            MISSING if one.bytes is None else size(one.bytes),
+            duration(one.time.expected_s),
+        ]
+        if price is not None:
+            row.append(f"{price.of(one.time.expected_s):.2f}")
+        rows.append(row)
+    return aligned(rows)
+
+
+def pair_lines(plan: Plan) -> list[str]:
+    """Return a line per pair: adapter, scenario and variant, and the time of a round."""
+    return aligned(
+        [
+            [
+                one.cell.adapter,
+                one.cell.label,
+                MISSING if one.guess is None else duration(one.guess.expected_s),
+                "" if one.refusal is None else f"{one.refusal[0].value}: {one.refusal[1].message}",
+            ]
+            for one in plan.cells
+        ]
+    )
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines with columns one below another.
+
+    A `rich.table.Table` of ten thousand rows takes many seconds.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def summary(
+    plan: Plan,
+    shares: Sequence[Share],
+    declared: SuiteCommands,
+    price: HourlyPrice | None,
+) -> str:
+    """Return what the whole plan comes to, in a few words."""
+    groups = {one.group for one in plan.runnable}
+    scenarios = {one.cell.scenario for one in plan.runnable}
+    needs = [one.bytes for one in shares if one.bytes is not None]
+    low, expected, high = (
+        sum(getattr(one.time, name) for one in shares) for name in ("low_s", "expected_s", "high_s")
+    )
+    pairs = (
+        f"{len(plan.runnable)} pairs: {len(shares)} {declared.adapters.one}s × "
+        f"{len(scenarios)} {declared.scenarios.one}s, in {len(groups)} groups"
+    )
+    memory = [f"the largest needs {size(max(needs))} of GPU memory"] if needs else []
+    time = (
+        f"about {duration(expected)} on one {plan.platform.upper()} "
+        f"({duration(low)} to {duration(high)})"
+    )
+    parts = [pairs, *memory, time]
+    if price is not None:
+        machine = "" if price.machine is None else f" on {price.machine}"
+        parts.append(f"about {price.of(expected):.2f} USD at {price.usd:g} USD per hour{machine}")
+    return "; ".join(parts)
+
+
+def as_json(
+    plan: Plan, shares: Sequence[Share], price: HourlyPrice | None, *, pairs: bool
+) -> dict[str, object]:
+    """Return a plan's listing for programs."""
+    found: dict[str, object] = {
+        "hourly_price_usd": None if price is None else price.usd,
+        "pairs": len(plan.runnable),
+        "groups": len({one.group for one in plan.runnable}),
+        "adapters": [
+            {
+                "adapter": one.adapter,
+                "pairs": len(one.cells),
+                "device_bytes": one.bytes,
+                "time": one.time.model_dump(),
+                "price_usd": None if price is None else price.of(one.time.expected_s),
+            }
+            for one in shares
+        ],
+    }
+    if pairs:
+        found["cells"] = [
+            {
+                "id": one.cell.id,
+                "adapter": one.cell.adapter,
+                "scenario": one.cell.scenario,
+                "variant": one.cell.variant,
+                "axes": one.cell.axes,
+                "group": one.group,
+                "guess": None if one.guess is None else one.guess.model_dump(),
+            }
+            for one in plan.cells
+        ]
+    return found

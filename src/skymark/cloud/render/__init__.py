@@ -1,0 +1,1 @@
+"""Job files for schedulers that people use themselves: Slurm, JobSet, AIchor, SkyPilot."""

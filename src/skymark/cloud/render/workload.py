@@ -1,0 +1,106 @@
+"""The work that a job file carries: a plan's options, its split, and what each worker asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from skymark.execute.partition.split import Split
+from skymark.execute.partition.totals import Request
+from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
+from skymark.model.plan import Plan
+from skymark.model.platform import Platform
+from skymark.store.kinds import kind_of, kinds
+
+GB_PER_CPU = 2.0
+"""Memory of a worker where no total is given."""
+
+RESULTS = "/app/results"
+"""Directory of runs in skymark's images."""
+
+
+class Workload(Frozen):
+    """A plan that several workers share. Building one contacts nobody."""
+
+    profile: str
+    run_id: str
+    """Of all workers: their parts are one run in the store."""
+    words: tuple[str, ...]
+    """Options of ``skymark run`` that say what to measure, and how."""
+    split: Split
+    requests: tuple[Request, ...] = Field(min_length=1)
+    """Of each type of workers."""
+    stores: tuple[str, ...] = ()
+    platform: Platform = "cpu"
+    alone: bool = True
+    """Whether a cell needs its machine for itself."""
+
+    @property
+    def workers(self) -> int:
+        """Workers in all, completions counted."""
+        return len(self.split.places)
+
+    @property
+    def summary(self) -> str:
+        """How many share what, for a comment."""
+        if self.workers == 1:
+            return f"One worker measures {self.profile}"
+        return f"{self.workers} workers share {self.profile}: {self.split.text}"
+
+    def options(self, output: str, stores: Sequence[str] | None = None) -> list[str]:
+        """Return the options of ``skymark run`` for any of the workers: their variables differ."""
+        named = self.stores if stores is None else stores
+        return [
+            *self.words,
+            *("--split", self.split.text),
+            *("--output", output),
+            *(word for store in named for word in ("--store", store)),
+        ]
+
+
+def require_fit_for_containers(workload: Workload, plan: Plan) -> None:
+    """Refuse what a container of skymark's image would not have, or would lose.
+
+    Raises:
+        UsageError: the profile or data is a file here, no store outlives the container, or nothing
+            tells how many CPUs a worker asks for.
+    """
+    if workload.profile.endswith(".toml"):
+        raise UsageError(
+            f"{workload.profile} is a file on this machine, which the image has not; give one of "
+            "`skymark list profiles` with --scenarios, --adapters and --set"
+        )
+    if files := sorted({file for one in plan.cells for file in one.local_files}):
+        raise UsageError(
+            f"{files[0]} lies on this machine, and a container has it not; give an address such "
+            "as hf://owner/name"
+        )
+    if not any(kind_of(store).outlives_machine for store in workload.stores):
+        fit = " or ".join(f"--store {one.address}" for one in kinds() if one.outlives_machine)
+        raise UsageError(
+            "a container's disk goes with it, and the workers' parts become one run in a store; "
+            f"add {fit}"
+        )
+    require_cpus(workload)
+
+
+def require_cpus(workload: Workload) -> None:
+    """Refuse a workload whose workers ask for no CPUs.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if any(one.cpus is None for one in workload.requests):
+        raise UsageError(
+            "nothing tells how many CPUs a worker asks for; give --total-cpus, such as 200, or a "
+            "split that names them, such as weighted:heavy=1x60,worker=7x20"
+        )
+
+
+def memory_gb(request: Request) -> float:
+    """Return the memory of a worker: its share of the total, else 2 GB for each CPU."""
+    if request.memory_gb is not None:
+        return request.memory_gb
+    return round((request.cpus or 1) * GB_PER_CPU, 2)

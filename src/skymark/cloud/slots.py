@@ -1,0 +1,120 @@
+"""Slot workers on a cluster: how many, with how much of a card each, and in which jobs.
+
+A slot worker takes one group of a plan after another. Those that share a card are started by one
+job that has the whole card, for to submit a job costs seconds: 64 slots on eight cards are 8 jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
+
+ROUNDING = 1e-6
+
+
+class SlotJob(Frozen):
+    """A job of a cluster that starts slot workers, and what it has of the cards."""
+
+    cards: float
+    """Accelerators that the job takes, a part of one or whole ones; 0 where there are none."""
+    slots: int = Field(ge=1)
+    fraction: float
+    """Of a card, for each slot; 0 where there are none."""
+    groups: tuple[str, ...] = ()
+    """Those that its slots may take; none means any."""
+
+
+class Cards(Frozen):
+    """The accelerators of a cluster."""
+
+    kind: str
+    """As SkyPilot calls them, such as ``H100``."""
+    count: int = Field(ge=1)
+    bytes_each: int | None
+    """Memory of one; None where it is not known."""
+
+
+def slot_jobs(
+    needs: Mapping[str, int | None], cards: Cards | None, fraction: float, slots: int | None = None
+) -> list[SlotJob]:
+    """Return the jobs that work through groups, those of large models first.
+
+    Args:
+        needs: bytes of a card's memory that each group takes; None where that is not known.
+        cards: of the cluster; None where it has none.
+        fraction: of a card, for each slot; a group that needs more gets a larger slot.
+        slots: workers in all; None for as many as fit, and no more than there are groups.
+
+    Raises:
+        UsageError: a group fits on no card, or the fraction is none.
+    """
+    if cards is None:
+        count = min(slots or 1, len(needs))
+        return [SlotJob(cards=0, slots=1, fraction=0) for _ in range(count)]
+    fractions = {name: _fraction_for(name, need, cards, fraction) for name, need in needs.items()}
+    jobs: list[SlotJob] = []
+    for size in sorted(set(fractions.values()), reverse=True):
+        alone = len(set(fractions.values())) == 1
+        members = [name for name, one in fractions.items() if one == size]
+        per_card = math.floor(1 / size + ROUNDING)
+        left = min(slots or cards.count * per_card, cards.count * per_card, len(members))
+        while left > 0:
+            here = min(left, per_card)
+            jobs.append(
+                SlotJob(
+                    cards=_rounded(here * size),
+                    slots=here,
+                    fraction=size,
+                    groups=() if alone else tuple(members),
+                )
+            )
+            left -= here
+    return jobs
+
+
+def job_per_group(
+    needs: Mapping[str, int | None], cards: Cards | None, fraction: float
+) -> list[SlotJob]:
+    """Return a job for each group, large models first: the classic way, seconds for each.
+
+    Raises:
+        UsageError: as `slot_jobs`.
+    """
+    if cards is None:
+        return [SlotJob(cards=0, slots=1, fraction=0, groups=(name,)) for name in needs]
+    sizes = {name: _fraction_for(name, need, cards, fraction) for name, need in needs.items()}
+    return [
+        SlotJob(cards=size, slots=1, fraction=size, groups=(name,))
+        for name, size in sorted(sizes.items(), key=lambda one: -one[1])
+    ]
+
+
+def _fraction_for(name: str, need: int | None, cards: Cards, fraction: float) -> float:
+    """Return the part of a card that a group gets: the one given, doubled until it fits.
+
+    Raises:
+        UsageError: a whole card does not suffice.
+    """
+    if not 0 < fraction <= 1:
+        raise UsageError(f"--gpu-fraction {fraction:g} is no part of a card; give one such as 0.25")
+    if need is None or cards.bytes_each is None:
+        return fraction
+    size = fraction
+    while need > size * cards.bytes_each:
+        if size == 1:
+            raise UsageError(
+                f"{name} needs {need / 2**30:.1f} GiB, and one {cards.kind} has "
+                f"{cards.bytes_each / 2**30:.0f}; leave it out, or give a smaller --batch-size"
+            )
+        size = min(1.0, 2 * size)
+    return size
+
+
+def _rounded(cards: float) -> float:
+    """Return a number of cards without the error of adding up fractions."""
+    return round(cards, 6)

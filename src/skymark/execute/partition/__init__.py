@@ -1,0 +1,1 @@
+"""Splits of numbered items, or of a plan's cells, between workers."""

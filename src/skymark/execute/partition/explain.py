@@ -1,0 +1,124 @@
+"""The explanation of a split: who takes what, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skymark.execute.partition.shard import Item, parts_of, weights_of
+from skymark.execute.partition.split import Part, Place, Split
+from skymark.model.base import Frozen
+
+MOST_KEYS = 4
+"""Keys that a worker's line names; more are counted."""
+
+RULES = {
+    "even": "neighbouring items, as many for each worker; numbers differ by one at most",
+    "balanced": "those with the most cells first, each to the worker with the fewest",
+    "longest": "those that take the longest first, each to the worker that has the least to do",
+    "weighted": "neighbouring items, in proportion to each worker's CPUs",
+    "two-level": "a slice of neighbouring items for each worker, and an equal part of it for each "
+    "of its completions, which all run at once",
+    "waves": "a slice of neighbouring items for each worker, and an equal part of it for each of "
+    "its completions, of which some run at once",
+}
+
+
+class WorkerPart(Frozen):
+    """The part of one worker, with what it comes to."""
+
+    number: int
+    """Of the worker among all, from 0."""
+    part: Part
+    keys: tuple[str, ...]
+    cells: int
+    expected_s: float | None
+    """Of one round of its cells; None where one of them has no guess."""
+
+    @property
+    def span(self) -> str:
+        """Its items' numbers, such as ``1–100`` and ``2 5 9``; empty for none."""
+        return span_of(self.part.items)
+
+
+def worker_parts(split: Split, items: Sequence[Item]) -> tuple[WorkerPart, ...]:
+    """Return what every worker of a split takes."""
+    return tuple(
+        _worker_part(number, part, [items[one - 1] for one in part.items])
+        for number, part in enumerate(parts_of(split, items))
+    )
+
+
+def reasons(split: Split, items: Sequence[Item]) -> list[str]:
+    """Return why the workers take what they take, a sentence a line."""
+    parts = worker_parts(split, items)
+    lines = [f"{split.text}: {RULES[split.kind]}"]
+    if split.weighs:
+        lines.append(_weighing(split, items))
+    idle = sum(not one.part.items for one in parts)
+    if idle:
+        lines.append(
+            f"{idle} of {len(parts)} workers take nothing: there are {len(items)} sets of cells "
+            "that stay together on one machine"
+        )
+    weights = weights_of(split, items)
+    ideal = max(sum(weights) / len(parts), *weights, 0.0)
+    if split.weighs and ideal > 0:
+        most = max(sum(weights[one - 1] for one in part.part.items) for part in parts)
+        lines.append(
+            f"the worker with the most has {most / ideal - 1:.1%} more than in an ideal split, "
+            "whose time is the longest item's or an equal part of all"
+        )
+    lines.append(
+        "a worker's number alone decides: started again, it takes the same part, and skips what "
+        "is stored"
+    )
+    return lines
+
+
+def span_of(numbers: Sequence[int]) -> str:
+    """Return numbers as a range where they are neighbours: ``1–100``, ``7``, ``2 5 9``."""
+    if not numbers:
+        return ""
+    if len(numbers) == 1:
+        return str(numbers[0])
+    if numbers[-1] - numbers[0] + 1 == len(numbers):
+        return f"{numbers[0]}–{numbers[-1]}"
+    return " ".join(map(str, numbers))
+
+
+def name_of(place: Place, split: Split) -> str:
+    """Return a worker's name: ``worker-3``, and ``worker-3-0`` where it has completions."""
+    parted = any(one.completions > 1 for one in split.types)
+    return f"{place.type}-{place.index}" + (f"-{place.completion}" if parted else "")
+
+
+def named_keys(keys: Sequence[str]) -> str:
+    """Return keys as a line names them: the first few, and how many more."""
+    more = len(keys) - MOST_KEYS
+    return ", ".join(keys[:MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _weighing(split: Split, items: Sequence[Item]) -> str:
+    if split.weighs == "cells":
+        return "an item weighs as much as it has cells, so that machines of any kind agree"
+    unknown = [item.key for item in items if item.expected_s is None]
+    if unknown:
+        return (
+            f"no time is known of {named_keys(unknown)}, so every item weighs as much as it has "
+            "cells"
+        )
+    return (
+        "an item weighs as much as its cells take by the plan: the times of earlier runs where "
+        "--measured gave them, else guesses"
+    )
+
+
+def _worker_part(number: int, part: Part, items: Sequence[Item]) -> WorkerPart:
+    known = [item.expected_s for item in items if item.expected_s is not None]
+    return WorkerPart(
+        number=number,
+        part=part,
+        keys=tuple(item.key for item in items),
+        cells=sum(item.cells for item in items),
+        expected_s=sum(known) if len(known) == len(items) else None,
+    )

@@ -1,0 +1,275 @@
+"""Leases: named claims that one process at a time holds, and that others take over when it dies.
+
+A lease is a file ``NAME.GENERATION`` in a directory that all share. It is made by an exclusive
+create, which is atomic on local disks and on NFS 3 and later, where ``flock`` may hold for one
+machine only. The holder touches it every few seconds. Who finds it untouched for a while, by its
+own clock, makes the next generation: that one counts from then on. A holder on this machine whose
+process is gone is not waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from skymark.model.base import Frozen
+from skymark.plain_files import read_regular
+
+BEAT_S = 5.0
+"""Between two touches."""
+EXPIRY_S = 30.0
+"""Without a touch, after which a holder counts as dead."""
+ABANDONED_S = 10 * EXPIRY_S
+"""The same, where one look must do: a disk that was away for a while makes none count as dead."""
+LARGEST_BYTES = 4096
+
+
+class Tenant(Frozen):
+    """The process that holds a lease, as the lease's file names it."""
+
+    token: str
+    """Of this one claim."""
+    machine: str
+    """Host name and boot: processes of another one cannot be looked at."""
+    pid: int
+    began_s: float
+    """When the process began, in seconds since the epoch; a later one may have its number."""
+
+    @property
+    def title(self) -> str:
+        """The process, as a message names it."""
+        return f"process {self.pid} on {self.machine.partition(' ')[0]}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was a process of this machine that is no more."""
+        import psutil
+
+        if self.machine != this_machine():
+            return False
+        try:
+            process = psutil.Process(self.pid)
+            return abs(process.create_time() - self.began_s) > 1 or not process.is_running()
+        except psutil.NoSuchProcess:
+            return True
+        except psutil.Error:
+            return False
+
+
+def this_machine() -> str:
+    """Return a name of this machine since it booted, also where containers share it."""
+    import psutil
+
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        boot = f"{psutil.boot_time():.0f}"
+    try:
+        processes = os.fspath(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        processes = ""
+    return f"{socket.gethostname()} {boot} {processes}"
+
+
+class Lease:
+    """A claim that this process holds, kept alive by a thread until it is released or lost."""
+
+    def __init__(self, path: Path, tenant: Tenant, beat_s: float = BEAT_S) -> None:
+        """Keep a claim alive that was just made.
+
+        Args:
+            path: its file.
+            tenant: what is in it.
+            beat_s: seconds between two touches.
+        """
+        self.path = path
+        self._tenant = tenant
+        self._beat_s = beat_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease-{path.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody has taken it over, as they may from a process that stood still."""
+        name, generation = _parts(self.path)
+        claims = _claims(self.path.parent, name)
+        return max(claims, default=0) == generation and _tenant(self.path) == self._tenant
+
+    def release(self) -> None:
+        """Give it back, with what dead holders left of it."""
+        self._over.set()
+        self._thread.join()
+        if not self.is_held:
+            return
+        name, _ = _parts(self.path)
+        for _, path in sorted(_claims(self.path.parent, name).items()):
+            path.unlink(missing_ok=True)
+
+    def _beat(self) -> None:
+        while not self._over.wait(self._beat_s):
+            if _tenant(self.path) != self._tenant:
+                return
+            try:
+                os.utime(self.path)
+            except OSError:  # a disk that is away comes back, or somebody takes over
+                continue
+
+
+class Leases:
+    """The leases of a directory, as one process sees and takes them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        expiry_s: float = EXPIRY_S,
+        beat_s: float = BEAT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Use a directory; it is made when the first lease is taken.
+
+        Args:
+            directory: shared by all that may take its leases.
+            expiry_s: seconds without a touch after which a holder counts as dead.
+            beat_s: seconds between two touches of a lease that is held here.
+            clock: of this process, in seconds; those of others are not asked.
+        """
+        self.directory = directory
+        self._expiry_s = expiry_s
+        self._beat_s = beat_s
+        self._clock = clock
+        self._seen: dict[Path, tuple[int, float]] = {}
+        """Modification time of each claim, and when it was first seen so."""
+
+    def take(self, name: str) -> Lease | None:
+        """Take a lease; None where somebody alive holds it.
+
+        Args:
+            name: letters, digits, ``-`` and ``_``.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        before = _claims(self.directory, name)
+        if before and not self._is_dead(before[max(before)]):
+            return None
+        known = {path: _tenant(path) for path in before.values()}
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"{name}.{max(before, default=0) + 1}"
+        tenant = tenant_of(os.getpid())
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(tenant.model_dump_json())
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            return None
+        after = _claims(self.directory, name)
+        others = [one for one in after.values() if one != path]
+        if any(one not in known or known[one] != _tenant(one) for one in others):
+            path.unlink(missing_ok=True)  # another one came at the same moment
+            return None
+        return Lease(path, tenant, self._beat_s)
+
+    def is_held(self, name: str) -> bool:
+        """Whether somebody alive holds a lease."""
+        claims = _claims(self.directory, name)
+        return bool(claims) and not self._is_dead(claims[max(claims)])
+
+    def holder(self, name: str) -> Tenant | None:
+        """Return who holds a lease; None where nobody alive does, or it cannot be read."""
+        claims = _claims(self.directory, name)
+        if not claims or self._is_dead(claims[max(claims)]):
+            return None
+        return _tenant(claims[max(claims)])
+
+    def is_abandoned(self, name: str) -> bool:
+        """Whether nobody alive holds a lease, as can be told at first sight.
+
+        The time since its last touch is measured by the clock of the disk: that of a new file.
+        """
+        if not self.is_held(name):
+            return True
+        claims = _claims(self.directory, name)
+        probe = self.directory / f".{secrets.token_hex(8)}"
+        try:
+            probe.touch(exist_ok=False)
+            now_s = probe.stat().st_mtime
+            touched_s = max((path.stat().st_mtime for path in claims.values()), default=0.0)
+        except OSError:
+            return False
+        finally:
+            probe.unlink(missing_ok=True)
+        return now_s - touched_s > ABANDONED_S
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Return the names of the leases that were taken and not given back, dead ones too."""
+        found = {path.name.rpartition(".")[0] for path in self.directory.glob(f"{prefix}*.*")}
+        return sorted(found - {""})
+
+    def forget(self, name: str) -> None:
+        """Remove the claims to a lease whose holder is dead."""
+        if self.is_abandoned(name):
+            for path in _claims(self.directory, name).values():
+                path.unlink(missing_ok=True)
+
+    def _is_dead(self, path: Path) -> bool:
+        """Whether the holder of a claim is gone, or has not touched it for long."""
+        try:
+            touched_ns = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return True
+        tenant = _tenant(path)
+        if tenant is not None and tenant.is_gone:
+            return True
+        now_s = self._clock()
+        seen_ns, since_s = self._seen.get(path, (None, now_s))
+        if seen_ns != touched_ns:
+            since_s = now_s
+        self._seen[path] = (touched_ns, since_s)
+        return now_s - since_s > self._expiry_s
+
+
+def _parts(path: Path) -> tuple[str, int]:
+    name, _, generation = path.name.rpartition(".")
+    return name, int(generation)
+
+
+def _claims(directory: Path, name: str) -> dict[int, Path]:
+    """Return the claims to a lease by generation; the highest one counts."""
+    found = {}
+    for path in directory.glob(f"{name}.*"):
+        generation = path.name.removeprefix(f"{name}.")
+        if generation.isdecimal() and generation.isascii():
+            found[int(generation)] = path
+    return found
+
+
+def _tenant(path: Path) -> Tenant | None:
+    """Return who holds a claim; None if it is gone, or not wholly written."""
+    try:
+        return Tenant.model_validate_json(read_regular(path, largest=LARGEST_BYTES))
+    except (OSError, ValueError):
+        return None
+
+
+def tenant_of(pid: int) -> Tenant:
+    """Return a process of this machine as one that may hold something.
+
+    Raises:
+        psutil.NoSuchProcess: there is none.
+    """
+    import psutil
+
+    return Tenant(
+        token=secrets.token_hex(16),
+        machine=this_machine(),
+        pid=pid,
+        began_s=psutil.Process(pid).create_time(),
+    )

@@ -1,0 +1,40 @@
+"""What a user gave by name, read into a suite's model: settings and options of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from skymark.model.base import Frozen
+from skymark.model.errors import UnknownNameError, UsageError
+
+Given = TypeVar("Given", bound=Frozen)
+
+
+def read_given(model: type[Given], kind: str, values: Mapping[str, object]) -> Given:
+    """Read values by name.
+
+    Args:
+        model: has a field for each name that may be given.
+        kind: ``setting`` or ``option``, for messages.
+        values: as they were given.
+
+    Raises:
+        UsageError: there is no such name, or it has no such value.
+    """
+    for name in values:
+        if name not in model.model_fields:
+            raise UnknownNameError(kind, name, model.model_fields)
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise refusal(kind, error, values) from error
+
+
+def refusal(kind: str, error: ValidationError, values: Mapping[str, object]) -> UsageError:
+    """Return the error of the first value that a model refuses."""
+    fault = error.errors()[0]
+    name = str(fault["loc"][0])
+    return UsageError(f"{kind} {name}={values.get(name)!r}: {fault['msg']}")

@@ -1,0 +1,1 @@
+"""The clip suite: CLIP models on data sets, decoding and loading once."""

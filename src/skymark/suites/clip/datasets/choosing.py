@@ -1,0 +1,151 @@
+"""From names to data sets: public ones, directories, collections, globs, ``all`` and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import get_args
+
+from skymark.model.base import Frozen
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.suites.clip.datasets.dataset import DataSet
+from skymark.suites.clip.datasets.local import local_set, sugar_crepe
+from skymark.suites.clip.datasets.public import (
+    COLLECTIONS,
+    PREFIX,
+    public_set,
+    public_sets,
+    set_below,
+)
+from skymark.suites.clip.names import ALL, expanded, is_glob, matching, nearest
+from skymark.suites.clip.specification import Task
+
+KIND = "data set"
+TASKS: tuple[Task, ...] = get_args(Task)
+
+
+class ChosenSet(Frozen):
+    """A data set that was asked for, with the tasks on it."""
+
+    dataset: DataSet
+    tasks: tuple[Task, ...]
+
+
+def chosen_sets(
+    names: Iterable[str], tasks: Iterable[str], root: str | None, split: str
+) -> list[ChosenSet]:
+    """Return the data sets that names stand for, each once, in order.
+
+    Args:
+        names: public names, directories, collections, globs, ``all`` or files of names; a name can
+            end in ``:TASK``.
+        tasks: what is to be done with all of them, where they serve it; none for each one's own.
+        root: where public data sets lie; None for the hub.
+        split: the one that is to be scored.
+
+    Raises:
+        UsageError: a name or a task is unknown, a data set serves none of the tasks, a directory
+            is in no known layout, or two data sets have one name.
+    """
+    wanted = checked_tasks(tasks)
+    found: dict[str, ChosenSet] = {}
+    for typed in expanded(names, KIND):
+        name, task = _with_task(typed)
+        listed = _listed(name, root)
+        for one in listed or [name]:
+            dataset = chosen_set(one, root, split)
+            asked = (task,) if task else wanted
+            served = tuple(t for t in asked if t in dataset.tasks) if asked else (dataset.task,)
+            if not served and listed is None:
+                raise UsageError(
+                    f"{one} serves {' and '.join(dataset.tasks)}, and not {', '.join(asked)}; give "
+                    "other --tasks, or leave it out"
+                )
+            before = found.get(dataset.name)
+            if before is not None and before.dataset.source != dataset.source:
+                raise UsageError(
+                    f"{before.dataset.source.address} and {dataset.source.address} would both be "
+                    f"called {dataset.name}; rename one of the directories"
+                )
+            if served:
+                both = (*before.tasks, *served) if before else served
+                found[dataset.name] = ChosenSet(dataset=dataset, tasks=tuple(dict.fromkeys(both)))
+    if not found:
+        raise UsageError(f"none of these data sets serves {', '.join(wanted)}; give other --tasks")
+    require_own_places([one.dataset for one in found.values()])
+    return list(found.values())
+
+
+def require_own_places(datasets: Iterable[DataSet]) -> None:
+    """Refuse two names for the images of one place.
+
+    Raises:
+        UsageError: two data sets lie at one place, of which one at least has another name there.
+    """
+    seen: dict[str, DataSet] = {}
+    for one in datasets:
+        if one.task == "image_caption_selection":  # parts of SugarCrepe share their images
+            continue
+        other = seen.setdefault(one.source.address, one)
+        if other is not one:
+            raise UsageError(
+                f"{other.name} and {one.name} would both be read from {one.source.address}; name "
+                "the place with {dataset} or {dataset_cleaned} in --dataset-root"
+            )
+
+
+def checked_tasks(names: Iterable[str]) -> tuple[Task, ...]:
+    """Return tasks by name, each once.
+
+    Raises:
+        UnknownNameError: there is no such task.
+    """
+    by_name: dict[str, Task] = {task: task for task in TASKS}
+    for name in names:
+        if name not in by_name:
+            raise UnknownNameError("task", name, TASKS)
+    return tuple(dict.fromkeys(by_name[name] for name in names))
+
+
+def chosen_set(name: str, root: str | None, split: str) -> DataSet:
+    """Return the data set that one name stands for.
+
+    Raises:
+        UsageError: there is no such data set.
+    """
+    if name in public_sets():
+        return public_set(name, root, split)
+    if name.startswith(PREFIX) and root is not None:
+        return set_below(name, root, split)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return local_set(path, path.resolve().name, split)
+    if name.startswith((".", "/", "~")) and path.suffix != ".json":
+        raise UsageError(f"there is no directory {name}; name one that holds a data set")
+    if path.suffix == ".json":
+        return sugar_crepe(path, f"sugar_crepe/{path.stem}")
+    near = nearest(name if name.startswith(PREFIX) else f"{PREFIX}{name}", public_sets())
+    raise UsageError(
+        f"unknown data set {name!r}; {near} Name a public one (`skymark list scenarios`), or a "
+        "directory, such as ./my_set"
+    )
+
+
+def _listed(name: str, root: str | None) -> list[str] | None:
+    """Return the public names that ``all``, a collection or a glob stands for; else None."""
+    reachable = [one for one, public in public_sets().items() if public.hub or root is not None]
+    if name == ALL:
+        return reachable
+    if name in COLLECTIONS:
+        return [f"{PREFIX}{one}" for one in COLLECTIONS[name]]
+    if is_glob(name):
+        return matching(name, reachable, KIND)
+    return None
+
+
+def _with_task(name: str) -> tuple[str, Task | None]:
+    plain, colon, task = name.rpartition(":")
+    for known in TASKS:
+        if colon and task == known:
+            return plain, known
+    return name, None

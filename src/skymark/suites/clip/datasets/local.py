@@ -1,0 +1,192 @@
+"""Data sets in a directory of one's own: webdataset shards, or a folder of images per class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from skymark.model.errors import DataError
+from skymark.suites.clip.datasets.dataset import DataSet
+from skymark.suites.clip.reading.folder import EXTENSIONS
+from skymark.suites.clip.reading.layout import (
+    CLASS_FILE,
+    LANGUAGE_FILE,
+    SHARD_COUNT_FILE,
+    TEMPLATE_FILE,
+    TYPE_FILE,
+    prompts_of,
+    read_text,
+    require_shard,
+    shards_of,
+)
+from skymark.suites.clip.reading.selection import SUGAR_CREPE_IMAGES, WINOGROUND_FILE
+from skymark.suites.clip.specification import Source, Task
+
+LAYOUTS = (
+    "DIRECTORY/SPLIT/nshards.txt with 0.tar, 1.tar … beside it (CLIP_benchmark's builder writes "
+    "them), or DIRECTORY/SPLIT/CLASS/*.jpg; Winoground as DIRECTORY/examples.jsonl, SugarCrepe as "
+    "DIRECTORY/PART.json with DIRECTORY/val2017, which is named DIRECTORY/PART.json"
+)
+KINDS: dict[str, tuple[Task, bool]] = {
+    "classification": ("zeroshot_classification", False),
+    "multilabel": ("zeroshot_classification", True),
+    "retrieval": ("zeroshot_retrieval", False),
+    "selection": ("image_caption_selection", False),
+}
+"""Task, and whether images have several labels, by the content of the file."""
+USUAL_BYTES = 30_000
+"""Of an image in a shard, where its number is guessed. Assumed: those of MS COCO have 160 kB,
+CIFAR-10's in PNG 2 kB."""
+USUAL_ANNOTATION_BYTES = 200
+"""Of an image's captions. Assumed: those of SugarCrepe have 180."""
+
+
+def local_set(path: Path, name: str, split: str) -> DataSet:
+    """Return the data set in a directory.
+
+    Args:
+        path: the directory.
+        name: what cells call it.
+        split: the one that is to be scored.
+
+    Raises:
+        DataError: it is in no known layout, or part of it is missing or empty.
+    """
+    path = path.expanduser().resolve()
+    if (path / WINOGROUND_FILE).is_file():
+        return _selection(path, name, path / WINOGROUND_FILE)
+    folder = path / split
+    if not folder.is_dir():
+        splits = sorted(one.name for one in path.iterdir() if one.is_dir())
+        raise DataError(
+            f"{path} has no split {split!r}, but {', '.join(splits[:10]) or 'no directory'}; name "
+            f"one with --split. A data set lies as {LAYOUTS}"
+        )
+    if (folder / SHARD_COUNT_FILE).is_file() or any(folder.glob("*.tar")):
+        return _shards(path, name, split)
+    return _folder(path, name, split)
+
+
+def sugar_crepe(path: Path, name: str) -> DataSet:
+    """Return the part of SugarCrepe that a file has, as its authors publish it.
+
+    Raises:
+        DataError: there is no such file, or its images are not beside it.
+    """
+    path = path.expanduser().resolve()
+    if not path.is_file() or path.stat().st_size == 0:
+        raise DataError(f"{path} is missing or empty; it has the captions of {name}")
+    if not (path.parent / SUGAR_CREPE_IMAGES).is_dir():
+        raise DataError(f"{path.parent} has no {SUGAR_CREPE_IMAGES} with the images of {path.name}")
+    return _selection(path.parent, name, path)
+
+
+def _selection(path: Path, name: str, annotations: Path) -> DataSet:
+    images = max(1, annotations.stat().st_size // USUAL_ANNOTATION_BYTES)
+    return DataSet(
+        title=f"images and captions in {path}",
+        source=_source(path, name, "folder", [annotations]),
+        task="image_caption_selection",
+        images=images,
+        texts=2 * images,
+        local_files=(str(path),),
+    )
+
+
+def _shards(path: Path, name: str, split: str) -> DataSet:
+    shards = shards_of(path, split)
+    for shard in shards:
+        require_shard(shard)
+    kind = (_text(path / TYPE_FILE) or "classification").strip().casefold()
+    if kind not in KINDS:
+        raise DataError(f"{path / TYPE_FILE} says {kind!r}; it may say {', '.join(KINDS)}")
+    task, multilabel = KINDS[kind]
+    classes = prompts = None
+    if task == "zeroshot_classification":
+        written = prompts_of(path, "en")
+        classes, prompts = written.classes, written.templates
+    size = sum(shard.stat().st_size for shard in shards)
+    images = max(1, size // USUAL_BYTES)
+    return DataSet(
+        title=f"shards in {path}",
+        source=_source(path, name, "webdataset", shards),
+        task=task,
+        multilabel=multilabel,
+        languages=_languages(path) if classes else _language_of_captions(path),
+        classes=len(classes) if classes else None,
+        prompts=len(prompts) if prompts else None,
+        images=images,
+        texts=None if classes else 5 * images,
+        local_files=(str(path),),
+    )
+
+
+def _folder(path: Path, name: str, split: str) -> DataSet:
+    folders = sorted(one for one in (path / split).iterdir() if one.is_dir())
+    files = [
+        file
+        for folder in folders
+        for file in sorted(folder.iterdir())
+        if file.name.casefold().endswith(EXTENSIONS)
+    ]
+    if not files:
+        raise DataError(f"{path / split} has no images in folders; a data set lies as {LAYOUTS}")
+    if empty := next((file for file in files if file.stat().st_size == 0), None):
+        raise DataError(f"{empty} is empty; copy it again, or take it away")
+    names = _text(path / CLASS_FILE)
+    classes = folders if names is None else names.splitlines()
+    if len(classes) != len(folders):
+        raise DataError(
+            f"{path / CLASS_FILE} has {len(classes)} names for {len(folders)} folders in "
+            f"{path / split}; write one per folder, in their order"
+        )
+    templates = _text(path / TEMPLATE_FILE)
+    return DataSet(
+        title=f"images in {path}",
+        source=_source(path, name, "folder", files),
+        task="zeroshot_classification",
+        languages=_languages(path),
+        classes=len(folders),
+        prompts=len(templates.splitlines()) if templates else 1,
+        images=len(files),
+        local_files=(str(path),),
+    )
+
+
+def _source(path: Path, name: str, layout: str, files: Sequence[Path]) -> Source:
+    listed = [f"{one.relative_to(path)} {one.stat().st_size}" for one in files]
+    listed += [
+        f"{file} {sha256(text.encode()).hexdigest()}"
+        for file in (CLASS_FILE, TEMPLATE_FILE, TYPE_FILE)
+        if (text := _text(path / file)) is not None
+    ]
+    return Source.model_validate(
+        {
+            "name": name,
+            "kind": "directory",
+            "address": str(path),
+            "layout": layout,
+            "fingerprint": sha256("\n".join(listed).encode()).hexdigest(),
+        }
+    )
+
+
+def _languages(path: Path) -> tuple[str, ...]:
+    """Return the languages that a directory has class names and templates of.
+
+    English ones are in ``classnames.txt``, those of another in ``classnames.LANGUAGE.txt``.
+    """
+    names, templates = Path(CLASS_FILE).stem, Path(TEMPLATE_FILE).stem
+    others = {one.name.split(".")[1] for one in path.glob(f"{names}.*.txt")}
+    return ("en", *sorted(one for one in others if (path / f"{templates}.{one}.txt").is_file()))
+
+
+def _language_of_captions(path: Path) -> tuple[str, ...]:
+    """Return the language that a directory's captions are said to be in; else English."""
+    return ((_text(path / LANGUAGE_FILE) or "en").strip() or "en",)
+
+
+def _text(path: Path) -> str | None:
+    """Return a small text file; None if it is not there."""
+    return read_text(path) if path.is_file() else None

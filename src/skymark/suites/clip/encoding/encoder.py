@@ -1,0 +1,271 @@
+"""Features of images and texts: one model, one precision, the largest batch that fits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from skymark.model.errors import SkymarkError
+from skymark.suites.clip.encoding.batch_size import (
+    CPU_IMAGES,
+    CPU_INPUTS,
+    LARGEST,
+    TRIAL,
+    free_bytes,
+    is_out_of_memory,
+    largest_batch,
+)
+from skymark.suites.clip.encoding.feeding import fed
+from skymark.suites.clip.encoding.loading import LoadedModel
+from skymark.suites.clip.encoding.precision import casting, dtype_of
+from skymark.suites.clip.encoding.text_tail import Shortened, can_drop, lengths_of
+from skymark.suites.clip.encoding.timed import Timed, timed
+from skymark.suites.clip.pixels.pixel_map import PixelMap
+from skymark.suites.clip.specification import Precision
+
+
+class OutOfMemoryError(SkymarkError):
+    """Not even one image or text fits into the memory given."""
+
+    exit_code = 1
+
+
+@dataclass
+class Work:
+    """Time and batches of the encoders since it was made."""
+
+    image_batches_ns: list[int] = field(default_factory=list)
+    """Time of each batch of images through the encoder."""
+    image_batches: list[int] = field(default_factory=list)
+    """Images of each."""
+    text_ns: int = 0
+    images: int = 0
+    texts: int = 0
+
+    @property
+    def encoder_s(self) -> float:
+        """Time of both encoders in seconds."""
+        return (sum(self.image_batches_ns) + self.text_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How encoders run; each is part of a cell's specification."""
+
+    precision: Precision
+    batch_size: int | None
+    compile: bool
+    channels_last: bool
+    drop_text_tail: bool
+
+
+class ImageBatch(NamedTuple):
+    """Features that a device may still be computing, and the time that it takes."""
+
+    features: Any
+    span: Timed
+
+
+class Encoder:
+    """Both encoders of a loaded model under some settings."""
+
+    def __init__(self, loaded: LoadedModel, settings: Settings) -> None:
+        import torch
+
+        self.loaded = loaded
+        self.settings = settings
+        self.device = loaded.device
+        self.dtype = dtype_of(settings.precision)
+        self.network = loaded.network.to(self.dtype)
+        if settings.channels_last:
+            self.network = self.network.to(memory_format=torch.channels_last)
+        self._encode_image: Callable[[Any], Any] = self.network.encode_image
+        if settings.compile:
+            self._encode_image = torch.compile(self.network.encode_image)
+        self.drops_tail = settings.drop_text_tail and can_drop(self.network)
+        channels = (1, 3, 1, 1)
+        preprocessing = loaded.preprocessing
+        self._mean = torch.tensor(preprocessing.mean, device=self.device).view(channels)
+        self._std = torch.tensor(preprocessing.std, device=self.device).view(channels)
+        self.batch_size = settings.batch_size or self._found_batch_size()
+        self.asked_batch_size = self.batch_size
+        self.work = Work()
+
+    # Images
+
+    def images(self, pixels: PixelMap) -> Any:
+        """Return the features of all images: float32 of shape (images, dimensions), on the host.
+
+        Raises:
+            OutOfMemoryError: not even one image fits.
+        """
+        import torch
+
+        features: list[Any] = []
+        under_way: deque[ImageBatch] = deque()
+        start = 0
+        while start < len(pixels):
+            try:
+                for batch in fed(pixels, start, self.batch_size, self.device):
+                    under_way.append(self._image_batch(batch))
+                    start += len(batch)
+                    # The device has the next batch before this one's features are waited for.
+                    if len(under_way) > 1:
+                        features.append(self._finished(under_way.popleft()))
+            except (RuntimeError, MemoryError) as error:
+                self._make_smaller(error)
+            features += [self._finished(one) for one in under_way]
+            under_way.clear()
+        self.work.images += len(pixels)
+        return torch.cat(features)
+
+    def image_tensor(self, batch: Any) -> Any:
+        """Return what the image encoder gets for 8-bit pixels of shape (images, 3, height, width).
+
+        In fp32 these are the same operations on the same numbers as in torchvision's transforms.
+        """
+        import torch
+
+        tensor = batch.div(255).sub_(self._mean).div_(self._std).to(self.dtype)
+        if self.settings.channels_last:
+            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        return tensor
+
+    def encoded(self, tensor: Any) -> Any:
+        """Return the features of normalised images, on the device, in fp32."""
+        import torch
+
+        with torch.inference_mode(), casting(self.settings.precision, self.device):
+            features = self._encode_image(tensor)
+        return features.float()
+
+    def _image_batch(self, batch: Any) -> ImageBatch:
+        tensor = self.image_tensor(batch)
+        count = len(tensor)
+        if self.settings.compile and count < self.batch_size:
+            # A batch of another size would be compiled anew.
+            tensor = _padded(tensor, self.batch_size)
+        span = timed(self.device)
+        with span:
+            features = self.encoded(tensor)
+        return ImageBatch(features[:count], span)
+
+    def _finished(self, batch: ImageBatch) -> Any:
+        """Wait for a batch's features, and return them on the host."""
+        self.work.image_batches_ns.append(batch.span.ns)
+        self.work.image_batches.append(len(batch.features))
+        return batch.features.cpu()
+
+    # Texts
+
+    def texts(self, texts: Sequence[str]) -> Any:
+        """Return the features of texts: float32 of shape (texts, dimensions), on the host.
+
+        Equal texts are encoded once; texts of like length share a batch.
+
+        Raises:
+            OutOfMemoryError: not even one text fits.
+        """
+        import torch
+
+        unique = list(dict.fromkeys(texts))
+        place = {text: number for number, text in enumerate(unique)}
+        tokens = self.loaded.tokenizer(unique)
+        lengths = lengths_of(self.network, tokens) if self.drops_tail else None
+        order = torch.arange(len(unique)) if lengths is None else lengths.argsort(stable=True)
+        found: Any = None
+        start, size = 0, self.batch_size
+        while start < len(unique):
+            chosen = order[start : start + size]
+            positions = None if lengths is None else int(lengths[chosen].max())
+            try:
+                features = self._text_batch(tokens[chosen], positions)
+            except (RuntimeError, MemoryError) as error:
+                self._make_smaller(error)
+                size = self.batch_size
+                continue
+            if found is None:
+                found = torch.empty(len(unique), features.shape[1])
+            found[chosen] = features
+            start += size
+        self.work.texts += len(unique)
+        return found[torch.tensor([place[text] for text in texts])]
+
+    def _text_batch(self, tokens: Any, positions: int | None) -> Any:
+        import torch
+
+        tokens = tokens.to(self.device)
+        shortened = nullcontext() if positions is None else Shortened(self.network, positions)
+        span = timed(self.device)
+        with (
+            span,
+            shortened,
+            torch.inference_mode(),
+            casting(self.settings.precision, self.device),
+        ):
+            features = self.network.encode_text(tokens[:, :positions]).float()
+        self.work.text_ns += span.ns
+        return features.cpu()
+
+    # For comparison
+
+    def plain_image_features(self, tensors: Any) -> Any:
+        """Return features of normalised images by the network alone, uncompiled, on the host."""
+        import torch
+
+        with torch.inference_mode(), casting(self.settings.precision, self.device):
+            return self.network.encode_image(tensors.to(self.device)).float().cpu()
+
+    def plain_text_features(self, texts: list[str]) -> Any:
+        """Return features of texts by the network alone, in full length, on the host."""
+        import torch
+
+        tokens = self.loaded.tokenizer(texts).to(self.device)
+        with torch.inference_mode(), casting(self.settings.precision, self.device):
+            return self.network.encode_text(tokens).float().cpu()
+
+    # Memory and time
+
+    def _found_batch_size(self) -> int:
+        """Return the largest useful batch under the memory given, from what a small one takes."""
+        import torch
+
+        if self.device.type != "cuda":
+            _, height, width = self.loaded.preprocessing.shape
+            taken = CPU_INPUTS * 4 * 3 * height * width
+            return largest_batch(free_bytes(self.device), taken, CPU_IMAGES)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        before = torch.cuda.memory_allocated(self.device)
+        shape = (TRIAL, *self.loaded.preprocessing.shape)
+        self.encoded(self.image_tensor(torch.zeros(shape, dtype=torch.uint8, device=self.device)))
+        taken = torch.cuda.max_memory_allocated(self.device) - before
+        return largest_batch(free_bytes(self.device), taken / TRIAL, LARGEST)
+
+    def _make_smaller(self, error: BaseException) -> None:
+        """Halve the batch after an error of memory; any other error goes on.
+
+        Raises:
+            OutOfMemoryError: it is one image already.
+        """
+        import torch
+
+        if not isinstance(error, MemoryError) and not is_out_of_memory(error):
+            raise error
+        if self.batch_size == 1:
+            raise OutOfMemoryError(
+                f"{self.loaded.specification.architecture} does not fit into the memory given, not "
+                "even with one image at a time; give it a larger share, or run fewer side by side"
+            ) from error
+        self.batch_size //= 2
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _padded(tensor: Any, count: int) -> Any:
+    import torch
+
+    missing = torch.zeros((count - len(tensor), *tensor.shape[1:]), dtype=tensor.dtype)
+    return torch.cat([tensor, missing.to(tensor.device)])

@@ -1,0 +1,244 @@
+"""The metrics of CLIP models, and what tables, charts and comparisons make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+
+from skymark.model.metric import Better, Declaration, Metric, Shown
+
+SCORE = "score"
+"""The figure that a task is known by; `score_of` takes it from the others."""
+RATE = "images_per_s"
+"""The figure that decides when there are rounds enough: accuracy does not vary."""
+
+IMAGE_RECALL = "image_retrieval_recall@"
+TEXT_RECALL = "text_retrieval_recall@"
+"""Beginnings of the names of recalls, which a number follows."""
+
+COMMON_RECALLS = (1, 5, 10)
+"""Numbers of results that recall is declared at; others are shown as plain numbers."""
+
+
+def recall_names(k: int) -> tuple[str, str]:
+    """Return the metrics of image and text retrieval at a number of results."""
+    return f"{IMAGE_RECALL}{k}", f"{TEXT_RECALL}{k}"
+
+
+def score_of(metrics: Mapping[str, float]) -> float | None:
+    """Return the figure that the task of a round is known by; None where there is none.
+
+    It is acc1; of a multi-label set the mean average precision, of retrieval the mean of image and
+    text recall at the smallest number of results, of image-caption selection the share of instances
+    with both right.
+    """
+    for name in ("acc1", "lp_acc1", "mean_average_precision", "acc"):
+        if name in metrics:
+            return metrics[name]
+    numbers = [
+        int(name.removeprefix(IMAGE_RECALL)) for name in metrics if name.startswith(IMAGE_RECALL)
+    ]
+    if not numbers:
+        return None
+    found = [metrics[name] for name in recall_names(min(numbers)) if name in metrics]
+    return fmean(found)
+
+
+def _accuracy(name: str, heading: str, description: str, gives_way: int = 1) -> Metric:
+    """Return a metric of some tasks that is computed from all scores and does not vary."""
+    return Metric(
+        name=name,
+        heading=heading,
+        description=description,
+        better="higher",
+        scale="exact",
+        compared=True,
+        gated=True,
+        own=True,
+        shown=Shown(digits=4, gives_way=gives_way),
+    )
+
+
+def _cost(
+    name: str,
+    heading: str,
+    unit: str,
+    description: str,
+    shown: Shown,
+    better: Better | None = "lower",
+    *,
+    own: bool = False,
+) -> Metric:
+    """Return a metric that varies from round to round."""
+    return Metric(
+        name=name,
+        heading=heading,
+        unit=unit,
+        description=description,
+        better=better,
+        own=own,
+        shown=shown,
+    )
+
+
+ACCURACIES = (
+    _accuracy("acc1", "acc1", "share of images whose class scores highest"),
+    _accuracy("acc5", "acc5", "share of images whose class is among the five highest; from 5 on"),
+    _accuracy("mean_per_class_recall", "class recall", "recall of each class, averaged"),
+    _accuracy("mean_average_precision", "mAP", "average precision of each class, averaged"),
+    *(
+        metric
+        for k in COMMON_RECALLS
+        for metric in (
+            _accuracy(
+                recall_names(k)[0],
+                f"image R@{k}",
+                f"share of texts whose image is among the {k} nearest",
+            ),
+            _accuracy(
+                recall_names(k)[1],
+                f"text R@{k}",
+                f"share of images with one of their texts among the {k} nearest",
+            ),
+        )
+    ),
+    _accuracy("image_acc", "image acc", "share of instances with the right image for each text"),
+    _accuracy("text_acc", "text acc", "share of instances with the right text for each image"),
+    _accuracy("acc", "both acc", "share of instances with images and texts right"),
+    _accuracy("lp_acc1", "probe acc1", "acc1 of a linear classifier on image features"),
+    _accuracy("lp_acc5", "probe acc5", "acc5 of a linear classifier on image features"),
+    _accuracy(
+        "lp_mean_per_class_recall",
+        "probe recall",
+        "class recall of a linear classifier on image features",
+    ),
+)
+"""Metrics of the tasks, by CLIP_benchmark's names and definitions."""
+
+METRICS = (
+    Metric(
+        name=SCORE,
+        heading="score",
+        description="the task's own figure: acc1, mAP, mean of image and text recall, both acc",
+        better="higher",
+        scale="exact",
+        compared=True,
+        gated=True,
+        shown=Shown(digits=4),
+    ),
+    *ACCURACIES,
+    Metric(
+        name=RATE,
+        heading="images/s",
+        unit="1/s",
+        description="images scored per second of the timed region, geometric mean over rounds",
+        better="higher",
+        compared=True,
+        shown=Shown(format="count", gives_way=2),
+    ),
+    _cost(
+        "batch_latency_ns",
+        "batch ms",
+        "ns",
+        "median time of one batch through the image encoder in ms",
+        Shown(format="milliseconds", gives_way=6),
+    ),
+    _cost(
+        "encoder_s",
+        "encoder s",
+        "s",
+        "time of the image and text encoders",
+        Shown(gives_way=5),
+    ),
+    _cost(
+        "other_s",
+        "other s",
+        "s",
+        "time of all else: reading, decoding, scoring",
+        Shown(gives_way=5),
+    ),
+    _cost(
+        "peak_pss_bytes",
+        "host mem",
+        "B",
+        "largest proportional set size of the process tree while the cell was scored",
+        Shown(format="size", gives_way=8),
+    ),
+    _cost(
+        "peak_device_bytes",
+        "device mem",
+        "B",
+        "largest memory that the model and its batches held on the accelerator",
+        Shown(format="size", gives_way=4),
+        own=True,
+    ),
+    _cost(
+        "energy_j",
+        "energy J",
+        "J",
+        "energy that the accelerator, or else the CPU package, took in the timed region",
+        Shown(gives_way=7),
+        own=True,
+    ),
+    Metric(
+        name="images",
+        heading="images",
+        description="images scored",
+        scale="exact",
+        integer=True,
+        shown=Shown(gives_way=9),
+    ),
+    Metric(
+        name="texts",
+        heading="texts",
+        description="texts encoded: prompts or captions",
+        scale="exact",
+        integer=True,
+        shown=Shown(gives_way=10),
+    ),
+    Metric(
+        name="classes",
+        heading="classes",
+        description="classes that images are told apart by",
+        scale="exact",
+        integer=True,
+        own=True,
+    ),
+    Metric(
+        name="weight_decay",
+        heading="decay",
+        description="weight decay that the linear probe's search chose",
+        scale="exact",
+        own=True,
+        shown=Shown(gives_way=10),
+    ),
+)
+
+DECLARATION = Declaration(
+    suite="clip",
+    metrics=METRICS,
+    primary=SCORE,
+    sample_columns={"batch": "int32", "encoder_ns": "int64", "images": "int32"},
+    conditions=(
+        "precision",
+        "batch_size",
+        "preprocessing",
+        "pixels",
+        "device",
+        "accelerator",
+        "images_digest",
+        "labels_digest",
+        "texts_digest",
+    ),
+    method=(
+        "Figures follow CLIP_benchmark's definitions and do not vary: one round gives them.",
+        "Similarities are computed in fp32, whatever the encoders' precision is.",
+        "images/s is over the whole timed region: encoders, reading of pixels and scoring.",
+        "The pixels after resizing and cropping are kept as 8-bit integers, which is exact.",
+    ),
+    legend="score is the task's own figure",
+    oracle=(
+        "the oracle accounted for every image and text of the data set, and compared a sample of "
+        "pixels with the reference preprocessing and the prompts with the templates"
+    ),
+)

@@ -1,0 +1,203 @@
+"""Survey open_clip's models: write their sizes and weights as the data that plans are made from.
+
+    python -m skymark.suites.clip.models.survey open_clip.json
+
+Runs in the suite's own environment. No weight is made or loaded: models are built on the ``meta``
+device, which has shapes and no values. Text models of the transformers library, which is not part
+of that environment, are counted by their published configurations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+HUB_TEXTS: dict[str, tuple[int, int]] = {
+    "roberta-base": (125_000_000, 86_000_000),
+    "xlm-roberta-base": (278_000_000, 86_000_000),
+    "xlm-roberta-large": (560_000_000, 303_000_000),
+    "google/mt5-base": (277_000_000, 85_000_000),
+    "google/mt5-xl": (1_670_000_000, 1_158_000_000),
+    "facebook/nllb-200-distilled-600M": (414_000_000, 151_000_000),
+    "facebook/nllb-200-distilled-1.3B": (766_000_000, 504_000_000),
+}
+"""Parameters of text encoders, and those of them that are no embeddings, from the vocabulary, width
+and layers of their published configurations."""
+WIDEST_TEXT_FLOATS = 8192
+"""Of a position in the widest layer of such an encoder."""
+
+
+class _Live:
+    """Peak of the bytes that a forward pass holds, and its floating-point operations."""
+
+    def __init__(self, parameters: set[int]) -> None:
+        self._parameters = parameters
+        self.peak_bytes = 0
+
+    def run(self, call: Callable[[], Any]) -> int:
+        """Carry out a forward pass and return its floating-point operations."""
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils._pytree import tree_leaves
+        from torch.utils.flop_counter import FlopCounterMode
+
+        live = self
+
+        class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed here
+            def __torch_dispatch__(
+                self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                del types
+                result = function(*args, **(kwargs or {}))
+                live.note(
+                    leaf
+                    for leaf in tree_leaves((args, kwargs, result))
+                    if isinstance(leaf, torch.Tensor)
+                )
+                return result
+
+        with torch.inference_mode(), FlopCounterMode(display=False) as counter, Watch():
+            call()
+        return int(counter.get_total_flops())
+
+    def note(self, tensors: Any) -> None:
+        """Take what one operation reads and writes, beside the model, as live at once."""
+        seen = {
+            tensor.data_ptr() if tensor.device.type != "meta" else id(tensor): tensor
+            for tensor in tensors
+            if id(tensor) not in self._parameters
+        }
+        held = sum(tensor.numel() * tensor.element_size() for tensor in seen.values())
+        self.peak_bytes = max(self.peak_bytes, held)
+
+
+def surveyed(architecture: str) -> dict[str, int]:
+    """Return the sizes of an architecture for one image and one text in fp32.
+
+    Raises:
+        Exception: it cannot be built, whatever open_clip or timm raises then.
+    """
+    import open_clip
+    import torch
+
+    configuration = open_clip.get_model_config(architecture)
+    if text_model := configuration["text_cfg"].get("hf_model_name"):
+        return _with_hub_text(configuration, text_model)
+    with torch.device("meta"):
+        model = open_clip.create_model(
+            architecture, pretrained=None, pretrained_image=False, pretrained_text=False,
+            require_pretrained=False, device="meta",
+        )  # fmt: skip
+    model.eval().requires_grad_(False)  # else the counter of operations looks for gradients
+    visual = model.visual
+    image_parameters = sum(one.numel() for one in visual.parameters())
+    all_parameters = sum(one.numel() for one in model.parameters())
+    size = visual.image_size
+    height, width = (size, size) if isinstance(size, int) else size
+    context = int(getattr(model, "context_length", 77))
+    parameters = {id(one) for one in (*model.parameters(), *model.buffers())}
+    image, text = _Live(parameters), _Live(parameters)
+    image_flops = image.run(
+        lambda: model.encode_image(torch.zeros(1, 3, height, width, device="meta"))
+    )
+    text_flops = text.run(
+        lambda: model.encode_text(torch.zeros(1, context, dtype=torch.long, device="meta"))
+    )
+    return {
+        "image_size": max(height, width),
+        "context_length": context,
+        "image_parameters": image_parameters,
+        "text_parameters": all_parameters - image_parameters,
+        "image_flops": image_flops,
+        "text_flops": text_flops,
+        "image_bytes": image.peak_bytes,
+        "text_bytes": text.peak_bytes,
+    }
+
+
+def _with_hub_text(configuration: dict[str, Any], text_model: str) -> dict[str, int]:
+    """Return the sizes of an architecture whose text encoder is one of transformers'."""
+    import torch
+    from open_clip.model import _build_vision_tower
+
+    with torch.device("meta"):
+        visual = _build_vision_tower(
+            configuration["embed_dim"],
+            configuration["vision_cfg"],
+            configuration.get("quick_gelu", False),
+        )
+    visual.eval().requires_grad_(False)
+    size = configuration["vision_cfg"].get("image_size", 224)
+    context = configuration["text_cfg"].get("context_length", 77)
+    parameters, computing = HUB_TEXTS[text_model]
+    image = _Live({id(one) for one in (*visual.parameters(), *visual.buffers())})
+    image_flops = image.run(lambda: visual(torch.zeros(1, 3, size, size, device="meta")))
+    return {
+        "image_size": size,
+        "context_length": context,
+        "image_parameters": sum(one.numel() for one in visual.parameters()),
+        "text_parameters": parameters,
+        "image_flops": image_flops,
+        "text_flops": 2 * computing * context,
+        "image_bytes": image.peak_bytes,
+        "text_bytes": context * WIDEST_TEXT_FLOATS * 4,
+    }
+
+
+def written(known: dict[str, Any], *, missing: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return the content of the file, and what could not be built: its sizes are those of before.
+
+    Args:
+        known: what the file had.
+        missing: take all sizes from there that it has.
+    """
+    import open_clip
+    from open_clip.pretrained import get_pretrained_cfg, list_pretrained_tags_by_model
+
+    architectures: dict[str, Any] = {}
+    problems: list[str] = []
+    for name in sorted(open_clip.list_models()):
+        configuration = open_clip.get_model_config(name)
+        sizes = known.get("architectures", {}).get(name, {}).get("sizes")
+        if sizes is None or not missing:
+            try:
+                sizes = surveyed(name)
+            except Exception as error:  # whatever a model's builder raises
+                problems.append(f"{name}: {error}")
+        tags = list_pretrained_tags_by_model(name)
+        architectures[name] = {
+            "quick_gelu": bool(configuration.get("quick_gelu", False)),
+            "sizes": sizes,
+            "tags": {
+                tag: bool(get_pretrained_cfg(name, tag).get("quick_gelu", False)) for tag in tags
+            },
+            "pixels": {
+                tag: "{resize_mode} {interpolation}".format(**get_pretrained_cfg(name, tag))
+                for tag in tags
+            },
+        }
+    content = {"open_clip": version("open_clip_torch"), "architectures": architectures}
+    return content, problems
+
+
+def main() -> None:
+    """Write the file that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--missing", action="store_true", help="only sizes that the file lacks")
+    given = parser.parse_args()
+    path = given.file
+    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    content, problems = written(known, missing=given.missing)
+    path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()

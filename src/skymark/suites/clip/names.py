@@ -1,0 +1,77 @@
+"""Names on the command line: globs, files of names, and answers to a name that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from skymark.model.errors import UsageError
+
+ALL = "all"
+WILDCARDS = frozenset("*?[")
+NEAREST = 4
+LONGEST_LIST_BYTES = 1 << 20
+"""Of a file of names; a longer one is something else."""
+
+
+def expanded(names: Iterable[str], kind: str) -> list[str]:
+    """Return names with each file of names replaced by its lines.
+
+    Empty lines, and those that begin with ``#``, are left out.
+
+    Args:
+        names: as they were typed.
+        kind: of what they are the names, for messages.
+
+    Raises:
+        UsageError: a file of names cannot be read, or has none.
+    """
+    found: list[str] = []
+    for name in names:
+        path = Path(name)
+        if path.suffix in {".txt", ".list"} and path.is_file():
+            found += _lines(path, kind)
+        else:
+            found.append(name)
+    return found
+
+
+def _lines(path: Path, kind: str) -> list[str]:
+    if path.stat().st_size > LONGEST_LIST_BYTES:
+        raise UsageError(f"{path} is too long for a file of names; write one {kind} per line")
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the names in {path}: {error}") from error
+    names = [line for line in lines if line and not line.startswith("#")]
+    if not names:
+        raise UsageError(f"{path} names nothing; write one {kind} per line")
+    return names
+
+
+def is_glob(name: str) -> bool:
+    """Whether a name is a pattern."""
+    return not WILDCARDS.isdisjoint(name)
+
+
+def matching(pattern: str, known: Sequence[str], kind: str) -> list[str]:
+    """Return the known names that a pattern matches, in order.
+
+    Raises:
+        UsageError: it matches none.
+    """
+    found = [name for name in known if fnmatchcase(name, pattern)]
+    if not found:
+        raise UsageError(f"no {kind} matches {pattern!r}; {nearest(pattern, known)}")
+    return found
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint to the known names that are most like one that is not known."""
+    by_folded = {one.casefold(): one for one in known}
+    near = get_close_matches(name.casefold(), by_folded, n=NEAREST, cutoff=0.5)
+    if not near:
+        return "`skymark list --help` says how to see all."
+    return f"did you mean {' or '.join(by_folded[one] for one in near)}?"

@@ -1,0 +1,203 @@
+"""The options of the command line that only models have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator
+
+from skymark.model.base import Frozen
+from skymark.model.cell import Setting
+from skymark.model.errors import UsageError
+from skymark.model.option import Option
+from skymark.suite.given import read_given, refusal
+from skymark.suites.clip.specification import LinearProbe, Positive, Precision
+
+DEFAULT_SPLIT = "test"
+DEFAULT_SEED = 0
+ENGLISH = "en"
+SWITCH = ("on", "off")
+
+OPTIONS = (
+    Option(
+        name="tasks",
+        group="what",
+        several=True,
+        help="zeroshot_classification, zeroshot_retrieval, linear_probe, image_caption_selection: "
+        "each where a data set serves it. [default: each data set's own]",
+    ),
+    Option(
+        name="dataset_root",
+        group="what",
+        help="Directory or address where public data sets lie, with {dataset} or {dataset_cleaned} "
+        "for the name. [default: the hub]",
+    ),
+    Option(
+        name="languages",
+        group="what",
+        several=True,
+        help=f"Of class names and templates, or of captions. [default: {ENGLISH}]",
+    ),
+    Option(
+        name="template_file",
+        group="what",
+        help="JSON file with prompts for each data set, in CLIP_benchmark's format: a list of "
+        "templates, or an object from class name to prompts. [default: each data set's own]",
+    ),
+    Option(
+        name="test_split",
+        group="what",
+        default=DEFAULT_SPLIT,
+        help="Split of the data sets to score.",
+    ),
+    Option(
+        name="recall_k",
+        group="what",
+        kind="integer",
+        several=True,
+        help="Numbers of results that retrieval's recall is taken at. [default: 5]",
+    ),
+    Option(
+        name="seed",
+        group="what",
+        kind="integer",
+        default=DEFAULT_SEED,
+        help="Seed of a linear probe's training, and of what the oracle looks at.",
+    ),
+    Option(
+        name="precision",
+        choices=("fp32", "bf16", "fp16", "amp"),
+        setting=True,
+        help="Of the encoders; similarities are in fp32. [default: fp32]",
+    ),
+    Option(
+        name="batch_size",
+        kind="integer",
+        setting=True,
+        help="Images per batch. [default: the most that the memory takes]",
+    ),
+    Option(name="compile", choices=SWITCH, setting=True, help="torch.compile of the encoders."),
+    Option(
+        name="channels_last",
+        choices=SWITCH,
+        setting=True,
+        help="Images with their channels as the last dimension.",
+    ),
+    Option(
+        name="drop_text_tail",
+        choices=SWITCH,
+        setting=True,
+        help="Leave out text positions after the end token, which is exact in fp32 only. "
+        "[default: on with fp32, else off]",
+    ),
+    Option(
+        name="fewshot_k",
+        kind="integer",
+        setting=True,
+        help="Images per class that a linear probe is trained on; -1 for all.",
+    ),
+    Option(name="epochs", kind="integer", setting=True, help="Of a linear probe's training."),
+    Option(name="learning_rate", kind="number", setting=True, help="Of a linear probe's training."),
+    Option(
+        name="val_proportion",
+        kind="number",
+        setting=True,
+        help="Part of the training images that a linear probe's weight decay is searched on.",
+    ),
+    Option(name="train_split", setting=True, help="Split that a linear probe is trained on."),
+    Option(name="val_split", setting=True, help="Split that its weight decay is searched on."),
+)
+
+
+class ClipOptions(Frozen):
+    """Options that say what is scored, typed."""
+
+    model_config = ConfigDict(strict=False)
+
+    tasks: tuple[str, ...] = ()
+    dataset_root: str | None = None
+    languages: tuple[str, ...] = (ENGLISH,)
+    template_file: str | None = None
+    test_split: str = Field(default=DEFAULT_SPLIT, pattern=r"^[\w][\w.-]*$")
+    recall_k: tuple[Positive, ...] = (5,)
+    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)
+
+
+class ClipSettings(Frozen):
+    """Settings that say how it is scored, typed."""
+
+    precision: Precision = "fp32"
+    batch_size: Positive | None = None
+    compile: bool = False
+    channels_last: bool = False
+    drop_text_tail: bool | None = None
+    fewshot_k: int = LinearProbe().fewshot_k
+    epochs: int = LinearProbe().epochs
+    learning_rate: float = LinearProbe().learning_rate
+    probe_batch_size: Positive = LinearProbe().batch_size
+    val_proportion: float = LinearProbe().val_proportion
+    train_split: str = LinearProbe().train_split
+    val_split: str | None = None
+    normalize: bool = LinearProbe().normalize
+
+    @field_validator("compile", "channels_last", "drop_text_tail", "normalize", mode="before")
+    @classmethod
+    def _is_on(cls, value: Any) -> Any:
+        return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
+
+    @property
+    def probe(self) -> LinearProbe:
+        """The training of a linear probe.
+
+        Raises:
+            ValidationError: a value makes no sense.
+        """
+        return LinearProbe(
+            fewshot_k=self.fewshot_k,
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            batch_size=self.probe_batch_size,
+            val_proportion=self.val_proportion,
+            train_split=self.train_split,
+            val_split=self.val_split,
+            normalize=self.normalize,
+        )
+
+    @property
+    def drops_text_tail(self) -> bool:
+        """Whether text positions after the end token are left out: exact in fp32 only."""
+        return self.precision == "fp32" if self.drop_text_tail is None else self.drop_text_tail
+
+    @property
+    def changed(self) -> dict[str, Setting]:
+        """The settings that differ from their defaults: those that a cell shows."""
+        return self.model_dump(exclude_defaults=True)
+
+
+def read_options(options: Mapping[str, JsonValue]) -> ClipOptions:
+    """Read the options of a selection.
+
+    Raises:
+        UsageError: there is no such option, or it has no such value.
+    """
+    return read_given(ClipOptions, "option", options)
+
+
+def read_settings(settings: Mapping[str, Setting]) -> ClipSettings:
+    """Read the settings of a selection.
+
+    Raises:
+        UsageError: there is no such setting, or it has no such value.
+    """
+    found = read_given(ClipSettings, "setting", settings)
+    try:
+        probe = found.probe
+    except ValidationError as error:
+        raise refusal("setting", error, found.model_dump()) from error
+    if probe.val_split is not None and probe.val_proportion:
+        raise UsageError(
+            "val_split and val_proportion both say what the weight decay is searched on; leave "
+            "one of them out"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Proof of what was scored: which images, labels and prompts, by which model."""

@@ -1,0 +1,205 @@
+"""Verdict on a cell: its images, labels, texts, activation and features looked at again.
+
+What is looked at again comes from the data set's own files and open_clip's own transform and
+encoders, not from caches or shortened texts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from skymark.model.record import Cause, Verification
+from skymark.suites.clip.encoding.activation import QUICK, activations_of
+from skymark.suites.clip.encoding.encoder import Encoder
+from skymark.suites.clip.oracle.scored import Scored, ScoredSplit
+from skymark.suites.clip.reading.opening import reread
+from skymark.suites.clip.specification import ClipSpecification, Precision
+
+SAMPLE = 8
+"""Images of each split whose pixels are compared."""
+ENCODED = 2
+"""Images and texts whose features are compared: each costs a pass through an encoder."""
+TOLERANCES: dict[Precision, float] = {"fp32": 1e-4, "amp": 3e-2, "bf16": 3e-2, "fp16": 5e-3}
+"""Largest difference of features of length 1. Seen: about half of it."""
+
+
+class Refused(Exception):  # noqa: N818 -- a verdict, not an error
+    """A finding that makes a cell invalid."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.cause = Cause(kind=kind, message=message)
+
+
+def verify(
+    specification: ClipSpecification,
+    scored: Scored,
+    encoder: Encoder,
+    expected_texts: Sequence[str],
+    seed: int,
+) -> Verification:
+    """Look again at what was scored, and return the verdict.
+
+    Args:
+        specification: of the cell.
+        scored: what was scored.
+        encoder: that made the features.
+        expected_texts: prompts or captions, from the data set's files.
+        seed: of the sample.
+    """
+    generator = random.Random(seed)
+    tolerance = TOLERANCES[specification.precision]
+    compared = 0
+    cause = None
+    difference = 0.0
+    try:
+        check_activation(specification, encoder)
+        for split in scored.splits:
+            check_labels(split, generator)
+            compared += check_pixels(split, encoder, generator)
+            difference = max(difference, check_features(split, encoder, generator, tolerance))
+        if expected_texts or scored.texts:
+            check_texts(scored, expected_texts)
+            difference = max(difference, check_text_features(scored, encoder, generator, tolerance))
+    except Refused as refused:
+        cause = refused.cause
+    return Verification(
+        passed=cause is None,
+        cause=cause,
+        verified_elements=sum(len(one.features) for one in scored.splits) + len(scored.texts),
+        compared_elements=compared,
+        counts={"texts": len(scored.texts)},
+        fields=("image", "label", "text"),
+        tolerance=tolerance,
+        max_difference=difference,
+    )
+
+
+def check_activation(specification: ClipSpecification, encoder: Encoder) -> None:
+    """Refuse a network that lacks the activation its weights were trained with, or has another."""
+    import open_clip
+
+    model = specification.model
+    if model.weights.tag is None:
+        return
+    tagged = open_clip.get_pretrained_cfg(model.architecture, model.weights.tag)
+    found = activations_of(encoder.network)
+    if bool(tagged.get("quick_gelu", False)) != (found.get(QUICK, 0) > 0):
+        raise Refused(
+            "wrong-activation",
+            f"{model.architecture}:{model.weights.tag} ran with {found}, which its weights were "
+            "not trained with",
+        )
+
+
+def check_labels(split: ScoredSplit, generator: random.Random) -> None:
+    """Read part of the split from its files again, and refuse other places or labels.
+
+    A shard is drawn; of a folder everything is looked at.
+    """
+    opened, count = split.opened, len(split.features)
+    if not count == len(split.pixels) == len(opened.samples):
+        raise Refused(
+            "missing-images",
+            f"{count} images were scored, and {opened.source.name} has {len(opened.samples)}",
+        )
+    number = generator.randrange(len(opened.samples.files))
+    again, where = reread(opened, number)
+    if again != where:
+        raise Refused(
+            "wrong-labels",
+            f"{opened.samples.files[number].path} holds other images or labels than were scored",
+        )
+
+
+def check_pixels(split: ScoredSplit, encoder: Encoder, generator: random.Random) -> int:
+    """Compare a sample of what the encoder got with open_clip's own transform, exactly."""
+    chosen = generator.sample(range(len(split.pixels)), min(SAMPLE, len(split.pixels)))
+    for number in chosen:
+        got, reference = _inputs(split, encoder, number)
+        if not _close(got, reference):
+            raise Refused(
+                "wrong-images",
+                f"{split.opened.samples.name_of(number)} was scored with other pixels than "
+                "open_clip's transform gives",
+            )
+    return len(chosen)
+
+
+def check_features(
+    split: ScoredSplit, encoder: Encoder, generator: random.Random, tolerance: float
+) -> float:
+    """Encode a few images again by open_clip alone; returns the largest difference."""
+    import torch
+
+    if not bool(torch.isfinite(split.features).all()):
+        raise Refused("not-finite", "features of images are not finite; use another precision")
+    chosen = generator.sample(range(len(split.pixels)), min(ENCODED, len(split.pixels)))
+    tensors = torch.stack([_inputs(split, encoder, number)[1] for number in chosen])
+    again = encoder.plain_image_features(tensors)
+    return _checked("images", split.features[chosen], again, tolerance)
+
+
+def check_texts(scored: Scored, expected: Sequence[str]) -> None:
+    """Refuse other prompts or captions than the data set has."""
+    if list(scored.texts) != list(expected):
+        raise Refused("wrong-texts", _text_difference(scored.texts, expected))
+
+
+def check_text_features(
+    scored: Scored, encoder: Encoder, generator: random.Random, tolerance: float
+) -> float:
+    """Encode a few texts again in full length; returns the largest difference."""
+    import torch
+
+    if not bool(torch.isfinite(scored.text_features).all()):
+        raise Refused("not-finite", "features of texts are not finite; use another precision")
+    chosen = generator.sample(range(len(scored.texts)), min(ENCODED, len(scored.texts)))
+    again = encoder.plain_text_features([scored.texts[number] for number in chosen])
+    return _checked("texts", scored.text_features[chosen], again, tolerance)
+
+
+def _inputs(split: ScoredSplit, encoder: Encoder, number: int) -> tuple[Any, Any]:
+    """Return what the encoder got of an image, and what open_clip's transform gives."""
+    import torch
+
+    samples = split.opened.samples
+    pixels = torch.from_numpy(split.pixels.read(number, number + 1)).to(encoder.device)
+    got = encoder.image_tensor(pixels)[0]
+    reference = encoder.loaded.preprocessing.reference(
+        samples.read(number), samples.name_of(number)
+    )
+    return got, reference.to(encoder.device, encoder.dtype)
+
+
+def _close(got: Any, reference: Any) -> bool:
+    """Whether two tensors are equal but for the last bit, which devices round differently."""
+    import torch
+
+    step = torch.finfo(got.dtype).eps
+    if got.shape != reference.shape:
+        return False
+    return bool(torch.allclose(got, reference, rtol=step, atol=step))
+
+
+def _checked(what: str, features: Any, again: Any, tolerance: float) -> float:
+    import torch
+
+    unit = torch.nn.functional.normalize
+    difference = float((unit(features, dim=-1) - unit(again, dim=-1)).abs().max())
+    if difference > tolerance:
+        raise Refused(
+            "wrong-features",
+            f"features of {what} differ by {difference:.2g} from open_clip's own, and "
+            f"{tolerance:.2g} is allowed",
+        )
+    return difference
+
+
+def _text_difference(found: Sequence[str], expected: Sequence[str]) -> str:
+    if len(found) != len(expected):
+        return f"{len(found)} texts were encoded, and the data set has {len(expected)}"
+    one, other = next(pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1])
+    return f"the text {one!r} was encoded, and the data set has {other!r}"

@@ -1,0 +1,121 @@
+"""Building of a pixel map: decoded and resized once per machine, by whoever comes first."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from skymark.cache.building import build_once
+from skymark.model.errors import DataError
+from skymark.suites.clip.pixels.pixel_map import DATA_FILE, INDEX_FILE, MapIndex, PixelMap
+from skymark.suites.clip.pixels.preprocessing import Pixels, Preprocessing
+from skymark.suites.clip.reading.opening import OpenedSplit
+from skymark.suites.clip.reading.samples import Samples
+from skymark.whole_files import explained, write_whole
+
+
+def map_directory(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> Path:
+    """Return the directory of a split's pixels: its name alone decides nothing."""
+    name = f"{opened.slug}-{opened.identity[:16]}-{preprocessing.key[:16]}"
+    return cache / "clip" / "pixels" / name
+
+
+def open_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap | None:
+    """Return a split's pixels; None where they are not there, of another split, or cut off."""
+    return read_map(map_directory(cache, opened, preprocessing), opened, preprocessing)
+
+
+def read_map(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap | None:
+    """Return the pixels in a directory, if they are those of a split, and whole."""
+    try:
+        index = MapIndex.model_validate_json((directory / INDEX_FILE).read_bytes())
+        size = (directory / DATA_FILE).stat().st_size
+    except (OSError, ValueError):
+        return None
+    expected = (len(opened.samples), *preprocessing.shape)
+    fits = (index.split, index.preprocessing, index.shape) == (
+        opened.identity,
+        preprocessing.key,
+        expected,
+    )
+    if not fits or len(index.checksums) != len(opened.samples) or size != int(np.prod(expected)):
+        return None
+    return PixelMap(directory, index)
+
+
+def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap:
+    """Return a split's pixels, made now if no process has made them.
+
+    Raises:
+        DataError: an image cannot be decoded.
+        StorageFullError: the disk has no room.
+    """
+    directory = map_directory(cache, opened, preprocessing)
+    if found := open_map(cache, opened, preprocessing):
+        return found
+
+    def make(part: Path) -> None:
+        with explained(part):
+            _build(part, opened, preprocessing)
+
+    build_once(
+        directory,
+        make,
+        is_whole=lambda place: read_map(place, opened, preprocessing) is not None,
+        needed_bytes=len(opened.samples) * int(np.prod(preprocessing.shape)),
+    )
+    built = open_map(cache, opened, preprocessing)
+    if built is None:
+        raise DataError(f"{directory} cannot be read back; is the disk sound?")
+    return built
+
+
+def _build(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> None:
+    shape = (len(opened.samples), *preprocessing.shape)
+    pixels = np.memmap(directory / DATA_FILE, np.uint8, mode="w+", shape=shape)
+    _reserve(directory / DATA_FILE, pixels.nbytes)
+    checksums: list[int] = []
+    for number, image in enumerate(_decoded(opened.samples, preprocessing)):
+        pixels[number] = image
+        checksums.append(zlib.crc32(image.data))
+    pixels.flush()
+    index = MapIndex(
+        split=opened.identity,
+        preprocessing=preprocessing.key,
+        shape=shape,
+        checksums=tuple(checksums),
+    )
+    write_whole(directory / INDEX_FILE, index.model_dump_json().encode(), durable=False)
+
+
+def _reserve(file: Path, size: int) -> None:
+    """Claim the disk space now: writing to a map on a full disk would kill the process."""
+    with file.open("r+b") as opened:
+        os.posix_fallocate(opened.fileno(), 0, size)
+
+
+def _decoded(samples: Samples, preprocessing: Preprocessing) -> Iterator[Pixels]:
+    """Yield the pixels of all images in order, some decoded ahead: Pillow lets go of the GIL."""
+    threads = max(1, len(os.sched_getaffinity(0)))
+    ahead = 4 * threads
+    work = iter(range(len(samples)))
+
+    def one(number: int) -> Pixels:
+        return preprocessing.pixels(samples.read(number), samples.name_of(number))
+
+    with ThreadPoolExecutor(threads, "decoding") as pool:
+        waiting = [pool.submit(one, number) for number in islice(work, ahead)]
+        try:
+            while waiting:
+                image = waiting.pop(0).result()
+                waiting += [pool.submit(one, number) for number in islice(work, 1)]
+                yield image
+        finally:
+            for future in waiting:
+                future.cancel()

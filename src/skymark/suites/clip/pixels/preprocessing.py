@@ -1,0 +1,109 @@
+"""Preprocessing as open_clip defines it, cut where its pixels are 8-bit integers."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skymark.image_formats import IMAGE_FORMATS
+from skymark.model.base import digest_of
+from skymark.model.errors import DataError
+
+FORMATS = (*IMAGE_FORMATS, "PPM")
+"""Formats that are decoded; folders of images may have the last one, too."""
+
+Pixels = npt.NDArray[np.uint8]
+FIELDS = ("size", "mode", "interpolation", "resize_mode", "fill_color")
+"""What decides the 8-bit pixels; `mean` and `std` come after them."""
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """The evaluation transform of a model."""
+
+    settings: dict[str, Any]
+    """`open_clip.transform.PreprocessCfg` as a dictionary."""
+    transform: Any
+    """The whole transform, from a PIL image to a normalised tensor."""
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> Preprocessing:
+        """Build the transform as open_clip does for these settings."""
+        from open_clip.transform import PreprocessCfg, image_transform_v2
+
+        return cls(settings, image_transform_v2(PreprocessCfg(**settings), is_train=False))
+
+    @property
+    def key(self) -> str:
+        """SHA-256 hex digest of what decides the 8-bit pixels, libraries included."""
+        libraries = {name: version(name) for name in ("pillow", "torchvision", "open-clip-torch")}
+        return digest_of([{name: self.settings[name] for name in FIELDS}, libraries])
+
+    @property
+    def title(self) -> str:
+        """The settings in a few words, for the record's conditions."""
+        width, height = self.shape[2], self.shape[1]
+        return f"{self.settings['resize_mode']} {self.settings['interpolation']} {width}x{height}"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        size = self.settings["size"]
+        height, width = (size, size) if isinstance(size, int) else size
+        return 3, int(height), int(width)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Per channel."""
+        return tuple(self.settings["mean"])
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Per channel."""
+        return tuple(self.settings["std"])
+
+    def pixels(self, data: bytes, name: str) -> Pixels:
+        """Decode, resize and crop an image to 8-bit pixels of `shape`.
+
+        Raises:
+            DataError: it cannot be decoded.
+        """
+        image = decoded(data, name)
+        for step in self._steps_before_tensor():
+            image = step(image)
+        return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
+
+    def reference(self, data: bytes, name: str) -> Any:
+        """Return the tensor that open_clip's own transform makes of an image."""
+        return self.transform(decoded(data, name))
+
+    def _steps_before_tensor(self) -> list[Any]:
+        steps = list(self.transform.transforms)
+        *before, to_tensor, normalize = steps
+        names = [type(step).__name__ for step in (to_tensor, normalize)]
+        if names != ["MaybeToTensor", "Normalize"]:
+            raise DataError(
+                f"open_clip {version('open-clip-torch')} ends its transform with {names}, which "
+                "skymark does not know; use the pinned version"
+            )
+        return before
+
+
+def decoded(data: bytes, name: str) -> Any:
+    """Decode an image to RGB, as WebDataset and torchvision's folders do before transforms.
+
+    Raises:
+        DataError: it is of none of `FORMATS`, or cannot be decoded.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return image.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{name} cannot be decoded ({error}); fetch the data set again") from error

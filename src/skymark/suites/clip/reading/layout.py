@@ -1,0 +1,187 @@
+"""A data set's directory in CLIP_benchmark's layout: shards, class names, templates, type."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from skymark.model.base import Frozen, digest_of
+from skymark.model.errors import DataError, UnknownNameError
+from skymark.plain_files import read_regular
+
+TYPE_FILE = "dataset_type.txt"
+CLASS_FILE = "classnames.txt"
+TEMPLATE_FILE = "zeroshot_classification_templates.txt"
+SHARD_COUNT_FILE = "nshards.txt"
+LANGUAGE_FILE = "language.txt"
+LARGEST_TEXT_BYTES = 16 << 20
+"""Of a file of names or templates."""
+
+Kind = Literal["classification", "multilabel", "retrieval", "selection"]
+"""What images have besides pixels; ``dataset_type.txt`` says so."""
+KINDS: dict[str, Kind] = {
+    "classification": "classification",
+    "multilabel": "multilabel",
+    "retrieval": "retrieval",
+    "selection": "selection",
+}
+
+
+class Prompts(Frozen):
+    """Class names and templates of one language: every template is filled with every name.
+
+    Or each class has prompts of its own, and there are no templates.
+    """
+
+    classes: tuple[str, ...]
+    templates: tuple[str, ...]
+    by_class: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 hex digest of names, templates and the classes' own prompts."""
+        return digest_of([self.classes, self.templates, self.by_class])
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of prompts of each class, in order."""
+        return [len(self.by_class.get(name, self.templates)) for name in self.classes]
+
+    def of_class(self, name: str) -> list[str]:
+        """Return the prompts of a class."""
+        if self.by_class:
+            return list(self.by_class[name])
+        return [template.format(c=name) for template in self.templates]
+
+
+def kind_of(directory: Path) -> Kind:
+    """Return what ``dataset_type.txt`` says; classification where there is none.
+
+    Raises:
+        UnknownNameError: it says something else.
+    """
+    file = directory / TYPE_FILE
+    if not file.exists():
+        return "classification"
+    named = read_text(file).strip().lower()
+    if named not in KINDS:
+        raise UnknownNameError(f"type of data set in {file}", named, KINDS)
+    return KINDS[named]
+
+
+def shards_of(directory: Path, split: str) -> list[Path]:
+    """Return the shards of a split in order, as many as ``nshards.txt`` counts.
+
+    Raises:
+        DataError: there is no such split, or no number in the file.
+    """
+    place = directory / split
+    counted = place / SHARD_COUNT_FILE
+    if not counted.exists():
+        splits = sorted(one.parent.name for one in directory.glob(f"*/{SHARD_COUNT_FILE}"))
+        known = f"it has {', '.join(splits)}" if splits else "no split of it has one"
+        raise DataError(f"{counted} is missing; {known}; build the data set again")
+    text = read_text(counted).strip()
+    if not text.isdecimal() or int(text) == 0:
+        raise DataError(f"{counted} holds {text[:20]!r}, which is no number of shards")
+    return [place / f"{number}.tar" for number in range(int(text))]
+
+
+def require_shard(shard: Path) -> None:
+    """Refuse a shard that is counted and missing, or empty.
+
+    Raises:
+        DataError: it is one.
+    """
+    if not shard.is_file():
+        raise DataError(
+            f"{shard} is missing; {SHARD_COUNT_FILE} counts it; fetch or build it again"
+        )
+    if shard.stat().st_size == 0:
+        raise DataError(f"{shard} has 0 bytes; fetch or build it again")
+
+
+def prompts_of(directory: Path, language: str) -> Prompts:
+    """Return class names and templates in a language.
+
+    English is in ``classnames.txt`` and ``zeroshot_classification_templates.txt``, another
+    language in ``classnames.LANGUAGE.txt`` and so on beside them.
+
+    Raises:
+        DataError: a file is missing or empty, or a template has no place for the name.
+    """
+    classes = _lines(directory, CLASS_FILE, language)
+    templates = _lines(directory, TEMPLATE_FILE, language)
+    for template in templates:
+        require_place_for_name(template)
+    return Prompts(classes=classes, templates=templates)
+
+
+def require_place_for_name(template: str) -> None:
+    """Refuse a template that no class name can be filled into.
+
+    Raises:
+        DataError: it is one.
+    """
+    try:
+        filled = template.format(c="\0")
+    except (KeyError, IndexError, ValueError) as error:
+        raise DataError(f"the template {template!r} cannot be filled in ({error})") from error
+    if "\0" not in filled:
+        raise DataError(f"the template {template!r} has no {{c}} for the class name")
+
+
+def check_captions(directory: Path, language: str) -> None:
+    """Refuse captions in another language than is asked for; ``language.txt`` says theirs.
+
+    Raises:
+        DataError: they are in another.
+    """
+    file = directory / LANGUAGE_FILE
+    found = (read_text(file).strip() if file.exists() else "") or "en"
+    if found != language:
+        raise DataError(
+            f"the captions in {directory} are in the language {found!r}, not {language!r}; ask for "
+            f"that, or say in {LANGUAGE_FILE} what they are in"
+        )
+
+
+def language_file(name: str, language: str) -> str:
+    """Return the name of a file of texts in a language."""
+    if language == "en":
+        return name
+    if not re.fullmatch(r"[A-Za-z][\w-]*", language):
+        raise DataError(f"{language!r} names no language; write it as in es, pt-BR or zh")
+    return f"{Path(name).stem}.{language}.txt"
+
+
+def _lines(directory: Path, name: str, language: str) -> tuple[str, ...]:
+    file = directory / language_file(name, language)
+    if not file.exists():
+        what = "class names" if name == CLASS_FILE else "templates"
+        raise DataError(
+            f"{file} is missing: the data set has no {what} in the language {language!r}; "
+            "add the file, one per line"
+        )
+    lines = tuple(line.strip() for line in read_text(file).splitlines())
+    if not any(lines):
+        raise DataError(f"{file} is empty; write one per line")
+    return lines
+
+
+def read_text(file: Path) -> str:
+    """Read a small text file of a data set.
+
+    Raises:
+        DataError: it cannot be read, is too large, or no UTF-8 text.
+    """
+    try:  # in the hub's cache, files are links
+        data = read_regular(file, largest=LARGEST_TEXT_BYTES, through_links=True)
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no UTF-8 text ({error})") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {file}: {error}") from error

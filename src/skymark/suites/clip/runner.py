@@ -1,0 +1,207 @@
+"""The worker's side of the clip suite: one model, loaded once for all cells of its group."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from skymark.model.cell import Setting
+from skymark.model.effort import Effort
+from skymark.model.record import Resources, RoundResult
+from skymark.suites.clip.encoding.libraries import import_open_clip
+from skymark.suites.clip.metrics import score_of
+from skymark.suites.clip.reading.fetching import fetch, splits_of
+from skymark.suites.clip.reading.opening import open_split
+from skymark.suites.clip.scoring import Outcome, Scorer
+from skymark.suites.clip.specification import ClipSpecification
+
+if TYPE_CHECKING:
+    from skymark.model.cell import Cell
+    from skymark.model.platform import Platform
+    from skymark.suite.contract import TimedRegion
+    from skymark.suites.clip.encoding.encoder import Encoder
+
+LIBRARIES = ("torch", "torchvision", "open_clip_torch", "numpy", "pillow")
+
+
+class ClipRunner:
+    """Cells of one model. Implements `skymark.suite.contract.Runner`."""
+
+    def __init__(self, cell: Cell, cache: Path, platform: Platform = "cpu") -> None:
+        del cell
+        self._cache = cache
+        self._platform = platform
+        self._encoder: tuple[Any, Encoder] | None = None
+        self._scorer = Scorer(cache)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the libraries that figures depend on."""
+        from importlib.metadata import version
+
+        return {name: version(name) for name in LIBRARIES}
+
+    def prepare(self, cell: Cell) -> None:
+        """Fetch the cell's data, check it and the model's name, decode and resize its images."""
+        import_open_clip()
+        from skymark.suites.clip.encoding.loading import check_file, preprocessing_of
+        from skymark.suites.clip.pixels.building import ensure_map
+
+        specification = ClipSpecification.of(cell)
+        preprocessing = preprocessing_of(specification.model)
+        weights = specification.model.weights
+        if weights.file is not None:
+            check_file(Path(weights.file), weights.sha256)
+        splits = splits_of(specification)
+        fetch(specification.source, splits, self._cache, say)
+        for split in splits:
+            opened = open_split(specification.source, split, specification.task, self._cache)
+            self._scorer.check(specification, opened)
+            ensure_map(self._cache, opened, preprocessing)
+
+    def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
+        """Score a cell, and verify on what."""
+        del effort
+        import_open_clip()
+        from skymark.suites.clip.encoding.energy import EnergyMeter
+        from skymark.suites.clip.oracle.verdict import verify
+
+        begin, started_at = time.perf_counter(), datetime.now(UTC)
+        specification = ClipSpecification.of(cell)
+        work = self._scorer.opened(specification)
+        encoder = self._encoder_for(specification)
+        work = self._scorer.with_pixels(work, encoder)
+        _reset_peak(encoder)
+        setup_s = time.perf_counter() - begin
+        region.begins()
+        meter = EnergyMeter(encoder.device)
+        timed_from = time.perf_counter_ns()
+        outcome = self._scorer.score(specification, work, encoder)
+        timed_ns = time.perf_counter_ns() - timed_from
+        energy_j = meter.taken_j()
+        resources = region.ends()
+        if outcome.report is not None:
+            say(outcome.report())
+        return RoundResult(
+            round=round,
+            started_at=started_at,
+            setup_s=setup_s,
+            timed_ns=timed_ns,
+            metrics=_metrics(outcome, encoder, timed_ns, resources)
+            | ({} if energy_j is None else {"energy_j": energy_j}),
+            resources=resources,
+            samples=_samples(outcome),
+            verification=verify(
+                specification,
+                outcome.scored,
+                encoder,
+                self._scorer.expected_texts(specification, work),
+                seed=specification.seed + round,
+            ),
+            conditions=_conditions(specification, outcome, encoder),
+        )
+
+    def close(self) -> None:
+        """Let go of the model."""
+        self._encoder = None
+
+    def _encoder_for(self, specification: ClipSpecification) -> Encoder:
+        """Return the group's model under a cell's settings; loaded again where they change it."""
+        import torch
+
+        from skymark.suites.clip.encoding.batch_size import bound_memory
+        from skymark.suites.clip.encoding.encoder import Encoder, Settings
+        from skymark.suites.clip.encoding.freed_memory import return_freed_memory
+        from skymark.suites.clip.encoding.loading import load_model
+
+        settings = Settings(
+            precision=specification.precision,
+            batch_size=specification.batch_size,
+            compile=specification.compile,
+            channels_last=specification.channels_last,
+            drop_text_tail=specification.drop_text_tail,
+        )
+        key = (specification.model, settings, specification.seed)
+        if self._encoder is None or self._encoder[0] != key:
+            self._encoder = None
+            device = torch.device(*(("cuda", 0) if self._platform == "gpu" else ("cpu",)))
+            bound_memory(device)
+            self._scorer.forget()
+            return_freed_memory(device)
+            loaded = load_model(specification.model, device, specification.seed)
+            self._encoder = key, Encoder(loaded, settings)
+        return self._encoder[1]
+
+
+def _reset_peak(encoder: Encoder) -> None:
+    import torch
+
+    if encoder.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(encoder.device)
+
+
+def _metrics(
+    outcome: Outcome, encoder: Encoder, timed_ns: int, resources: Resources
+) -> dict[str, float]:
+    import torch
+
+    work = outcome.work
+    metrics = dict(outcome.metrics)
+    if (score := score_of(metrics)) is not None:
+        metrics["score"] = score
+    metrics |= {
+        "images": float(sum(len(one.features) for one in outcome.scored.splits)),
+        "texts": float(len(outcome.scored.texts)),
+        "encoder_s": work.encoder_s,
+        "other_s": max(0.0, timed_ns / 1e9 - work.encoder_s),
+    }
+    if work.images:
+        # Features that an earlier cell computed took no time here.
+        metrics["images_per_s"] = work.images / (timed_ns / 1e9)
+        metrics["batch_latency_ns"] = median(work.image_batches_ns)
+    if resources.peak_pss_bytes is not None:
+        metrics["peak_pss_bytes"] = float(resources.peak_pss_bytes)
+    if encoder.device.type == "cuda":
+        metrics["peak_device_bytes"] = float(torch.cuda.max_memory_allocated(encoder.device))
+    return metrics
+
+
+def say(text: str) -> None:
+    """Write a text to the cell's log, which standard output is."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _samples(outcome: Outcome) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
+    work = outcome.work
+    if not work.image_batches:
+        return {}
+    return {
+        "batch": tuple(range(len(work.image_batches))),
+        "encoder_ns": tuple(work.image_batches_ns),
+        "images": tuple(work.image_batches),
+    }
+
+
+def _conditions(
+    specification: ClipSpecification, outcome: Outcome, encoder: Encoder
+) -> dict[str, Setting]:
+    import torch
+
+    found: dict[str, Setting] = {
+        "precision": specification.precision,
+        "batch_size": encoder.batch_size,
+        "preprocessing": encoder.loaded.preprocessing.title,
+        "pixels": "computed" if outcome.work.images else "features of an earlier cell",
+        "text_tail": "dropped" if encoder.drops_tail else "kept",
+        "device": encoder.device.type,
+        **outcome.scored.conditions,
+    }
+    if encoder.batch_size != encoder.asked_batch_size:
+        found["batch_size_before_out_of_memory"] = encoder.asked_batch_size
+    if encoder.device.type == "cuda":
+        found["accelerator"] = torch.cuda.get_device_name(encoder.device)
+    return found

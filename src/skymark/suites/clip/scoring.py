@@ -1,0 +1,234 @@
+"""Scoring of a cell: features of its images and texts, and the metrics of its task."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skymark.suites.clip.reading.fetching import splits_of
+from skymark.suites.clip.reading.layout import check_captions
+from skymark.suites.clip.reading.opening import (
+    OpenedSplit,
+    check_fingerprint,
+    open_split,
+    prompts_for,
+)
+
+if TYPE_CHECKING:
+    from skymark.suites.clip.encoding.encoder import Encoder, Work
+    from skymark.suites.clip.oracle.scored import Scored, ScoredSplit
+    from skymark.suites.clip.pixels.pixel_map import PixelMap
+    from skymark.suites.clip.reading.layout import Prompts
+    from skymark.suites.clip.specification import ClipSpecification, LinearProbe
+
+REMEMBERED_BYTES = 2 << 30
+"""Features that are kept for further tasks and languages on the same images."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a cell is to be scored on: the split to score first."""
+
+    splits: tuple[OpenedSplit, ...]
+    prompts: Prompts | None
+    pixels: tuple[PixelMap, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Metrics of a cell, and what they were computed from."""
+
+    metrics: dict[str, float]
+    scored: Scored
+    work: Work
+    report: Callable[[], str] | None = None
+    """Makes a table of the classes, for the cell's log; nothing that a user's program waits for."""
+
+
+class Scorer:
+    """Scores cells of one model; remembers features that further cells have use for."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._features: OrderedDict[str, Any] = OrderedDict()
+        self._classifiers: dict[str, tuple[list[str], Any]] = {}
+
+    def forget(self) -> None:
+        """Forget all features: the model or its precision is another one."""
+        self._features.clear()
+        self._classifiers.clear()
+
+    # Opening
+
+    def check(self, specification: ClipSpecification, opened: OpenedSplit) -> Prompts | None:
+        """Return a cell's prompts, if its task has any.
+
+        Raises:
+            DataError: they are missing, or do not fit the labels.
+        """
+        if specification.task == "linear_probe":
+            return None
+        if opened.samples.captions is not None:
+            check_captions(opened.directory, specification.language)
+            return None
+        return prompts_for(specification, opened)
+
+    def opened(self, specification: ClipSpecification) -> Opened:
+        """Open a cell's splits.
+
+        Raises:
+            DataError: one is not there, damaged, or of another kind than the task.
+        """
+        check_fingerprint(specification.source, specification.split)
+        splits = tuple(
+            open_split(specification.source, split, specification.task, self._cache)
+            for split in splits_of(specification)
+        )
+        return Opened(splits, self.check(specification, splits[0]))
+
+    def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
+        """Add the pixels of all splits, decoded now where no process has done so before."""
+        from skymark.suites.clip.pixels.building import ensure_map
+
+        pixels = tuple(
+            ensure_map(self._cache, split, encoder.loaded.preprocessing) for split in opened.splits
+        )
+        return Opened(opened.splits, opened.prompts, pixels)
+
+    def expected_texts(self, specification: ClipSpecification, opened: Opened) -> Sequence[str]:
+        """Return the texts that a cell has to encode, read from the data set's files again."""
+        if specification.task == "zeroshot_classification":
+            prompts = prompts_for(specification, opened.splits[0])
+            return [text for name in prompts.classes for text in prompts.of_class(name)]
+        if specification.task == "linear_probe":
+            return []
+        return [text for texts in opened.splits[0].samples.captions or () for text in texts]
+
+    # Scoring
+
+    def score(self, specification: ClipSpecification, opened: Opened, encoder: Encoder) -> Outcome:
+        """Return the metrics of a cell.
+
+        Raises:
+            OutOfMemoryError: not even one image fits.
+        """
+        from skymark.suites.clip.encoding.encoder import Work
+
+        encoder.work = Work()
+        splits = tuple(
+            self._scored(split, pixels, encoder)
+            for split, pixels in zip(opened.splits, opened.pixels, strict=True)
+        )
+        if specification.linear_probe is not None:
+            return _probed(specification, specification.linear_probe, splits, encoder)
+        if opened.prompts is not None:
+            return self._classified(opened.prompts, splits[0], encoder)
+        return _matched(specification, splits[0], encoder)
+
+    def _scored(self, opened: OpenedSplit, pixels: PixelMap, encoder: Encoder) -> ScoredSplit:
+        from skymark.suites.clip.oracle.scored import ScoredSplit
+
+        key = opened.identity
+        if key not in self._features:
+            self._features[key] = encoder.images(pixels)
+            while len(self._features) > 1 and self._remembered_bytes() > REMEMBERED_BYTES:
+                self._features.popitem(last=False)
+        self._features.move_to_end(key)
+        return ScoredSplit(opened, pixels, self._features[key])
+
+    def _remembered_bytes(self) -> int:
+        return sum(one.nbytes for one in self._features.values())
+
+    def _classified(self, prompts: Prompts, split: ScoredSplit, encoder: Encoder) -> Outcome:
+        import torch
+
+        from skymark.suites.clip.oracle.scored import Scored
+        from skymark.suites.clip.tasks import zeroshot_classification as task
+
+        if prompts.digest not in self._classifiers:
+            texts = [text for name in prompts.classes for text in prompts.of_class(name)]
+            self._classifiers[prompts.digest] = texts, encoder.texts(texts)
+        texts, text_features = self._classifiers[prompts.digest]
+        device = encoder.device
+        classifier = task.classifier_of(text_features.to(device), prompts.counts)
+        logits = task.logits_of(split.features.to(device), classifier)
+        scored = Scored((split,), texts, text_features)
+        if (rows := split.opened.samples.multilabels) is not None:
+            precisions = task.average_precisions(logits, torch.tensor(rows, device=device))
+            metrics = {"mean_average_precision": float(precisions.mean())}
+            report = partial(task.precision_report, prompts.classes, precisions)
+        else:
+            labels = torch.tensor(split.opened.samples.labels, device=device)
+            metrics = task.single_label_metrics(logits, labels)
+            report = partial(task.class_report, prompts.classes, logits.argmax(dim=1), labels)
+        metrics["classes"] = float(len(prompts.classes))
+        return Outcome(metrics, scored, encoder.work, report)
+
+
+def _matched(specification: ClipSpecification, split: ScoredSplit, encoder: Encoder) -> Outcome:
+    """Score images against their captions: retrieval, or selection."""
+    import torch
+
+    from skymark.suites.clip.oracle.scored import Scored
+    from skymark.suites.clip.tasks.image_caption_selection import selection_metrics
+    from skymark.suites.clip.tasks.zeroshot_retrieval import retrieval_metrics
+
+    samples = split.opened.samples
+    captions = samples.captions or ()
+    texts = [text for one in captions for text in one]
+    text_features = encoder.texts(texts)
+    queries = text_features.to(encoder.device)
+    images = split.features.to(encoder.device)
+    if specification.task == "zeroshot_retrieval":
+        own = [number for number, one in enumerate(captions) for _ in one]
+        image_of_text = torch.tensor(own, device=encoder.device)
+        metrics = retrieval_metrics(images, queries, image_of_text, specification.recall_k)
+    else:
+        dimensions = images.shape[-1]
+        metrics = selection_metrics(
+            images.view(-1, samples.images_per_instance, dimensions),
+            queries.view(len(captions), -1, dimensions),
+        )
+    return Outcome(metrics, Scored((split,), texts, text_features), encoder.work)
+
+
+def _probed(
+    specification: ClipSpecification,
+    settings: LinearProbe,
+    splits: tuple[ScoredSplit, ...],
+    encoder: Encoder,
+) -> Outcome:
+    """Train a linear classifier on the features of the training split."""
+    import torch
+
+    from skymark.suites.clip.oracle.scored import Scored
+    from skymark.suites.clip.tasks.linear_probe import Draws, Features, probe
+    from skymark.suites.clip.tasks.similarity import unit
+
+    def features(split: ScoredSplit) -> Features:
+        values = unit(split.features) if settings.normalize else split.features
+        labels = torch.tensor(split.opened.samples.labels)
+        return Features(values.to(encoder.device), labels.to(encoder.device))
+
+    test, train, *others = map(features, splits)
+    val = others[0] if others else None
+    loaders = len(splits) if val is not None or not settings.val_proportion else len(splits) + 1
+    draws = Draws(encoder.loaded.random_state, loaders)
+    parts = draws.split(len(train.labels), 0.0 if val is not None else settings.val_proportion)
+    if parts is not None:
+        train, val = train.chosen(parts[0]), train.chosen(parts[1])
+    order = draws.order(len(train.labels))
+    metrics = probe(
+        train,
+        val,
+        test,
+        order,
+        settings,
+        specification.seed,
+        autocast=specification.precision == "amp",
+    )
+    return Outcome(metrics, Scored(splits), encoder.work)

@@ -1,0 +1,218 @@
+"""The planning side of the clip suite, as every suite has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar
+
+from skymark.model.cell import Cell
+from skymark.model.effort import Effort
+from skymark.model.errors import DataError
+from skymark.model.metric import Declaration, Figure
+from skymark.model.option import Option
+from skymark.model.plan import PlannedCell, Selection
+from skymark.model.platform import Platform
+from skymark.model.record import RoundResult, StabilityWarning
+from skymark.model.venv import VenvSpec
+from skymark.statistics.stability import warnings_of
+from skymark.statistics.stopping import is_precise_enough
+from skymark.suite.contract import DeviceLibrary, Row, Suite
+from skymark.suites.clip.cells import SUITE, planned_cells
+from skymark.suites.clip.datasets.choosing import chosen_sets
+from skymark.suites.clip.datasets.public import public_sets
+from skymark.suites.clip.efforts import EFFORTS
+from skymark.suites.clip.memory import device_bytes
+from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, RATE, SCORE, score_of
+from skymark.suites.clip.models.choosing import chosen_models
+from skymark.suites.clip.models.registry import pairs, registry
+from skymark.suites.clip.names import ALL
+from skymark.suites.clip.options import OPTIONS, read_options, read_settings
+from skymark.suites.clip.specification import ClipSpecification
+
+USUAL_PIXELS = "shortest bicubic"
+"""Of weights that open_clip does not know."""
+VENV = VenvSpec(
+    name="clip",
+    locked="adapters/clip.txt",
+    variants={
+        "cuda12": VenvSpec(name="clip", locked="adapters/clip.gpu.txt", target="cuda12"),
+    },
+)
+
+
+class ClipSuite(Suite):
+    """Data sets and tasks × CLIP models."""
+
+    name: ClassVar = SUITE
+    title: ClassVar = "CLIP models on data sets, decoding and loading once"
+    runner: ClassVar = "skymark.suites.clip.runner:ClipRunner"
+    declaration: ClassVar[Declaration] = DECLARATION
+    efforts: ClassVar[Mapping[str, Effort]] = EFFORTS
+    options: ClassVar[tuple[Option, ...]] = OPTIONS
+    shares_machine: ClassVar = True
+    shares_process: ClassVar = True  # PyTorch and open_clip take seconds to import
+    leaves_at_once: ClassVar = True  # and a second to take apart
+    formats: ClassVar[Mapping[str, str]] = {
+        "clip-benchmark": "skymark.suites.clip.clip_benchmark:ClipBenchmarkFormat",
+    }
+
+    def scenarios(self) -> list[Row]:
+        """Return a line per public data set."""
+        return [
+            {
+                "id": name,
+                "work": one.title,
+                "variants": [one.task],
+                "axes": {"language": list(one.languages)} if len(one.languages) > 1 else {},
+                "classes": one.classes,
+                "images": one.images,
+                "hub": "yes" if one.hub else "no",
+            }
+            for name, one in public_sets().items()
+        ]
+
+    def adapters(self) -> list[Row]:
+        """Return a line per architecture and tag whose activations fit."""
+        known = registry().architectures
+        return [
+            {
+                "slug": f"{architecture}:{tag}",
+                "pixels": None
+                if (sizes := known[architecture].sizes) is None
+                else sizes.image_size,
+                "parameters": None
+                if sizes is None
+                else sizes.image_parameters + sizes.text_parameters,
+            }
+            for architecture, tag in pairs()
+        ]
+
+    def declared(self, cells: Iterable[Cell]) -> Declaration:
+        """Return the metrics with the titles of public data sets."""
+        known = public_sets()
+        names = dict.fromkeys(cell.scenario for cell in cells)
+        titles = {name: known[name].title for name in names if name in known}
+        return self.declaration.model_copy(update={"scenario_titles": titles})
+
+    def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
+        """Return the cells of a selection: model by model, data set by data set."""
+        del effort  # rounds do not change what one of them takes
+        options = read_options(selection.options)
+        settings = read_settings(selection.settings)
+        sets = chosen_sets(
+            selection.scenarios or (ALL,), options.tasks, options.dataset_root, options.test_split
+        )
+        models = chosen_models(selection.adapters or (ALL,))
+        return planned_cells(models, sets, options, settings, selection.platform)
+
+    def venv(self, cell: Cell) -> VenvSpec:
+        """Return the one venv of all models."""
+        del cell
+        return VENV
+
+    def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
+        """Return the venv by model, or once where none is named."""
+        return {one.name: VENV for one in chosen_models(adapters)} if adapters else {SUITE: VENV}
+
+    def adapter_reference(self, cell: Cell) -> str:
+        """Return a model as the command line takes it, a file with its path."""
+        model = ClipSpecification.of(cell).model
+        return f"{model.architecture}:{model.weights.tag or model.weights.file}"
+
+    def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
+        """Return PyTorch, which computes wherever there is an accelerator."""
+        del cell, platform
+        return DeviceLibrary(name="torch", measured="torch")
+
+    def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
+        """Bring data sets that lie elsewhere onto this disk: workers see no token of the hub.
+
+        What cannot be fetched is announced, and the cells that need it fail; others go on.
+        """
+        from skymark.suites.clip.reading.fetching import fetch, splits_of
+
+        specifications = map(ClipSpecification.of, cells)
+        wanted = {(one.source, splits_of(one)): None for one in specifications}
+        for source, splits in wanted:
+            if source.kind == "hub" and find_spec("huggingface_hub") is None:
+                continue  # the worker's venv has it, and asks without a token
+            try:
+                fetch(source, splits, cache, announce)
+            except DataError as error:
+                announce(str(error))
+
+    def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
+        """Return one cell for each data set and preprocessing, which its worker looks after."""
+        del cache
+        return list({preparation_of(cell): cell for cell in reversed(list(cells))}.values())
+
+    def device_bytes(self, cell: Cell) -> int | None:
+        """Return the memory that a model and a batch need on an accelerator."""
+        specification = ClipSpecification.of(cell)
+        sizes = registry().architectures[specification.model.architecture].sizes
+        if sizes is None:
+            return None
+        return device_bytes(sizes, specification.precision, specification.batch_size)
+
+    def is_enough(self, cell: Cell, rounds: Sequence[RoundResult], effort: Effort) -> bool:
+        """Whether throughput is known as precisely as the effort asks: accuracy does not vary.
+
+        A cell that scores the features of an earlier one has no throughput of its own.
+        """
+        del cell
+        if rounds and not any(RATE in one.metrics for one in rounds):
+            return True
+        return is_precise_enough(rounds, self.declaration.metric(RATE), effort)
+
+    def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:
+        """Return the metrics over all rounds, and the figure that the task is known by."""
+        found = super().figures(rounds)
+        score = score_of({name: figure.value for name, figure in found.items()})
+        return found if score is None else {SCORE: Figure(value=score), **found}
+
+    def warnings(
+        self, rounds: Sequence[RoundResult], effort: Effort
+    ) -> tuple[StabilityWarning, ...]:
+        """Return what makes throughput doubtful over several rounds, and accuracy that varied."""
+        if len(rounds) < 2:
+            return ()
+        return (*warnings_of(rounds, effort, self.declaration.metric(RATE)), *_varied(rounds))
+
+
+def preparation_of(cell: Cell) -> tuple[str, ...]:
+    """Return what is made before a cell is measured: the pixels of splits for a model.
+
+    Models with one image size, and one way of resizing to it, share their pixels.
+    """
+    specification = ClipSpecification.of(cell)
+    architecture, weights = specification.model.architecture, specification.model.weights
+    known = registry().architectures[architecture]
+    resizing = known.pixels.get(weights.tag or "", USUAL_PIXELS)
+    probe = specification.linear_probe
+    return (
+        specification.source.model_dump_json(),
+        specification.split,
+        *(() if probe is None else (probe.train_split, probe.val_split or "")),
+        weights.sha256 or "",
+        architecture if known.sizes is None else f"{known.sizes.image_size} {resizing}",
+    )
+
+
+def _varied(rounds: Sequence[RoundResult]) -> list[StabilityWarning]:
+    """Return a warning of a figure that is the same by definition, and was not."""
+    varied = [
+        metric.heading
+        for metric in ACCURACIES
+        if len({one.metrics[metric.name] for one in rounds if metric.name in one.metrics}) > 1
+    ]
+    if not varied:
+        return []
+    return [
+        StabilityWarning(
+            kind="accuracy-varies",
+            message=f"{', '.join(varied)} differ between rounds; the last round's are shown",
+            action="use --precision fp32, or the same --batch-size: other sums round otherwise",
+        )
+    ]

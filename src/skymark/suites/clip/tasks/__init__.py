@@ -1,0 +1,1 @@
+"""Metrics of the tasks, as pure functions of features and labels."""

@@ -1,0 +1,63 @@
+"""Retrieval: the image of each text, and a text of each image, among the nearest.
+
+Definitions are those of clip_benchmark 1.6.2, ``metrics/zeroshot_retrieval.py``: a query counts as
+found if at least one of its own is among the first k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from skymark.model.errors import UsageError
+from skymark.suites.clip.tasks.similarity import compared, unit
+
+
+def retrieval_metrics(
+    image_features: Any, text_features: Any, image_of_text: Any, recall_k: Sequence[int]
+) -> dict[str, float]:
+    """Return the recall of images and of texts at each k.
+
+    Args:
+        image_features: of shape (images, dimensions).
+        text_features: of shape (texts, dimensions).
+        image_of_text: int64 of shape (texts,): the image that each text belongs to.
+        recall_k: numbers of results.
+    """
+    import torch
+
+    images, texts = unit(image_features), unit(text_features)
+    fewest = min(len(images), len(texts))
+    if max(recall_k) > fewest:
+        raise UsageError(
+            f"recall at {max(recall_k)} needs as many images and texts; there are {fewest}"
+        )
+    numbers = torch.arange(len(images), device=images.device)
+    of_images = _recalls(texts, images, image_of_text, numbers, recall_k)
+    of_texts = _recalls(images, texts, numbers, image_of_text, recall_k)
+    metrics: dict[str, float] = {}
+    for k in recall_k:
+        metrics[f"image_retrieval_recall@{k}"] = of_images[k]
+        metrics[f"text_retrieval_recall@{k}"] = of_texts[k]
+    return metrics
+
+
+def _recalls(
+    queries: Any, results: Any, of_query: Any, of_result: Any, recall_k: Sequence[int]
+) -> dict[int, float]:
+    """Return the share of queries with one of their own among the first k results, by k.
+
+    Args:
+        queries: of shape (queries, dimensions).
+        results: of shape (results, dimensions).
+        of_query: int64 of shape (queries,): the image that each is, or belongs to.
+        of_result: int64 of shape (results,): the same of the results.
+        recall_k: numbers of results.
+    """
+    found = dict.fromkeys(recall_k, 0)
+    for start, scores in compared(queries, results):
+        own = of_query[start : start + len(scores), None]
+        hits = of_result[scores.topk(max(recall_k), dim=1).indices] == own
+        for k in recall_k:
+            found[k] += int(hits[:, :k].any(dim=1).sum())
+    return {k: count / len(queries) for k, count in found.items()}

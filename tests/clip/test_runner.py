@@ -1,0 +1,267 @@
+"""Cells of all tasks by the runner, on real models and files."""
+
+from __future__ import annotations
+
+import json
+from shutil import which
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from skymark.model.errors import DataError, UsageError  # noqa: E402
+from skymark.suites.clip.specification import LinearProbe, Model, Weights  # noqa: E402
+from tests.clip.drawing import CLASSES, TEMPLATES  # noqa: E402
+
+PROBE = LinearProbe(train_split="train", val_split=None, epochs=2)
+
+
+@pytest.mark.parametrize("architecture", ["tiny-ViT", "tiny-RN", "tiny-custom"])
+def test_classification_agrees_with_open_clip_used_by_hand(bench, architecture):
+    import open_clip
+
+    result = bench.result(architecture=architecture)
+    assert result.verification.passed, result.verification.cause
+    network, _, transform = open_clip.create_model_and_transforms(
+        architecture, pretrained=str(bench.root / f"{architecture}.pt")
+    )
+    network.eval()
+    tokenizer = open_clip.get_tokenizer(architecture)
+    unit = torch.nn.functional.normalize
+    from skymark.suites.clip.pixels.preprocessing import decoded
+    from skymark.suites.clip.reading.opening import open_split
+
+    specification = bench.specification()
+    samples = open_split(specification.source, "test", specification.task, bench.cache).samples
+    with torch.inference_mode():
+        weights = []
+        for name in CLASSES:
+            prompts = tokenizer([one.format(c=name) for one in TEMPLATES])
+            weights.append(unit(unit(network.encode_text(prompts), dim=-1).mean(0), dim=0))
+        images = torch.stack([transform(decoded(samples.read(n), "")) for n in range(len(samples))])
+        logits = unit(network.encode_image(images), dim=-1) @ torch.stack(weights).T
+    right = (logits.argmax(dim=1) == torch.tensor(samples.labels)).float().mean()
+    assert result.metrics["acc1"] == pytest.approx(float(right), abs=1e-6)
+    assert result.metrics["images"] == 60
+    assert result.metrics["classes"] == 6
+    assert result.conditions["text_tail"] == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("set", "task", "settings", "metrics"),
+    [
+        ("colours", "zeroshot_classification", {}, {"mean_average_precision"}),
+        (
+            "captions",
+            "zeroshot_retrieval",
+            {"recall_k": (1, 5)},
+            {"image_retrieval_recall@1", "text_retrieval_recall@5"},
+        ),
+        ("captions", "image_caption_selection", {}, {"image_acc", "text_acc", "acc"}),
+        (
+            "shapes",
+            "linear_probe",
+            {"linear_probe": PROBE},
+            {"lp_acc1", "lp_acc5", "lp_mean_per_class_recall"},
+        ),
+        (
+            "shapes",
+            "linear_probe",
+            {"linear_probe": PROBE.model_copy(update={"val_proportion": 0.3})},
+            {"weight_decay"},
+        ),
+    ],
+)
+def test_every_task_has_its_metrics_and_is_verified(bench, set, task, settings, metrics):
+    result = bench.result(set, task, **settings)
+    assert result.verification.passed, result.verification.cause
+    assert metrics <= result.metrics.keys()
+    assert 0 <= result.metrics["score"] <= 1
+    assert {"images_digest", "labels_digest"} <= result.conditions.keys()
+    assert sum(result.samples["images"]) == result.metrics["images"]
+
+
+def test_features_are_computed_once_for_all_tasks_on_the_same_images(bench):
+    runner = bench.runner()
+    first = bench.result(runner=runner)
+    again = bench.result("shapes", "linear_probe", runner=runner, linear_probe=PROBE)
+    assert first.metrics["encoder_s"] > 0
+    assert sum(again.samples["images"]) == 40, "only the training images are new"
+    third = bench.result(runner=runner)
+    assert third.metrics["encoder_s"] == 0
+    assert "images_per_s" not in third.metrics
+    assert third.metrics["acc1"] == first.metrics["acc1"]
+
+
+def test_two_data_sets_of_one_name_are_not_mixed_up(bench, tmp_path):
+    import shutil
+
+    from tests.clip.drawing import pictures, write_shards
+
+    other = tmp_path / "elsewhere" / "shapes"
+    shutil.copytree(bench.root / "sets" / "shapes", other)
+    shutil.rmtree(other / "test")
+    drawn = pictures(60, seed=99)
+    samples = [{"jpg": one.file, "cls": b"2"} for one in drawn]
+    write_shards(other / "test", samples)
+    first = bench.result()
+    second = bench.result(address=other)
+    assert first.conditions["images_digest"] != second.conditions["images_digest"]
+    assert first.conditions["labels_digest"] != second.conditions["labels_digest"]
+    assert second.verification.passed
+
+
+def test_a_data_set_that_changed_is_read_again(bench, tmp_path):
+    import shutil
+
+    from tests.clip.drawing import pictures, write_shards
+
+    place = tmp_path / "mine"
+    shutil.copytree(bench.root / "sets" / "shapes", place)
+    first = bench.result(address=place)
+    shutil.rmtree(place / "test")
+    write_shards(
+        place / "test", [{"jpg": one.file, "cls": one.label_text} for one in pictures(30, 8)]
+    )
+    second = bench.result(address=place)
+    assert (first.metrics["images"], second.metrics["images"]) == (60, 30)
+
+
+@pytest.mark.parametrize("name", ["a/b", "../up", "wds/vtab/x"])
+def test_a_slash_in_a_name_is_no_matter(bench, name):
+    result = bench.result(name=name)
+    assert result.verification.passed
+    pixels = list((bench.cache / "clip" / "pixels").glob("*/pixels.json"))
+    assert len(pixels) == 1
+
+
+def test_weights_of_another_architecture_are_refused(bench):
+    with pytest.raises(DataError, match="weights of another architecture than tiny-ViT"):
+        bench.result(model=bench.model("tiny-ViT", "tiny-ViT-wide"))
+
+
+def test_a_checkpoint_with_code_in_it_is_refused(bench, tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "owned"), "w"))
+
+    torch.save({"state_dict": Harmful()}, bench.root / "harmful.pt")
+    with pytest.raises(DataError, match="cannot be loaded"):
+        bench.result(model=bench.model("tiny-ViT", "harmful"))
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_checkpoint_that_changed_since_the_plan_is_refused(bench):
+    model = bench.model()
+    other = Weights(file=model.weights.file, sha256="0" * 64)
+    with pytest.raises(DataError, match="it was changed since"):
+        bench.result(model=Model(architecture="tiny-ViT", weights=other))
+
+
+def test_weights_with_another_activation_are_refused_before_they_are_fetched(bench):
+    model = Model(architecture="ViT-B-32", weights=Weights(tag="openai"))
+    with pytest.raises(UsageError, match="use ViT-B-32-quickgelu:openai"):
+        bench.result(model=model)
+
+
+def test_a_language_without_class_names_is_refused(bench):
+    with pytest.raises(DataError, match="no class names in the language 'it'"):
+        bench.result(language="it")
+
+
+def test_another_language_is_scored_with_its_own_names(bench, tmp_path):
+    import shutil
+
+    place = tmp_path / "shapes"
+    shutil.copytree(bench.root / "sets" / "shapes", place)
+    names = ["cerchio", "quadrato", "croce", "barra", "punto", "cornice"]
+    (place / "classnames.it.txt").write_text("\n".join(names))
+    (place / "zeroshot_classification_templates.it.txt").write_text("una foto di {c}\n")
+    runner = bench.runner()
+    english = bench.result(runner=runner, address=place)
+    italian = bench.result(runner=runner, address=place, language="it")
+    assert italian.verification.passed
+    assert italian.metrics["texts"] == 6
+    assert english.conditions["texts_digest"] != italian.conditions["texts_digest"]
+    assert english.conditions["images_digest"] == italian.conditions["images_digest"]
+
+
+def test_prompts_of_each_class_are_those_that_are_scored(bench, tmp_path):
+    from skymark.suites.clip.reading.prompt_file import Prompting
+
+    def file_of(name, content):
+        (tmp_path / name).write_text(json.dumps({"shapes": content}))
+        return Prompting(tmp_path / name).entry_for("shapes")
+
+    own = [[template.format(c=name) for template in TEMPLATES] for name in CLASSES]
+    same = file_of("same.json", dict(zip(CLASSES, own, strict=True)))
+    uneven = file_of("uneven.json", {name: [name] * (1 + len(name) % 3) for name in CLASSES})
+    one_each = file_of("one.json", ["{c}"])
+    runner = bench.runner()
+    results = [
+        bench.result(runner=runner, prompt_file=file) for file in (None, same, uneven, one_each)
+    ]
+    assert [one.verification.cause for one in results] == [None] * 4
+    usual, alike, repeated, plain = (one.metrics for one in results)
+    assert alike["acc1"] == usual["acc1"]
+    assert repeated["texts"] == sum(1 + len(name) % 3 for name in CLASSES)
+    assert repeated["acc1"] == plain["acc1"], "the mean of equal prompts is that prompt"
+    missing = file_of("missing.json", {"circle": ["a circle"]})
+    with pytest.raises(DataError, match="no prompts in shapes for square, cross, bar and 2 more"):
+        bench.result(prompt_file=missing)
+
+
+def test_captions_in_another_language_are_not_scored_as_that_asked_for(bench):
+    with pytest.raises(DataError, match="in the language 'en', not 'de'"):
+        bench.result("captions", "zeroshot_retrieval", language="de")
+
+
+def test_too_little_memory_makes_the_batch_smaller_and_the_record_says_so(bench, monkeypatch):
+    from skymark.suites.clip.encoding.encoder import Encoder
+
+    encoded = Encoder.encoded
+
+    def scarce(self, tensor):
+        if len(tensor) > 8:
+            raise torch.OutOfMemoryError("Tried to allocate 20.00 MiB")
+        return encoded(self, tensor)
+
+    whole = bench.result(batch_size=64)
+    monkeypatch.setattr(Encoder, "encoded", scarce)
+    result = bench.result(batch_size=64)
+    assert result.conditions["batch_size"] == 8
+    assert result.conditions["batch_size_before_out_of_memory"] == 64
+    assert result.metrics["acc1"] == whole.metrics["acc1"]
+    assert sum(result.samples["images"]) == 60
+
+
+def test_a_model_that_does_not_fit_at_all_is_an_error(bench, monkeypatch):
+    from skymark.suites.clip.encoding.encoder import Encoder, OutOfMemoryError
+
+    def none(self, tensor):
+        raise torch.OutOfMemoryError("Tried to allocate 20.00 MiB")
+
+    monkeypatch.setattr(Encoder, "encoded", none)
+    with pytest.raises(OutOfMemoryError, match="not even with one image at a time"):
+        bench.result()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": "bf16"},
+        {"precision": "amp"},
+        {"channels_last": True, "architecture": "tiny-RN"},
+        {"drop_text_tail": False},
+        pytest.param(
+            {"compile": True},
+            marks=pytest.mark.skipif(which("g++") is None, reason="torch.compile needs g++"),
+        ),
+    ],
+)
+def test_settings_change_the_features_little(bench, settings):
+    whole = bench.result(architecture=settings.get("architecture", "tiny-ViT"))
+    result = bench.result(**settings)
+    assert result.verification.passed, result.verification.cause
+    assert result.metrics["acc1"] == pytest.approx(whole.metrics["acc1"], abs=0.1)
+    assert result.conditions["precision"] == settings.get("precision", "fp32")

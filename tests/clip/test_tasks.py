@@ -1,0 +1,137 @@
+"""Metrics of the tasks on numbers that can be checked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from skymark.model.errors import DataError, UsageError  # noqa: E402
+from skymark.suites.clip.specification import LinearProbe  # noqa: E402
+from skymark.suites.clip.tasks import linear_probe, zeroshot_classification  # noqa: E402
+from skymark.suites.clip.tasks.image_caption_selection import selection_metrics  # noqa: E402
+from skymark.suites.clip.tasks.zeroshot_retrieval import retrieval_metrics  # noqa: E402
+
+
+def test_accuracy_counts_the_highest_and_the_five_highest():
+    logits = torch.tensor(
+        [[9.0, 1, 2, 3, 4, 5], [0, 6, 5, 4, 3, 2], [6, 5, 4, 3, 2, 1], [1, 2, 3, 4, 5, 6]]
+    )
+    metrics = zeroshot_classification.single_label_metrics(logits, torch.tensor([0, 0, 5, 5]))
+    assert metrics == {"acc1": 0.5, "acc5": 0.5, "mean_per_class_recall": 0.5}
+
+
+def test_there_is_no_acc5_below_five_classes():
+    metrics = zeroshot_classification.single_label_metrics(torch.eye(3), torch.tensor([0, 1, 1]))
+    assert metrics == {"acc1": pytest.approx(2 / 3), "mean_per_class_recall": 0.75}
+
+
+def test_a_class_without_images_does_not_lower_the_mean_recall():
+    logits = torch.tensor([[1.0, 0, 0], [1.0, 0, 0]])
+    metrics = zeroshot_classification.single_label_metrics(logits, torch.tensor([0, 0]))
+    assert metrics["mean_per_class_recall"] == 1.0
+
+
+def test_the_class_report_has_precision_recall_and_f1():
+    predicted, labels = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1])
+    first, second, absent = zeroshot_classification.class_scores(predicted, labels, 3)
+    assert (first.precision, first.recall, first.support) == (0.5, 1.0, 1)
+    assert (second.precision, second.recall, second.f1) == (1.0, 2 / 3, 0.8)
+    assert (absent.precision, absent.recall, absent.f1, absent.support) == (0, 0, 0, 0)
+
+
+def test_average_precision_is_the_mean_precision_at_each_hit():
+    logits = torch.tensor([[0.9], [0.8], [0.7], [0.6]])
+    found = zeroshot_classification.average_precisions(logits, torch.tensor([[1], [0], [1], [0]]))
+    assert found.tolist() == pytest.approx([(1 + 2 / 3) / 2])
+
+
+def test_a_classifier_is_the_unit_mean_of_unit_prompts():
+    prompts = torch.tensor([[2.0, 0], [0, 3], [5, 0], [5, 0]])
+    classifier = zeroshot_classification.classifier_of(prompts, [2, 2])
+    assert torch.allclose(classifier, torch.tensor([[0.5**0.5, 0.5**0.5], [1, 0]]))
+
+
+def test_classes_can_have_different_numbers_of_prompts():
+    prompts = torch.tensor([[2.0, 0], [0, 3], [0, 1], [5, 0]])
+    classifier = zeroshot_classification.classifier_of(prompts, [3, 1])
+    assert torch.allclose(classifier, torch.tensor([[0.2**0.5, 0.8**0.5], [1, 0]]))
+
+
+def test_a_query_is_found_if_one_of_its_own_is_near():
+    images = torch.eye(3)
+    texts = torch.tensor([[1.0, 0, 0], [0, 0.1, 1], [0, 1, 0], [0.9, 0, 1]])
+    found = retrieval_metrics(images, texts, torch.tensor([0, 0, 1, 2]), (1, 2))
+    assert found == {
+        "image_retrieval_recall@1": 0.75,
+        "text_retrieval_recall@1": pytest.approx(2 / 3),
+        "image_retrieval_recall@2": 0.75,
+        "text_retrieval_recall@2": 1.0,
+    }
+
+
+def test_recall_beyond_the_number_of_images_is_refused():
+    with pytest.raises(UsageError, match="recall at 5 needs"):
+        retrieval_metrics(torch.eye(3), torch.eye(3), torch.arange(3), (5,))
+
+
+def test_selection_counts_instances_with_all_texts_and_all_images_right():
+    right = torch.eye(2)
+    swapped = torch.tensor([[0.0, 1], [1, 0]])
+    both = torch.tensor([[1.0, 0], [1, 0]])
+    images = torch.stack([right, right, right])
+    texts = torch.stack([right, swapped, both])
+    found = selection_metrics(images, texts)
+    assert found["acc"] == pytest.approx(1 / 3)
+    one_image = selection_metrics(torch.tensor([[[1.0, 0]]]), torch.tensor([[[1.0, 0], [0, 1]]]))
+    assert one_image == {"image_acc": 1.0, "text_acc": 1.0, "acc": 1.0}
+
+
+def clusters(count: int, seed: int) -> linear_probe.Features:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 3
+    values = torch.eye(3)[labels] + 0.2 * torch.randn(count, 3, generator=generator)
+    return linear_probe.Features(values, labels)
+
+
+@pytest.mark.parametrize("fewshot_k", [-1, 5])
+def test_a_probe_learns_what_can_be_told_apart(fewshot_k):
+    settings = LinearProbe(epochs=5, fewshot_k=fewshot_k)
+    metrics = linear_probe.probe(
+        clusters(90, 1), clusters(30, 2), clusters(60, 3), torch.randperm(90), settings, 0
+    )
+    assert metrics["lp_acc1"] > 0.9
+    assert 1e-6 <= metrics["weight_decay"] <= 1e2
+
+
+def test_too_few_images_of_a_class_are_refused():
+    with pytest.raises(DataError, match="fewer than 40"):
+        linear_probe.probe(
+            clusters(90, 1),
+            None,
+            clusters(60, 3),
+            torch.arange(90),
+            LinearProbe(epochs=1, fewshot_k=40),
+            0,
+        )
+
+
+def test_a_probe_sees_the_batches_of_torchs_own_loader():
+    from torch.utils.data import DataLoader, TensorDataset
+
+    loader = DataLoader(TensorDataset(torch.arange(50)), batch_size=50, shuffle=True)
+    torch.manual_seed(5)
+    theirs = [batch[0].tolist() for _ in range(3) for batch in loader]
+    torch.manual_seed(5)
+    ours = [linear_probe._shuffled(50).tolist() for _ in range(3)]
+    assert ours == theirs
+
+
+def test_the_validation_part_is_that_of_torchs_random_split():
+    from torch.utils.data import random_split
+
+    torch.manual_seed(11)
+    state = torch.get_rng_state()
+    train, val = random_split(range(101), [0.7, 0.3])
+    ours = linear_probe.Draws(state, 0).split(101, 0.3)
+    assert [part.tolist() for part in ours] == [list(train.indices), list(val.indices)]

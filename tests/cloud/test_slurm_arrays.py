@@ -1,0 +1,208 @@
+"""Rendered batch scripts on a real Slurm: arrays, time limits, and a node that fails."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skymark.cloud.rehearsal.changes import Changes
+from skymark.cloud.rehearsal.image import Image, host_certificates
+from skymark.cloud.rehearsal.machine import LOGIN_USER
+from skymark.cloud.rehearsal.network import make_network
+from skymark.cloud.rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, missing_packages
+from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
+from skymark.run.directory import RunDirectory
+from skymark.run.reader import open_run
+
+pytestmark = pytest.mark.cloud
+
+ROOT = Path(__file__).parents[2]
+HOME = f"/home/{LOGIN_USER}"
+PROGRAM = """\
+#!/bin/sh
+export SKYMARK_CACHE=$HOME/cache
+case $1 in run) exec ~/venv/bin/python -m skymark "$@" --env current ;; esac
+exec ~/venv/bin/python -m skymark "$@"
+"""
+"""The user's `skymark`: of a venv that has this checkout and the packages of this interpreter."""
+SET_UP = """\
+mkdir bin
+cat > bin/skymark
+chmod +x bin/skymark
+/opt/python/bin/python3 -m venv --without-pip venv
+printf '/opt/packages\\n/opt/skymark/src\\n' > "$(echo venv/lib/python3.*/site-packages)"/tests.pth
+"""
+
+CELLS = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy")
+WAIT_S = 240.0
+
+
+class ImageWithSkymark(Image):
+    """A machine that sees this checkout and this interpreter with its packages."""
+
+    def spec(self, name: str, address: str, user: str, public_keys: list[str]) -> dict[str, Any]:
+        there = super().spec(name, address, user, public_keys)
+        places = {
+            "/opt/python": sys.base_prefix,
+            "/opt/packages": sysconfig.get_paths()["purelib"],
+            "/opt/skymark": os.fspath(ROOT),
+        }
+        binds = {at: {"source": source, "writable": False} for at, source in places.items()}
+        libraries = {"/etc/ld.so.conf.d/tests.conf": "/opt/python/lib\n"}
+        return there | {"binds": there["binds"] | binds, "files": there["files"] | libraries}
+
+
+@pytest.fixture(scope="module")
+def slurm(fit: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    if absent := missing_packages({**PROGRAMS, **SLURM_PROGRAMS}):
+        pytest.skip(f"apt-get install {' '.join(absent)}")
+    home: Path = tmp_path_factory.mktemp("home")
+    certificates = host_certificates()
+    assert certificates is not None
+    changes = Changes()
+    try:
+        image = ImageWithSkymark(certificates, {}, None, None, None)
+        cluster = start_slurm(home, image, make_network(changes), home / "machine")
+        sh(cluster, f"printf %s {shlex.quote(PROGRAM)} | bash -c {shlex.quote(SET_UP)}")
+        yield cluster
+        cluster.stop()
+    finally:
+        changes.undo_all()
+
+
+def sh(cluster: SlurmCluster, command: str) -> str:
+    """Run a command on the login node, with the user's `skymark` on its path."""
+    done = cluster.run(f"export PATH=$HOME/bin:$PATH; {command}", timeout_s=WAIT_S)
+    assert done.returncode == 0, f"{command}: {done.stdout} {done.stderr}"
+    return done.stdout
+
+
+def submit(cluster: SlurmCluster, name: str, *words: str, sbatch: str = "") -> str:
+    """Render a script, submit it, and return the job's id; the run is called like the script."""
+    rendered = shlex.join(
+        ["skymark", "render", "slurm", "ci_cpu", *words, "--run-id", name, "--output", f"{name}.sh"]
+    )
+    sh(cluster, rendered)
+    return sh(cluster, f"sbatch --parsable {sbatch} {name}.sh").strip()
+
+
+def run_of(cluster: SlurmCluster, name: str) -> RunDirectory:
+    return RunDirectory(cluster.machine.home / "results" / name)
+
+
+def records(cluster: SlurmCluster, name: str) -> dict[str, str]:
+    """Return the status of each stored record by cell."""
+    return {
+        record.cell.label: record.status for record in open_run(run_of(cluster, name).path).records
+    }
+
+
+def states(cluster: SlurmCluster, job: str) -> list[str]:
+    """Return the states of a job's tasks; Slurm knows them for minutes after their end."""
+    shown = sh(cluster, f"scontrol --oneliner show job {job}")
+    return [word.partition("=")[2] for word in shown.split() if word.startswith("JobState=")]
+
+
+def logs(cluster: SlurmCluster) -> dict[str, str]:
+    return {path.name: path.read_text() for path in cluster.machine.home.glob("*.log")}
+
+
+def await_end(cluster: SlurmCluster, job: str, eventually: Callable[..., None]) -> None:
+    """Wait until no task of a job is waiting or running, and start at once those that wait."""
+
+    def over() -> bool:
+        found = states(cluster, job)
+        if "PENDING" in found:  # a task that queues up again would wait for two minutes
+            cluster.run(f"scontrol update JobId={job} StartTime=now")
+        return not {"PENDING", "RUNNING", "COMPLETING", "REQUEUED"} & set(found)
+
+    eventually(over, WAIT_S, 1.0)
+
+
+def test_every_task_of_an_array_measures_its_own_part(
+    slurm: SlurmCluster, eventually: Callable[..., None]
+) -> None:
+    job = submit(slurm, "parts", *CELLS, "--rounds", "1", "--split", "longest:3")
+    await_end(slurm, job, eventually)
+    assert states(slurm, job) == ["COMPLETED"] * 3, "".join(logs(slurm).values())
+    planned = {planned.cell.label for planned in run_of(slurm, "parts").manifest().plan.cells}
+    assert run_of(slurm, "parts").manifest().finished
+    assert records(slurm, "parts") == dict.fromkeys(planned, "ok")
+    said = [text for name, text in logs(slurm).items() if f"-{job}_" in name]
+    assert sorted(text.partition(" rank ")[2][:6] for text in said) == [
+        "0 of 3",
+        "1 of 3",
+        "2 of 3",
+    ]
+    assert not sh(slurm, "find /tmp -maxdepth 1 -name 'skymark-*.*'")
+
+
+def test_a_task_that_is_submitted_again_alone_takes_its_own_part(
+    slurm: SlurmCluster, eventually: Callable[..., None]
+) -> None:
+    words = (*CELLS, "--rounds", "1", "--split", "even:3")
+    job = submit(slurm, "alone", *words, sbatch="--array=1")
+    await_end(slurm, job, eventually)
+    (said,) = (text for name, text in logs(slurm).items() if f"-{job}_" in name)
+    assert "rank 1 of 3" in said
+    assert "1 of the 3 tasks were submitted" in said
+    whole = {planned.cell.label for planned in run_of(slurm, "alone").manifest().plan.cells}
+    assert set(records(slurm, "alone")) < whole
+
+
+def begun(cluster: SlurmCluster, name: str, count: int) -> bool:
+    """Whether so many cells of a run are stored already."""
+    folder = cluster.machine.home / "results" / name / "records"
+    return folder.is_dir() and len(list(folder.glob("*.json"))) >= count
+
+
+def test_near_its_time_limit_a_task_queues_up_again_and_goes_on(
+    slurm: SlurmCluster, eventually: Callable[..., None]
+) -> None:
+    """Slurm's signal is sent by hand, in place of a limit of minutes."""
+    job = submit(slurm, "limit", *CELLS, "--rounds", "6")
+    eventually(lambda: states(slurm, job) == ["RUNNING"], WAIT_S)
+    log = slurm.machine.home / f"skymark-ci_cpu-{job}.log"
+    eventually(lambda: log.exists() and log.read_text(), WAIT_S)
+    time.sleep(5)
+    sh(slurm, f"scancel --batch --signal=USR1 {job}")
+    eventually(lambda: "queues up again" in log.read_text(), WAIT_S)
+    await_end(slurm, job, eventually)
+    assert states(slurm, job) == ["COMPLETED"], log.read_text()
+    assert "Restarts=1" in sh(slurm, f"scontrol show job {job}")
+    manifest = run_of(slurm, "limit").manifest()
+    assert manifest.finished
+    assert set(records(slurm, "limit").values()) == {"ok"}
+    assert not sh(slurm, "find /tmp -maxdepth 1 -name 'skymark-*.*'")
+
+
+def test_where_a_node_fails_its_tasks_go_on_with_what_is_stored(
+    slurm: SlurmCluster, eventually: Callable[..., None]
+) -> None:
+    job = submit(slurm, "failed", *CELLS, "--rounds", "4", "--split", "even:2")
+    eventually(lambda: begun(slurm, "failed", 1), WAIT_S)
+    assert "RUNNING" in states(slurm, job)
+    before = {
+        path.name: path.read_bytes()
+        for path in (run_of(slurm, "failed").path / "records").iterdir()
+    }
+    sh(slurm, f"sudo scontrol update NodeName={slurm.name} State=DOWN Reason=test")
+    eventually(lambda: "RUNNING" not in states(slurm, job), WAIT_S)
+    assert "PENDING" in states(slurm, job)
+    # It may be back by itself (ReturnToService=2), and is no node to resume then.
+    slurm.run(f"sudo scontrol update NodeName={slurm.name} State=RESUME")
+    await_end(slurm, job, eventually)
+    assert set(states(slurm, job)) == {"COMPLETED"}, "".join(logs(slurm).values())
+    planned = {planned.cell.label for planned in run_of(slurm, "failed").manifest().plan.cells}
+    assert run_of(slurm, "failed").manifest().finished
+    assert records(slurm, "failed") == dict.fromkeys(planned, "ok")
+    after = run_of(slurm, "failed").path / "records"
+    assert {name: (after / name).read_bytes() for name in before} == before

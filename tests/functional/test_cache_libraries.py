@@ -1,0 +1,69 @@
+"""The real `datasets` and `webdataset` under policies, and what becomes of them without one."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.execute.venvs import Venvs
+from skymark.model.venv import VenvSpec
+from tests.cache_table.__main__ import VENVS, lying_locks
+from tests.cache_table.jobs import run_row, write_data
+
+pytestmark = pytest.mark.libraries
+
+PROCESSES = 3
+ATTEMPTS = 5
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    place = tmp_path_factory.mktemp("data")
+    write_data(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def python_of(cache):
+    def find(kind):
+        spec = VenvSpec(name=VENVS[kind], locked=f"adapters/{VENVS[kind]}.txt")
+        return str(Venvs(cache).ensure(spec).python)
+
+    return find
+
+
+@pytest.mark.parametrize("policy", ["per-job", "prebuilt", "parquet", "parquet+shared"])
+def test_datasets_reads_every_row_under_each_policy(data, python_of, policy):
+    outcome = run_row("json", policy, 2, data, python_of("json"), None)
+    assert outcome.errors == ()
+    assert outcome.wrong_rows == 0
+
+
+def test_datasets_shares_one_cache_and_reads_the_source_once_where_every_lock_lies(
+    data, python_of, tmp_path
+):
+    library = lying_locks(tmp_path)
+    outcome = run_row("json", "shared", PROCESSES, data, python_of("json"), library)
+    assert outcome.errors == ()
+    assert outcome.wrong_rows == 0
+    assert outcome.whole_reads == 1
+
+
+def test_plain_datasets_collides_where_every_lock_lies(data, python_of, tmp_path):
+    library = lying_locks(tmp_path)
+
+    def collides():
+        outcome = run_row("json", "plain", PROCESSES, data, python_of("json"), library)
+        return outcome.failures + outcome.wrong_rows > 0
+
+    # On a busy machine one process may be through before the next begins.
+    assert any(collides() for _ in range(ATTEMPTS))
+
+
+def test_shards_of_the_same_names_are_kept_apart_and_without_a_policy_mixed(data, python_of):
+    plain = run_row("tar", "plain", 2, data, python_of("tar"), None)
+    assert plain.wrong_rows > 0
+    for policy in ("shared", "staggered"):
+        ours = run_row("tar", policy, 2, data, python_of("tar"), None)
+        assert ours.errors == ()
+        assert ours.wrong_rows == 0
+        assert ours.whole_reads == 1

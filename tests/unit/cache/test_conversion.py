@@ -1,0 +1,125 @@
+"""A converted data set has every row of its source, once and in order, in groups fit to stream."""
+
+from __future__ import annotations
+
+import errno
+import json
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skymark.cache.conversion import convert, snippet_after
+from skymark.cache.recipe import recipe_of
+from skymark.model.errors import DataError, StorageFullError, UsageError
+
+ROWS = [{"index": n, "text": f"row {n}", "half": n / 2} for n in range(1234)]
+
+
+def converted(tmp_path, *sources, shards=None, field=None):
+    recipe = recipe_of(tuple(map(str, sources)), field=field, needs_library=False)
+    with ExitStack() as stack:
+        return convert(tmp_path / "root", recipe, stack, shards=shards)
+
+
+def rows_in(directory, split="train"):
+    files = sorted(directory.glob(f"{split}-*.parquet"))
+    return pa.concat_tables([pq.read_table(one) for one in files]).to_pylist()
+
+
+def write_json(path, rows=ROWS, field=None):
+    whole = {"version": 1, field: rows} if field else rows
+    path.write_text(json.dumps(whole))
+    return path
+
+
+@pytest.mark.parametrize("form", ["list", "field", "lines"])
+def test_json_in_every_form_keeps_every_row_in_order(tmp_path, form):
+    path = tmp_path / "rows.json"
+    if form == "lines":
+        path.write_text("\n".join(map(json.dumps, ROWS)) + "\n")
+    else:
+        write_json(path, field="data" if form == "field" else None)
+    place = converted(tmp_path, path, field="data" if form == "field" else None)
+    assert rows_in(place) == ROWS
+    assert len(list(place.iterdir())) == 8
+
+
+def test_csv_and_parquet_are_converted_too(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("index,text\n" + "".join(f"{n},row {n}\n" for n in range(300)))
+    place = converted(tmp_path, path, shards=3)
+    assert rows_in(place) == [{"index": n, "text": f"row {n}"} for n in range(300)]
+    sources = sorted(place.glob("*.parquet"))
+    again = converted(tmp_path, *sources, shards=1)
+    assert [path.name for path in again.iterdir()] == ["train-00000-of-00001.parquet"]
+    assert rows_in(again) == rows_in(place)
+
+
+def test_splits_stay_apart(tmp_path):
+    one, other = write_json(tmp_path / "a.json"), write_json(tmp_path / "b.json", ROWS[:7])
+    place = converted(tmp_path, f"train={one}", f"test={other}")
+    assert rows_in(place, "train") == ROWS
+    assert rows_in(place, "test") == ROWS[:7]
+
+
+def test_types_that_differ_between_rows_are_widened(tmp_path):
+    rows = [{"a": 1}] * 10_000 + [{"a": 1.5, "b": "late"}]
+    place = converted(tmp_path, write_json(tmp_path / "rows.json", rows), shards=2)
+    found = rows_in(place)
+    assert found[0] == {"a": 1.0, "b": None}
+    assert found[-1] == {"a": 1.5, "b": "late"}
+    assert len(found) == 10_001
+
+
+def test_row_groups_are_small_enough_to_stream_and_shards_are_even(tmp_path):
+    rows = [{"index": n, "text": str(n) * 5000} for n in range(4000)]
+    place = converted(tmp_path, write_json(tmp_path / "rows.json", rows), shards=4)
+    described = [pq.read_metadata(path) for path in sorted(place.glob("*.parquet"))]
+    assert [one.num_rows for one in described] == [1000] * 4
+    sizes = [
+        one.row_group(g).total_byte_size for one in described for g in range(one.num_row_groups)
+    ]
+    assert len(sizes) > 4
+    assert max(sizes) < 16 << 20
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "message"),
+    [
+        ('{"data": [{"a": 1}]}', None, "name the key of its rows: --field data"),
+        ('{"data": [{"a": 1}]}', "rows", "it has no field 'rows'; it has data"),
+        ('[{"a": 1}', None, "cannot be read as json"),
+        ("[]", None, "has no rows"),
+    ],
+)
+def test_what_cannot_be_read_says_why(tmp_path, content, field, message):
+    path = tmp_path / "rows.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        converted(tmp_path, path, field=field)
+    assert list((tmp_path / "root" / "converted").glob("[!.]*")) == []
+
+
+def test_a_disk_that_fills_up_meanwhile_says_so_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with pytest.raises(StorageFullError, match=r"no space left for .* while it was built"):
+        converted(tmp_path, write_json(tmp_path / "rows.json"))
+    assert [path.name for path in (tmp_path / "root" / "converted").iterdir()] == [".leases"]
+
+
+def test_tar_shards_are_not_converted(tmp_path):
+    (tmp_path / "0.tar").touch()
+    with pytest.raises(UsageError, match="tar shards stream as they are"):
+        converted(tmp_path, tmp_path / "0.tar")
+
+
+def test_the_call_that_reads_it_is_named(tmp_path):
+    assert snippet_after(tmp_path, "arrow", ["train"]).startswith("load_from_disk(")
+    text = snippet_after(tmp_path, "parquet", ["train", "test"])
+    assert "test-*.parquet" in text
+    assert "streaming=True" in text

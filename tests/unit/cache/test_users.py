@@ -1,0 +1,79 @@
+"""Several users of one group share a cache, and none breaks on another's permissions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+USERS = (40_001, 40_002)
+GROUP = 40_100
+"""Numbers without names: nobody has these."""
+
+AS_USER = """
+import os, sys
+from pathlib import Path
+import shutil, tempfile, pwd, psutil, subprocess, encodings.ascii, encodings.idna
+from skymark.cache.cleaning import clean
+from skymark.cache.manifest import CONTENT
+from skymark.cache.policy import Policy
+from skymark.cache.providing import provided
+from skymark.cache.recipe import recipe_of
+
+root, user, group = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+recipe = recipe_of((str(root / "rows.json"),), needs_library=False)
+
+def fill(self, variables):
+    print("built", flush=True)
+    place = Path(variables["HF_DATASETS_CACHE"], "json")
+    place.mkdir()
+    (place / "rows").write_text("all")
+
+type(recipe).fill = fill
+os.setgroups([group])
+os.setgid(group)
+os.setuid(user)
+os.umask(0o077)
+with provided(Policy.SHARED, recipe, root, {}) as variables:
+    place = Path(variables["HF_DATASETS_CACHE"], "json")
+    print((place / "rows").read_text(), flush=True)
+    (place / "rows.lock").touch()
+for one in clean(root):
+    print(one.kept or "removed", flush=True)
+"""
+
+
+@pytest.fixture
+def root():
+    if os.geteuid():
+        pytest.skip("only root can be several users")
+    place = Path(tempfile.mkdtemp(prefix="caches-of-a-group-"))
+    os.chown(place, -1, GROUP)
+    place.chmod(0o2770)
+    (place / "rows.json").write_text('{"a": 1}\n')
+    (place / "rows.json").chmod(0o644)
+    yield place
+    shutil.rmtree(place)
+
+
+def run_as(root, user):
+    command = [sys.executable, "-c", AS_USER, str(root), str(user), str(GROUP)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_second_user_reads_what_the_first_built_and_may_not_remove_it(root):
+    script = AS_USER.partition("for one in clean")[0]
+    first = [sys.executable, "-c", script, str(root), str(USERS[0]), str(GROUP)]
+    built = subprocess.run(first, capture_output=True, text=True, check=False, cwd="/")
+    assert built.stdout.splitlines() == ["built", "all"], built.stderr
+    said = run_as(root, USERS[1])
+    assert said == ["all", f"it is user {USERS[0]}'s, who alone may remove it"]
+    assert run_as(root, USERS[0]) == ["all", "removed"]
+    assert run_as(root, USERS[1])[0] == "built"

@@ -1,0 +1,141 @@
+"""`--split` on the command line: the table, the part of this worker, and what is refused."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from skymark.cli.main import main
+from skymark.cli.options import OPTIONS_OF_COMMANDS
+from skymark.cli.run import plan, run
+from skymark.cli.splitting import part_asked_for
+from skymark.execute.ranks.reading import rank_here
+from skymark.model.errors import UsageError
+from tests.unit.execute.conftest import cell_of, plan_of, planned_cell
+
+PLAN = plan_of(*(planned_cell(cell_of("numpy"), shard_key=f"work {key}") for key in range(4)))
+RANK_VARIABLES = (
+    *("SKYPILOT_NODE_RANK", "SKYPILOT_NUM_JOBS", "SLURM_ARRAY_TASK_ID", "SLURM_STEP_NUM_TASKS"),
+    *("JOB_COMPLETION_INDEX", "JOB_INDEX", "JOB_GLOBAL_INDEX", "TPU_WORKER_ID", "WORLD_SIZE"),
+)
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch):
+    """No rank, wherever the tests themselves run."""
+    for name in RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert rank_here({}).count == 1
+
+
+def test_a_split_is_shown_with_what_each_worker_asks_for(capsys):
+    """Of a profile with three sets of cells that stay together."""
+    words = ["plan", "--split", "even:3", "--total-cpus", "200", "--total-memory", "400"]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["worker", "items", "cells", "round", "CPUs", "GB", "takes"]
+    assert [line.split()[0] for line in lines[1:]] == ["worker-0", "worker-1", "worker-2"]
+    assert all(" 66 " in line and " 133.33 " in line for line in lines[1:])
+
+
+def test_a_split_is_shown_for_programs(capsys):
+    assert main(["plan", "--split", "two-level:2x2", "--json", "--explain"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["split"] == "two-level:2x2"
+    assert [one["rank"] for one in found["workers"]] == [0, 1, 2, 3]
+    items = [item for one in found["workers"] for item in one["items"]]
+    assert items == [1, 2, 3]
+    assert "1 of 4 workers take nothing" in " ".join(found["reasons"])
+
+
+def test_the_reasons_are_told_beside_the_table(capsys):
+    assert main(["plan", "--split", "longest:2", "--explain"]) == 0
+    assert "the longest first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "--explain"],
+        ["plan", "--total-cpus", "8"],
+        ["plan", "--split", "evn:2"],
+        ["plan", "--split", "even"],
+        ["plan", "--split", "even:3", "--total-cpus", "2"],
+        ["plan", "--measured", "nowhere"],
+        ["run", "--rank", "0/2"],
+        ["run", "--shard", "0/2", "--split", "even"],
+        ["run", "--split", "even:2"],
+        ["run", "--split", "even:2", "--rank", "2/2"],
+        ["run", "--split", "even:2", "--share", "--output", "x"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_is_refused_before_anything_begins(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith("skymark: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_says_which_part_it_takes_and_who_told_it(monkeypatch, capsys):
+    monkeypatch.setenv("SKYPILOT_NODE_RANK", "1")
+    monkeypatch.setenv("SKYPILOT_NUM_NODES", "2")
+    part = part_asked_for(PLAN, None, "even", None)
+    assert (part.split.text, part.number) == ("even:2", 1)
+    said = capsys.readouterr().err
+    assert "rank 1 of 2 by SKYPILOT_NODE_RANK=1 of SKYPILOT_NUM_NODES=2: 2 of 4 cells" in said
+
+
+def test_without_a_rank_the_only_worker_says_so(capsys):
+    part = part_asked_for(PLAN, None, "even", None)
+    assert part.take(PLAN.cells) == PLAN.cells
+    assert (
+        "no variable tells a rank, so this is rank 0 of 1: 4 of 4 cells" in capsys.readouterr().err
+    )
+
+
+def test_a_rank_that_is_given_counts_more_than_variables(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert part_asked_for(PLAN, None, "even", "3/4").number == 3
+
+
+def test_variables_alone_split_nothing(monkeypatch):
+    """Whoever says nothing of a split measures the whole plan, on any machine."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert part_asked_for(PLAN, None, None, None) is None
+
+
+def test_a_shard_is_a_balanced_split():
+    shard = part_asked_for(PLAN, "1/2", None, None)
+    assert shard == part_asked_for(PLAN, None, "balanced", "1/2")
+
+
+def test_no_suite_can_take_an_option_of_a_command():
+    for command in (run, plan):
+        own = set(inspect.signature(command).parameters) - {"options"}
+        assert own - set(OPTIONS_OF_COMMANDS) == set()
+
+
+def test_two_ways_to_say_one_thing_are_refused():
+    with pytest.raises(UsageError, match="give one of the two"):
+        part_asked_for(PLAN, "0/2", None, "0/2")
+
+
+def test_a_suite_s_own_plan_shows_splits_too(capsys):
+    """The clip suite keeps a model on one machine: models are the items."""
+    words = (
+        "clip",
+        "plan",
+        "--models",
+        "ViT-B-32:laion2b_s34b_b79k",
+        "ViT-B-16:laion2b_s34b_b88k",
+        "--json",
+    )
+    assert main([*words, "--datasets", "wds/cars", "wds/vtab/cifar10", "--split", "even:2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["cells"] for one in found["workers"]] == [2, 2]
+    assert main([*words, "--datasets", "wds/cars", "--explain"]) == 2

@@ -1,0 +1,260 @@
+"""Rendered batch scripts: clean by shellcheck, and what sbatch reads in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skymark.cli.main import main
+
+SPLITS = ("even:1", "even:10", "weighted:heavy=1x60,worker=7x20", "two-level:5x10", "waves:5x10/4")
+TOTAL = ("--total-cpus", "200", "--total-memory", "400")
+
+
+@pytest.fixture
+def script(capsys):
+    """Render a script."""
+
+    def render(*words, profile="ci_cpu"):
+        assert main(["render", "slurm", profile, *words]) == 0
+        return capsys.readouterr().out
+
+    return render
+
+
+def directives(text: str) -> list[str]:
+    return re.findall(r"^#SBATCH (.*)$", text, re.MULTILINE)
+
+
+def shellcheck() -> str:
+    """Return the program, of this interpreter's packages or of the system."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    found = shutil.which("shellcheck", path=path)
+    assert found is not None, "shellcheck is no program here; install requirements/dev.txt"
+    return found
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("more", [(), ("--store", "s3://b/p", *TOTAL)], ids=len)
+def test_shellcheck_finds_nothing(split, more, script, tmp_path):
+    file = tmp_path / "job.sh"
+    file.write_text(script("--split", split, *more))
+    done = subprocess.run([shellcheck(), file], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_words_of_the_user_stay_words(script, tmp_path):
+    """A shell reads the command as the user gave it."""
+    plan = tmp_path / "it's a $name; exit" / "plan.json"
+    plan.parent.mkdir()
+    assert main(["plan", "--scenarios", "TAB-1", "--output", str(plan)]) == 0
+    text = script("--plan", str(plan), "--split", "even:2")
+    (line,) = [one for one in text.splitlines() if one.startswith("skymark run")]
+    spoken = 'skymark() { printf "%s\\n" "$@"; }; scratch=/s run=r results=/shared\n'
+    said = subprocess.run(
+        ["bash", "-c", spoken + line.removesuffix("&")], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert said[:3] == ["run", "--plan", str(plan)]
+    assert said[-5:] == ["--output", "/s/r", "--store", "file:///shared", "--resume"]
+
+
+def test_an_array_has_a_task_for_each_worker(script):
+    text = script("--split", "even:10", *TOTAL)
+    assert {"--array=0-9", "--cpus-per-task=20", "--mem=38146M"} <= set(directives(text))
+    assert "export SKYMARK_ARRAY=0-9" in text
+
+
+def test_waves_limit_how_many_tasks_run_at_once(script):
+    text = script("--split", "waves:5x10/4")
+    assert "--array=0-49%20" in directives(text)
+    assert "export SKYMARK_ARRAY=0-49\n" in text
+
+
+def test_a_single_worker_is_no_array(script):
+    text = script()
+    assert not [one for one in directives(text) if one.startswith("--array")]
+    assert "SKYMARK_ARRAY" not in text
+
+
+def test_types_of_workers_are_submitted_one_by_one_as_parts_of_one_array(script):
+    text = script("--split", "weighted:heavy=1x60,worker=7x20", *TOTAL)
+    assert not [one for one in directives(text) if "cpus" in one or "array" in one]
+    assert "sbatch --array=0 --cpus-per-task=60 --mem=114440M" in text
+    assert "sbatch --array=1-7 --cpus-per-task=20 --mem=38146M" in text
+    assert "export SKYMARK_ARRAY=0-7" in text
+
+
+@pytest.mark.parametrize(
+    ("deadline", "limit", "signal"),
+    [((), "10", 120), (("--deadline", "90s"), "2", 22), (("--deadline", "2h"), "120", 120)],
+)
+def test_a_task_is_told_before_its_time_is_up(deadline, limit, signal, script):
+    found = directives(script(*deadline))
+    assert f"--time={limit}" in found
+    assert f"--signal=B:USR1@{signal}" in found
+    assert "--requeue" in found
+
+
+def test_a_suite_whose_cells_need_a_machine_takes_whole_nodes(script):
+    assert "--exclusive" in directives(script())
+    assert "--exclusive" not in directives(script("--total-cpus", "8"))
+
+
+def test_gpus_are_asked_for(script):
+    assert "--gres=gpu:H100:1" in directives(script("--gpus", "H100:1", profile="gpu_h100"))
+
+
+def test_a_plan_s_file_takes_the_place_of_options(script, tmp_path):
+    plan = tmp_path / "plan.json"
+    assert main(["plan", "--scenarios", "TAB-1", "--output", str(plan)]) == 0
+    text = script("--plan", str(plan), "--split", "longest:2")
+    assert f"skymark run --plan {plan} --split longest:2" in text
+
+
+TEMPLATE = """\
+#!/bin/bash
+@DIRECTIVES@
+#SBATCH --account=physics --mail-user=me@site.org
+module load python
+@BODY@
+echo done
+"""
+
+
+def test_a_site_has_its_own_template(script, tmp_path):
+    file = tmp_path / "site.sh"
+    file.write_text(TEMPLATE)
+    text = script("--split", "even:2", "--template", str(file))
+    assert "me@site.org" in text
+    assert text.index("module load python") < text.index("skymark run")
+    assert text.rstrip().endswith("echo done")
+
+
+@pytest.mark.parametrize(
+    "template", ["", "@BODY@\n", TEMPLATE + "@BODY@\n", TEMPLATE + "@OTHER@\n"]
+)
+def test_a_template_without_its_two_lines_is_refused(template, tmp_path, capsys):
+    file = tmp_path / "site.sh"
+    file.write_text(template)
+    assert main(["render", "slurm", "ci_cpu", "--template", str(file)]) == 2
+    assert "@DIRECTIVES@ and @BODY@" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gpu_h100"], "give --gpus"),
+        (["gpu_h100", "--gpus", "one"], "no GPUs of a task"),
+        (["tpu_v5e"], "render sky"),
+        (["ci_cpu", "--split", "weighted:a=1x0.5,b=1x1"], "whole CPUs"),
+        (["ci_cpu", "--template", "nowhere.sh"], "nowhere.sh"),
+        (["ci_cpu", "--store", "ftp://x"], "names no store"),
+        (["ci_cpu", "--plan", "nowhere.json", "--rounds", "3"], "leave one of them out"),
+        (["ci_cpu", "--output", "nowhere/job.sh", "--deadline", "soon"], "no duration"),
+    ],
+)
+def test_what_sbatch_or_a_task_would_refuse_is_refused_here(words, said, capsys):
+    assert main(["render", "slurm", *words]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+
+
+PROGRAM = """\
+#!/bin/bash
+trap 'echo told; touch "$HOME/told"; exit 130' TERM
+case $* in *--split*) ;; *) exit 9 ;; esac
+touch "$HOME/begun"
+sleep "${WORK_S:-0}" > /dev/null 2>&1 & wait $!
+exit "${STATUS:-0}"
+"""
+SCONTROL = '#!/bin/bash\necho "$*" >> "$HOME/scontrol"\n'
+
+
+@pytest.fixture
+def node(tmp_path, script):
+    """A node without Slurm: the script, with programs that tell how they were called.
+
+    The tests in tests/cloud run it on a real Slurm; here every end can be brought about at once.
+    """
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("skymark", PROGRAM), ("scontrol", SCONTROL)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    file = tmp_path / "job.sh"
+    file.write_text(script("--split", "even:10"))
+    variables = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path / "scratch"),
+        "SLURM_JOB_ID": "13",
+        "SLURM_ARRAY_JOB_ID": "11",
+        "SLURM_ARRAY_TASK_ID": "2",
+        "SLURM_SUBMIT_DIR": str(tmp_path),
+    }
+    (tmp_path / "scratch").mkdir()
+
+    def start(**more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", str(file)],
+            env=variables | more,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start
+
+
+def ended(process: subprocess.Popen[str], tmp_path: Path) -> tuple[int, str]:
+    """Return the status and output of a script; its scratch must be gone."""
+    said, _ = process.communicate(timeout=30)
+    assert list((tmp_path / "scratch").iterdir()) == []
+    return process.returncode, said
+
+
+def await_file(path: Path) -> None:
+    while not path.exists():
+        pass
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_a_task_ends_as_its_run_ends(status, node, tmp_path):
+    assert ended(node(STATUS=str(status)), tmp_path)[0] == status
+    assert not (tmp_path / "scontrol").exists()
+
+
+@pytest.mark.parametrize("signal", ["USR1", "TERM"])
+def test_a_told_task_lets_its_run_store_and_queues_up_again_near_the_limit_alone(
+    signal, node, tmp_path
+):
+    process = node(WORK_S="60")
+    await_file(tmp_path / "begun")
+    subprocess.run(["kill", f"-{signal}", str(process.pid)], check=True)
+    status, said = ended(process, tmp_path)
+    assert (status, (tmp_path / "told").exists()) == (130, True)
+    assert (tmp_path / "scontrol").exists() is (signal == "USR1")
+    if signal == "USR1":
+        assert (tmp_path / "scontrol").read_text() == "requeue 11_2\n"
+        assert "queues up again" in said
+
+
+def test_a_limit_shorter_than_a_round_does_not_go_on_for_ever(node, tmp_path):
+    process = node(WORK_S="60", SLURM_RESTART_COUNT="20")
+    await_file(tmp_path / "begun")
+    subprocess.run(["kill", "-USR1", str(process.pid)], check=True)
+    assert ended(process, tmp_path)[0] == 130
+    assert not (tmp_path / "scontrol").exists()
+
+
+def test_without_the_program_a_task_says_what_to_do(node, tmp_path):
+    (tmp_path / "bin" / "skymark").unlink()
+    status, said = ended(node(PATH="/usr/bin:/bin"), tmp_path)
+    assert (status, "activate its venv" in said) == (2, True)

@@ -1,0 +1,76 @@
+"""Slot workers fill the cards with few jobs, and large models get what they need first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skymark.cloud.slots import Cards, job_per_group, slot_jobs
+from skymark.model.errors import UsageError
+
+GIB = 2**30
+EIGHT = Cards(kind="H100", count=8, bytes_each=80 * GIB)
+
+
+def groups(count, need=None):
+    return {f"model-{number}": need for number in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("fraction", "count", "slots", "jobs"),
+    [(0.125, 100, 64, 8), (0.25, 100, 32, 8), (0.125, 10, 10, 2), (0.3, 100, 24, 8), (1, 3, 3, 3)],
+)
+def test_cards_are_filled_by_a_job_each_and_no_worker_is_idle(fraction, count, slots, jobs):
+    found = slot_jobs(groups(count), EIGHT, fraction)
+    assert sum(job.slots for job in found) == slots
+    assert len(found) == jobs
+    assert all(job.groups == () for job in found)
+    assert all(job.cards == pytest.approx(job.slots * fraction) for job in found)
+
+
+def test_what_needs_more_memory_gets_a_larger_part_first():
+    needs = {"small": 4 * GIB, "huge": 70 * GIB, "large": 15 * GIB, "tiny": None}
+    found = slot_jobs(needs, EIGHT, 0.125)
+    assert [(job.fraction, job.groups) for job in found] == [
+        (1, ("huge",)),
+        (0.25, ("large",)),
+        (0.125, ("small", "tiny")),
+    ]
+    alone = job_per_group(needs, EIGHT, 0.125)
+    assert [(job.fraction, job.groups) for job in alone][:2] == [(1, ("huge",)), (0.25, ("large",))]
+    assert len(alone) == 4
+
+
+def test_what_fits_on_no_card_is_refused_with_its_name():
+    with pytest.raises(UsageError, match=r"huge needs 90\.0 GiB, and one H100 has 80"):
+        slot_jobs({"huge": 90 * GIB}, EIGHT, 0.125)
+    for fraction in (0, -1, 1.5, float("nan")):
+        with pytest.raises(UsageError, match="no part of a card"):
+            slot_jobs(groups(1), EIGHT, fraction)
+
+
+def test_a_machine_without_cards_has_as_many_workers_as_were_asked_for():
+    assert [job.slots for job in slot_jobs(groups(5), None, 0.125)] == [1]
+    assert len(slot_jobs(groups(5), None, 0.125, slots=3)) == 3
+    assert len(slot_jobs(groups(2), None, 0.125, slots=3)) == 2
+
+
+@given(
+    needs=st.dictionaries(
+        st.text(min_size=1), st.none() | st.integers(0, 80 * GIB), min_size=1, max_size=40
+    ),
+    count=st.integers(1, 8),
+    fraction=st.floats(0.01, 1),
+    limit=st.none() | st.integers(1, 100),
+)
+def test_every_group_has_a_worker_and_no_job_takes_more_than_a_card(needs, count, fraction, limit):
+    cards = Cards(kind="H100", count=count, bytes_each=80 * GIB)
+    jobs = slot_jobs(needs, cards, fraction, limit)
+    taken = {name for job in jobs for name in job.groups or needs}
+    assert taken == set(needs)
+    for job in jobs:
+        assert 0 < job.cards <= 1
+        assert job.fraction * job.slots <= 1 + 1e-6
+        for name in job.groups:
+            assert (needs[name] or 0) <= job.fraction * 80 * GIB

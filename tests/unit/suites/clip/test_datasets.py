@@ -1,0 +1,166 @@
+"""Data sets by name: public ones, directories, globs and lists, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.suites.clip.datasets.choosing import chosen_sets
+from skymark.suites.clip.datasets.public import public_sets
+
+
+def chosen(*names, tasks=(), root=None, split="test"):
+    return chosen_sets(names, tasks, root, split)
+
+
+def pairs(*names, **options):
+    return [(one.dataset.name, task) for one in chosen(*names, **options) for task in one.tasks]
+
+
+def test_more_than_forty_public_sets_have_a_place_on_the_hub():
+    found = chosen("all")
+    assert len(public_sets()) == 54
+    assert len(found) == 42
+    addresses = {one.dataset.source.address for one in found}
+    assert "clip-benchmark/wds_vtab-cifar10" in addresses
+    assert len(addresses) == 42
+    assert all(one.dataset.images for one in found)
+
+
+def test_tasks_are_done_where_a_set_serves_them():
+    names = ("wds/vtab/cifar10", "wds/mscoco_captions")
+    assert pairs(*names) == [
+        ("wds/vtab/cifar10", "zeroshot_classification"),
+        ("wds/mscoco_captions", "zeroshot_retrieval"),
+    ]
+    both = ("linear_probe", "zeroshot_retrieval", "zeroshot_classification")
+    assert pairs("all", tasks=("zeroshot_retrieval",)) == pairs("wds/mscoco*", "wds/flickr*")
+    assert ("wds/vtab/cifar10", "linear_probe") in pairs(*names, tasks=both)
+    assert pairs("wds/mnist:linear_probe", "wds/mnist") == [
+        ("wds/mnist", "linear_probe"),
+        ("wds/mnist", "zeroshot_classification"),
+    ]
+
+
+def test_several_labels_per_image_train_no_probe():
+    with pytest.raises(UsageError, match="voc2007_multilabel serves zeroshot_classification, and"):
+        chosen("wds/voc2007_multilabel", tasks=("linear_probe",))
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (("cifar10",), {}, "did you mean wds/vtab/cifar10"),
+        (("wds/winoground",), {}, "is not on the hub"),
+        (("./absent",), {}, "there is no directory ./absent"),
+        (("wds/mnist",), {"tasks": ("zeroshot_retrieval",)}, "and not zeroshot_retrieval"),
+        (("wds/nothing*",), {}, "no data set matches"),
+        (("wds/mnist",), {"root": "/absent/{dataset}"}, "is not at /absent/mnist"),
+        (("wds/mnist",), {"tasks": ("captioning",)}, "unknown task"),
+    ],
+)
+def test_a_wrong_name_task_or_place_is_answered_at_once(names, options, message):
+    with pytest.raises(UsageError, match=message):
+        chosen(*names, **options)
+
+
+def test_a_root_is_a_hub_s_page_an_address_or_a_directory(web_set):
+    page = "https://huggingface.co/datasets/me/wds_{dataset_cleaned}/tree/main"
+    (hub,) = chosen("wds/vtab/cifar10", root=page)
+    (away,) = chosen("wds/vtab/cifar10", root="http://localhost:8000/{dataset}/")
+    directory = web_set("wds_vtab-cifar10")
+    (here,) = chosen("wds/vtab/cifar10", root=f"{directory.parent}/wds_{{dataset_cleaned}}")
+    places = [(one.dataset.source.kind, one.dataset.source.address) for one in (hub, away, here)]
+    assert places == [
+        ("hub", "me/wds_vtab-cifar10"),
+        ("url", "http://localhost:8000/vtab/cifar10"),
+        ("directory", str(directory)),
+    ]
+    assert here.dataset.source.fingerprint is not None
+    assert here.dataset.classes == 3
+
+
+def test_a_directory_says_its_task_and_its_languages(web_set):
+    directory = web_set(
+        **{"classnames.de.txt": "Katze\n", "zeroshot_classification_templates.de.txt": "{c}\n"}
+    )
+    (one,) = chosen(str(directory))
+    assert one.dataset.name == "mine"
+    assert one.tasks == ("zeroshot_classification",)
+    assert one.dataset.languages == ("en", "de")
+    (captions,) = chosen(str(web_set("captions", "retrieval", **{"language.txt": "zh\n"})))
+    assert captions.tasks == ("zeroshot_retrieval",)
+    assert captions.dataset.languages == ("zh",)
+
+
+def test_a_fingerprint_changes_with_the_content(web_set):
+    directory = web_set()
+    before = chosen(str(directory))[0].dataset.source.fingerprint
+    assert chosen(str(directory))[0].dataset.source.fingerprint == before
+    (directory / "classnames.txt").write_text("cat\ndog\nelk\n")
+    assert chosen(str(directory))[0].dataset.source.fingerprint != before
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda d: (d / "classnames.txt").unlink(), "classnames.txt is missing"),
+        (lambda d: (d / "test" / "1.tar").write_bytes(b""), "1.tar has 0 bytes"),
+        (lambda d: (d / "test" / "0.tar").unlink(), "0.tar is missing"),
+        (lambda d: (d / "test" / "nshards.txt").unlink(), "nshards.txt is missing"),
+        (lambda d: (d / "test" / "nshards.txt").write_text("-1"), "no number of shards"),
+        (lambda d: (d / "dataset_type.txt").write_text("audio"), "'audio'; it may say"),
+        (lambda d: (d / "classnames.txt").write_text("\n"), "is empty"),
+        (lambda d: (d / "classnames.txt").write_bytes(b"\xff\xfe\xfd"), "is no UTF-8"),
+    ],
+)
+def test_a_damaged_directory_is_refused_before_anything_runs(web_set, break_it, message):
+    directory = web_set()
+    break_it(directory)
+    with pytest.raises(UsageError, match=message):
+        chosen(str(directory))
+
+
+def test_a_split_that_is_not_there_is_answered_with_those_that_are(web_set):
+    with pytest.raises(UsageError, match="no split 'val', but test"):
+        chosen(str(web_set()), split="val")
+
+
+def test_a_folder_of_images_has_a_class_per_folder(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / "test" / name).mkdir(parents=True)
+        (tmp_path / "pets" / "test" / name / "1.jpg").write_bytes(b"\xff")
+    (one,) = chosen(str(tmp_path / "pets"))
+    assert (one.dataset.classes, one.dataset.images) == (2, 2)
+    assert one.dataset.source.layout == "folder"
+    (tmp_path / "pets" / "test" / "dog" / "2.jpg").touch()
+    with pytest.raises(UsageError, match=r"2\.jpg is empty"):
+        chosen(str(tmp_path / "pets"))
+
+
+def test_selection_lies_as_its_authors_publish_it(tmp_path):
+    (tmp_path / "val2017").mkdir()
+    (tmp_path / "add_att.json").write_text('{"0": {}}')
+    (one,) = chosen(str(tmp_path / "add_att.json"))
+    (same,) = chosen("wds/sugar_crepe/add_att", root=str(tmp_path))
+    assert one.dataset.name == "sugar_crepe/add_att"
+    assert one.tasks == same.tasks == ("image_caption_selection",)
+    assert one.dataset.source.address == same.dataset.source.address == str(tmp_path)
+
+
+def test_two_directories_of_one_name_are_refused(web_set):
+    one, other = web_set("a/same"), web_set("b/same")
+    with pytest.raises(UsageError, match="would both be called same"):
+        chosen(str(one), str(other))
+
+
+def test_two_names_for_one_place_are_refused(web_set):
+    with pytest.raises(UsageError, match=r"wds/mnist and wds/stl10 would both be read from .*mine"):
+        chosen("wds/mnist", "wds/stl10", root=str(web_set()))
+    with pytest.raises(UsageError, match="would both be read from"):
+        chosen("wds/mnist", "wds/stl10", root="http://localhost:1/one")
+
+
+def test_a_task_that_does_not_exist_names_those_that_do():
+    with pytest.raises(UnknownNameError, match="Did you mean 'zeroshot_retrieval'"):
+        chosen("wds/mnist", tasks=("zero_shot_retrieval",))

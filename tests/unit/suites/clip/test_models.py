@@ -1,0 +1,81 @@
+"""Models by name: tags, files, globs and lists, and the names that are refused."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from skymark.model.errors import UsageError
+from skymark.suites.clip.models.choosing import chosen_model, chosen_models
+from skymark.suites.clip.models.registry import activation_fits, pairs, registry
+
+LAION = "ViT-B-32:laion2b_s34b_b79k"
+
+
+def names(*texts):
+    return [one.name for one in chosen_models(texts)]
+
+
+def test_the_registry_is_that_of_open_clip_with_28_activations_that_do_not_fit():
+    known = registry().architectures
+    everything = [(name, tag) for name, one in known.items() for tag in one.tags]
+    wrong = [pair for pair in everything if not activation_fits(*pair)]
+    assert registry().open_clip == "3.3.0"
+    assert (len(everything), len(wrong)) == (196, 28)
+    assert len(pairs()) == len(names("all")) == 168
+    assert all(one.sizes is not None for one in known.values())
+
+
+def test_a_tag_is_taken_in_any_spelling_and_a_slash_as_a_dash():
+    assert names("ViT-B/32:LAION2B-s34b-b79k", "ViT-B-32,laion2b_s34b_b79k") == [LAION]
+
+
+def test_weights_of_another_activation_are_refused_with_the_architecture_that_fits():
+    with pytest.raises(UsageError, match=r"trained with QuickGELU.*name ViT-B-32-quickgelu:openai"):
+        chosen_model("ViT-B-32:openai")
+    with pytest.raises(UsageError, match="open_clip has no architecture for them"):
+        chosen_model("roberta-ViT-B-32:laion2b_s12b_b32k")
+    assert names("ViT-B-32*:openai") == ["ViT-B-32-quickgelu:openai"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ViT-B-33:openai", "Did you mean 'ViT-B-32'"),
+        ("ViT-B-32:laion2b_s34b", "did you mean laion2b_s34b_b79k"),
+        ("ViT-B-32", "names no weights"),
+        ("ViT-B-32:./absent.pt", "there is no checkpoint"),
+        ("hf-hub:laion/CLIP:x", "named by their architecture"),
+        ("nothing*", "no model matches"),
+    ],
+)
+def test_a_name_that_is_wrong_is_answered_before_anything_is_read(name, message):
+    with pytest.raises(UsageError, match=message):
+        chosen_models([name])
+
+
+def test_a_checkpoint_is_known_by_its_content(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "epoch_32.pt").write_bytes(folder.encode())
+    found = chosen_models([f"RN50:{tmp_path}/{folder}/epoch_32.pt" for folder in ("one", "two")])
+    digests = [sha256(folder.encode()).hexdigest() for folder in ("one", "two")]
+    assert [one.model.weights.sha256 for one in found] == digests
+    assert [one.name for one in found] == [f"RN50:epoch_32@{one[:8]}" for one in digests]
+    assert found[0].model.weights.file == str(tmp_path / "one" / "epoch_32.pt")
+
+
+def test_an_empty_checkpoint_is_refused(tmp_path):
+    (tmp_path / "cut.pt").touch()
+    with pytest.raises(UsageError, match="is empty"):
+        chosen_model(f"RN50:{tmp_path}/cut.pt")
+
+
+def test_a_file_of_names_has_one_per_line(tmp_path):
+    listed = tmp_path / "models.txt"
+    listed.write_text(f"# small ones\n{LAION}\n\nRN50-quickgelu,openai\n")
+    assert names(str(listed), LAION) == [LAION, "RN50-quickgelu:openai"]
+    listed.write_text("# none\n")
+    with pytest.raises(UsageError, match="names nothing"):
+        names(str(listed))

@@ -1,0 +1,206 @@
+"""Plans of the clip suite: cells, groups, specifications, times and memory."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from skymark.model.effort import Effort
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.record import RoundResult, Verification
+from skymark.suites.clip.metrics import DECLARATION, score_of
+from skymark.suites.clip.specification import ClipSpecification
+from skymark.suites.clip.suite import ClipSuite
+
+SUITE = ClipSuite()
+LAION = "ViT-B-32:laion2b_s34b_b79k"
+OPENAI = "RN50-quickgelu:openai"
+
+
+def result(number=0, **metrics):
+    return RoundResult(
+        round=number,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        setup_s=1.0,
+        timed_ns=10**9,
+        metrics=metrics,
+        verification=Verification(passed=True),
+    )
+
+
+def test_a_cell_says_all_that_decides_its_figures(planned):
+    (one,) = planned()
+    cell, specification = one.cell, ClipSpecification.of(one.cell)
+    assert cell.id == f"clip.wds_vtab_cifar10.zeroshot_classification.{LAION.replace(':', '_')}"
+    assert (cell.scenario, cell.variant, cell.adapter) == (
+        "wds/vtab/cifar10", "zeroshot_classification", LAION,
+    )  # fmt: skip
+    assert specification.source.address == "clip-benchmark/wds_vtab-cifar10"
+    assert specification.model.weights.tag == "laion2b_s34b_b79k"
+    assert cell.axes == cell.settings == {}
+    assert ClipSpecification.model_validate(specification.json_content()) == specification
+
+
+def test_a_model_s_data_sets_and_tasks_share_a_process_and_a_machine(planned):
+    found = planned("retrieval", "wds/mnist", models=(LAION, OPENAI))
+    groups = {one.group: {planned.cell.adapter for planned in found if planned.group == one.group}
+              for one in found}  # fmt: skip
+    assert groups == {LAION: {LAION}, OPENAI: {OPENAI}}
+    assert [one.shard_key for one in found] == [one.group for one in found]
+    assert len(found) == 8
+
+
+def test_settings_are_in_the_specification_and_shown_where_they_were_changed(planned):
+    given = {"precision": "bf16", "batch_size": 8, "compile": "on"}
+    (one,) = planned(settings=given)
+    specification = ClipSpecification.of(one.cell)
+    assert (specification.precision, specification.batch_size) == ("bf16", 8)
+    assert specification.compile
+    assert not specification.drop_text_tail  # it is exact in fp32 only
+    assert one.cell.settings == {"precision": "bf16", "batch_size": 8, "compile": True}
+    (same,) = planned(settings={"precision": "fp32", "compile": "off"})
+    assert same.cell.hash == planned()[0].cell.hash
+
+
+def test_a_linear_probe_says_how_it_is_trained(planned):
+    (one,) = planned(tasks=("linear_probe",), settings={"epochs": 3, "val_proportion": 0.5})
+    probe = ClipSpecification.of(one.cell).linear_probe
+    assert probe is not None
+    assert (probe.epochs, probe.val_proportion, probe.fewshot_k) == (3, 0.5, -1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 0}, "setting batch_size=0"),
+        ({"precision": "fp8"}, "setting precision='fp8'"),
+        ({"epochs": 0}, "setting epochs=0"),
+        ({"val_proportion": 1.5}, "setting val_proportion=1.5"),
+        ({"val_proportion": 0.5, "val_split": "val"}, "leave one of them out"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(planned, settings, message):
+    with pytest.raises(UsageError, match=message):
+        planned(settings=settings)
+
+
+def test_a_setting_or_an_option_that_nothing_reads_is_refused(planned):
+    with pytest.raises(UnknownNameError, match="Did you mean 'precision'"):
+        planned(settings={"precison": "fp32"})
+    with pytest.raises(UnknownNameError, match="unknown option 'think'"):
+        planned(think=1)
+
+
+def test_no_language_is_ignored(planned, web_set):
+    directory = web_set(
+        **{"classnames.de.txt": "Katze\n", "zeroshot_classification_templates.de.txt": "{c}\n"}
+    )
+    found = planned(str(directory), languages=("en", "de"))
+    assert [one.cell.axes for one in found] == [{}, {"language": "de"}]
+    assert [ClipSpecification.of(one.cell).language for one in found] == ["en", "de"]
+    with pytest.raises(UsageError, match="is not in jp, but in en, de"):
+        planned(str(directory), languages=("jp",))
+    with pytest.raises(UsageError, match="none of these data sets is in the language 'jp'"):
+        planned(str(directory), languages=("de", "jp"))
+
+
+def test_cells_that_would_share_a_file_are_refused(planned, web_set):
+    with pytest.raises(UsageError, match="would share a file"):
+        planned(str(web_set("a b")), str(web_set("a+b".replace("+", "_"))))
+
+
+def test_what_lies_on_this_machine_is_named(planned, web_set, tmp_path):
+    directory, checkpoint = web_set(), tmp_path / "mine.pt"
+    checkpoint.write_bytes(b"weights")
+    (one,) = planned(str(directory), models=(f"RN50:{checkpoint}",))
+    assert one.local_files == (str(directory), str(checkpoint))
+    assert SUITE.adapter_reference(one.cell) == f"RN50:{checkpoint}"
+
+
+def test_larger_models_need_more_memory_and_more_time(planned):
+    models = (LAION, "ViT-L-14:laion2b_s32b_b82k", "ViT-bigG-14:laion2b_s39b_b160k")
+    found = planned(models=models, platform="gpu")
+    needs = [SUITE.device_bytes(one.cell) for one in found]
+    times = [one.guess.expected_s for one in found]
+    assert needs == sorted(needs)
+    assert times == sorted(times)
+    # 2.54 G parameters in fp32 alone are 10.1 GB.
+    assert 10e9 < needs[-1] < 16e9
+    half = planned(models=models[-1:], settings={"precision": "bf16"})
+    assert SUITE.device_bytes(half[0].cell) < needs[-1] * 0.6
+    wide = planned(models=models[-1:], settings={"batch_size": 1024})
+    assert SUITE.device_bytes(wide[0].cell) > needs[-1] * 2
+
+
+def test_a_gpu_is_expected_to_be_quicker(planned):
+    assert planned(platform="gpu")[0].guess.expected_s < planned()[0].guess.expected_s / 10
+
+
+def test_each_data_set_is_prepared_once_for_all_models_with_the_same_pixels(planned, tmp_path):
+    models = (LAION, "ViT-B-16:laion2b_s34b_b88k", "ViT-B-16-SigLIP-256:webli")
+    cells = [one.cell for one in planned("retrieval", models=models)]
+    first = SUITE.unprepared(cells, tmp_path)
+    assert len(first) == 6
+    assert {cell.adapter for cell in first} == {LAION, "ViT-B-16-SigLIP-256:webli"}
+
+
+def test_accuracy_takes_one_round_and_throughput_several(planned):
+    (cell,) = [one.cell for one in planned()]
+    quick, standard = SUITE.efforts["quick"], SUITE.efforts["standard"]
+    one = result(acc1=0.5, images_per_s=100.0)
+    assert SUITE.is_enough(cell, [one], quick)
+    assert not SUITE.is_enough(cell, [one], standard)
+    same = [result(n, acc1=0.5, images_per_s=100.0 + n) for n in range(3)]
+    assert SUITE.is_enough(cell, same, standard)
+    assert SUITE.is_enough(cell, [result(acc1=0.5)], standard)  # features of an earlier cell
+
+
+def test_the_score_is_the_task_s_own_figure():
+    assert score_of({"acc1": 0.5, "acc5": 0.9}) == 0.5
+    recalls = {f"{kind}_retrieval_recall@{k}": k / 10 + add
+               for kind, add in (("image", 0.0), ("text", 0.2)) for k in (5, 1)}  # fmt: skip
+    assert score_of(recalls) == pytest.approx(0.2)
+    assert score_of({"images_per_s": 3.0}) is None
+    figures = SUITE.figures([result(mean_average_precision=0.25, images_per_s=9.0)])
+    assert figures["score"].value == 0.25
+
+
+def test_accuracy_that_varies_between_rounds_is_pointed_out():
+    effort: Effort = SUITE.efforts["standard"]
+    rounds = [result(n, acc1=0.5 + n / 100, images_per_s=100.0) for n in range(3)]
+    assert "accuracy-varies" in {one.kind for one in SUITE.warnings(rounds, effort)}
+    assert SUITE.warnings(rounds[:1], effort) == ()
+
+
+def test_the_declaration_names_every_metric_once():
+    names = [one.name for one in DECLARATION.metrics]
+    assert len(names) == len(set(names))
+    titles = SUITE.declared([]).scenario_titles
+    assert titles == {}
+
+
+def test_prompts_of_a_file_are_in_the_specification_and_tell_cells_apart(planned, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text('{"vtab/cifar10": {"cat": ["whiskers"]}}')
+    found = planned(
+        "wds/vtab/cifar10",
+        template_file=str(file),
+        tasks=("zeroshot_classification", "linear_probe"),
+    )
+    classified, probed = (ClipSpecification.of(one.cell) for one in found)
+    assert classified.prompt_file.path == str(file)
+    assert classified.prompt_file.entry == "vtab/cifar10"
+    assert found[0].cell.axes == {"prompts": f"mine@{classified.prompt_file.sha256[:8]}"}
+    assert str(file) in found[0].local_files
+    assert probed.prompt_file is None
+    assert found[1].cell.axes == {}
+    assert found[1].local_files == ()
+
+
+def test_a_file_of_prompts_that_nothing_is_scored_by_is_refused(planned, tmp_path):
+    (tmp_path / "mine.json").write_text('{"vtab/cifar10": ["{c}"]}')
+    with pytest.raises(UsageError, match="leave --template-file out"):
+        planned("wds/mscoco_captions", template_file=str(tmp_path / "mine.json"))
+    with pytest.raises(UsageError, match="no prompts for wds/mnist, but for vtab/cifar10"):
+        planned("wds/mnist", template_file=str(tmp_path / "mine.json"))
