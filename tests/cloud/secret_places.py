@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
 
 POLL_S = 0.02
+STARTING_S = 1.0
+"""As long as each poll looks at a process: a shell becomes the command that it starts."""
+POLLS_OF_OLD_PROCESSES = 25
 
 
 def forms(secret: str) -> list[bytes]:
@@ -49,11 +53,18 @@ class Arguments:
         self._thread.join()
 
     def _watch(self) -> None:
+        first_seen: dict[Path, float] = {}
         while not self._over.wait(POLL_S):
+            now = time.monotonic()
+            processes = (path for path in Path("/proc").iterdir() if path.name.isdigit())
+            first_seen = {process: first_seen.get(process, now) for process in processes}
+            old_too = self.looks % POLLS_OF_OLD_PROCESSES == 0
             self.looks += 1
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
+            for process, since in first_seen.items():
+                if now - since > STARTING_S and not old_too:
+                    continue
                 try:
-                    arguments = path.read_bytes()
+                    arguments = (process / "cmdline").read_bytes()
                 except OSError:  # it has ended
                     continue
                 if any(form in arguments for form in self._forms):
