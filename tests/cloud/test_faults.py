@@ -496,7 +496,7 @@ def test_of_two_machines_the_one_that_is_left_ends_its_part_and_brings_it_home(
     assert "measure them: skymark launch cpu --scenarios" in ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=2 * SENT)
     tables.add(fault, row)
-    assert row.home >= SENT + LEAST_SENT
+    assert row.home >= SENT + LEAST_SENT, ended.output
 
 
 @pytest.mark.timeout(1800)
