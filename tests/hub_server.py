@@ -55,7 +55,7 @@ class HubHandler(BaseHTTPRequestHandler):
             self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
             return
         commit = revision if revision in by_commit else commit_of(revision)
-        siblings = [{"rfilename": path} for path in files]
+        siblings = [{"rfilename": path, "size": len(data)} for path, data in files.items()]
         self.answer_json({"id": name, "sha": commit, "siblings": siblings, "tags": []})
 
     def is_listed(self, place, folder):

@@ -16,6 +16,7 @@ from cyclopts import App, Parameter
 from skymark.cache.location import cache_directory
 from skymark.cache.policy import Policy
 from skymark.cli.cache_options import (
+    DataOfRuns,
     Field,
     Jobs,
     PolicyOption,
@@ -88,6 +89,7 @@ def plan(
 @cache.command
 def build(
     *sources: Sources,
+    data: DataOfRuns = None,
     field: Field = None,
     prepare: Prepare = None,
     cache_policy: Annotated[
@@ -123,6 +125,11 @@ def build(
     from skymark.cache.prepared import build_prepared
 
     root, policy = _root(cache_root), Policy(cache_policy)
+    if data is not None:
+        from skymark.cli.cache_for_runs import build_for_runs
+
+        beside = (sources, field, prepare, python, to != "parquet", shards)
+        return build_for_runs(root, data, policy, beside)
     if (to == "arrow" or shards is not None) and not policy.converts:
         raise UsageError("--to and --shards go with --cache-policy parquet or parquet+shared")
     if to == "arrow" and (policy is not Policy.PARQUET or shards is not None):

@@ -22,8 +22,9 @@ RunPolicy = Annotated[
     PolicyName,
     Parameter(
         help="Where libraries of this run keep what they fetch: per-job, in a directory that goes "
-        "with the run; shared or staggered, in one of --cache-root. For the others, run "
-        "`skymark cache use … -- skymark run`."
+        "with the run; shared or staggered, in one of --cache-root. What --data names is besides "
+        "read from Parquet: parquet makes it for this run, parquet+shared once for all, prebuilt "
+        "was made by `skymark cache build --data`. auto chooses, and says why."
     ),
 ]
 Sources = Annotated[
@@ -31,6 +32,13 @@ Sources = Annotated[
     Parameter(
         help="Files or http addresses of the data set (JSON, CSV, Parquet, tar); SPLIT=ADDRESS for "
         "another split than train."
+    ),
+]
+DataOfRuns = Annotated[
+    str | None,
+    Parameter(
+        help="What `skymark run --data` names, in place of files: a folder, tar shards, a table or "
+        "hf://owner/name. Built for runs, with prebuilt or parquet+shared."
     ),
 ]
 Field = Annotated[str | None, Parameter(help="Key of a JSON file that holds the rows.")]
