@@ -363,10 +363,10 @@ def _choice(
     root: Path, sources: Sequence[str], jobs: int | None, uses: Literal["once", "often"]
 ) -> Choice:
     from skymark.cache.choosing import case_of, choose
-    from skymark.cache.sources import look_at
+    from skymark.cache.sources import look_at_all
     from skymark.cache.thresholds import known_rates
 
-    sizes = [look_at(one).size_bytes for one in sources]
+    sizes = [found.size_bytes for one in sources for found in look_at_all(one)]
     size = None if not sizes or None in sizes else sum(one or 0 for one in sizes)
     return choose(case_of(root, size, jobs, uses), known_rates(root))
 

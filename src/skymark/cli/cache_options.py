@@ -30,8 +30,8 @@ RunPolicy = Annotated[
 Sources = Annotated[
     str,
     Parameter(
-        help="Files or http addresses of the data set (JSON, CSV, Parquet, tar); SPLIT=ADDRESS for "
-        "another split than train."
+        help="Files or http addresses of the data set (JSON, CSV, Parquet, tar), SPLIT=ADDRESS for "
+        "another split than train; or hf://owner/name[@revision][:configuration/split]."
     ),
 ]
 DataOfRuns = Annotated[
@@ -46,7 +46,7 @@ Prepare = Annotated[
     str | None,
     Parameter(
         help="A command of your own that loads the data once, in place of the library's call: for "
-        "the hub, Streaming, LitData or your own code."
+        "Streaming, LitData or your own code."
     ),
 ]
 Python = Annotated[
