@@ -36,8 +36,8 @@ def why_not(workers: int, minutes: int) -> list[str]:
     """Return the lines that say what chained starts cost."""
     return [
         f"Starts {minutes} min apart, in place of one sbatch. Not recommended: of {workers} tasks",
-        f"the last starts {(workers - 1) * minutes} min after the first, and a build of a cache that",
-        "takes longer than the delay meets the next one all the same. 16 jobs that were staggered",
+        f"the last starts {(workers - 1) * minutes} min after the first, and a build of a cache",
+        "that takes longer than the delay meets the next one all the same. 16 staggered jobs",
         f"read their source {PLAIN_READS} times, under --cache-policy shared {SHARED_READS} times:",
         "export SKYMARK_CACHE_POLICY=shared before sbatch instead (docs/caches.md).",
     ]

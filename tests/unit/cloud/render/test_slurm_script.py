@@ -102,7 +102,7 @@ def test_chained_starts_are_a_program_that_submits_each_task_after_the_one_befor
         "--parsable --array=2 --dependency=after:2+2 job.sh",
         "--parsable --array=3 --dependency=after:3+2 job.sh",
     ]
-    assert "the last of 4\n# tasks starts 6 min after the first" in text
+    assert "of 4 tasks\n# the last starts 6 min after the first" in text
 
 
 def test_the_reason_against_chained_starts_is_what_the_page_has_measured():
