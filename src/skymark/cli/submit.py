@@ -21,12 +21,13 @@ from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
-from skymark.model.errors import UsageError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.stages import Quoted
+    from skymark.cloud.order import Order
     from skymark.cloud.slots import SlotJob
 
 EIGHTH = 0.125
@@ -93,7 +94,8 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     ] = None,
     store: Stores = (),
     dry_run: Annotated[
-        bool, Parameter(group=WHERE, help="Show the jobs, and submit none.")
+        bool,
+        Parameter(group=WHERE, help="Show the jobs that would be submitted now, and submit none."),
     ] = False,
 ) -> int:
     """Submit a plan to a machine that is there, or to several that are hired for it.
@@ -152,10 +154,18 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     kind = None if cards is None else cards.kind
     if cards is not None and cards.bytes_each is None:
         say(f"the memory of an {kind} is not known here: nothing was compared with it")
+    order = _order(wanted, cluster, deadline, store, variables)
+    if dry_run and not one_job_per_group:
+        _tell_of_queue(cluster)
+    elif dry_run:
+        jobs = _without_those_queued(jobs, order, wanted)
+        needs = {
+            name: need for name, need in needs.items() if any(name in one.groups for one in jobs)
+        }
     _show(jobs, needs, kind, cluster)
     if dry_run:
         return 0
-    quoted = _quoted(wanted, cluster, deadline, store, variables)
+    quoted = _quoted(order, wanted, variables)
     run_id, queued = (submit_groups if one_job_per_group else submit_slots)(quoted, jobs, say)
     if not queued:
         say("no job was submitted")
@@ -212,35 +222,68 @@ def first_groups(plan: Plan, count: int | None) -> Plan:
     return plan.model_copy(update={"cells": cells})
 
 
-def _quoted(
+def _without_those_queued(jobs: Sequence[SlotJob], order: Order, plan: Plan) -> list[SlotJob]:
+    """Return the jobs of groups that the cluster's queue has no job for; all where it is silent."""
+    from skymark.cloud.group_jobs import submission_key
+    from skymark.cloud.lifecycle.group_queue import outstanding_groups
+
+    try:
+        rest = outstanding_groups(order, submission_key(plan, order), jobs, say)
+    except SkymarkError as error:
+        say(f"groups that have a job already are shown too, for the queue cannot be read: {error}")
+        return list(jobs)
+    return [job for job in jobs if job.groups[0] in rest.groups]
+
+
+def _tell_of_queue(cluster: str) -> None:
+    """Say how many jobs a cluster's queue has, whose workers may hold groups of a plan."""
+    from skymark.cloud.sky.jobs import queued_jobs
+
+    try:
+        count = len(queued_jobs(cluster, skip_finished=True))
+    except SkymarkError as error:
+        say(f"what its queue has is not known: {error}")
+        return
+    if count:
+        say(
+            f"jobs that wait or run on {cluster}: {count}. The queue does not tell which groups "
+            "workers hold; no group that another holds is taken a second time"
+        )
+
+
+def _order(
     plan: Plan, cluster: str, deadline: str | None, store: Sequence[str], variables: VariableOptions
-) -> Quoted:
+) -> Order:
     from skymark.cloud.lifecycle.adopting import order_of
-    from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import seconds_of
-    from skymark.cloud.secret_variables import secrets_for
-    from skymark.cloud.stores import check_stores
     from skymark.cloud.submission import job_name, new_submission
     from skymark.run.layout import new_run_id
 
-    limit_s = None if deadline is None else seconds_of(deadline)
     run_id = job_name(new_run_id(plan.profile, datetime.now(UTC)))  # names of jobs have it
-    order = order_of(cluster, plan.profile).model_copy(
+    return order_of(cluster, plan.profile).model_copy(
         update={
             "run_id": run_id,
             "plan_hash": plan.hash,
             "stores": tuple(store),
-            "deadline_s": limit_s,
+            "deadline_s": None if deadline is None else seconds_of(deadline),
             "keep": True,
             "idle": False,
             "variables": variables.variables(),
             "submission": new_submission(),
         }
     )
+
+
+def _quoted(order: Order, plan: Plan, variables: VariableOptions) -> Quoted:
+    """Return a run with its secrets, whose stores were tried; the machine is paid for already."""
+    from skymark.cloud.lifecycle.stages import Quoted
+    from skymark.cloud.secret_variables import secrets_for
+    from skymark.cloud.stores import check_stores
+
     given = variables.beside(os.environ)
-    check_stores(order.stores, run_id, given)
+    check_stores(order.stores, order.run_id, given)
     secrets = {**secrets_for(plan, order.stores, given), **variables.secrets()}
-    return Quoted(order, plan, secrets, limit_s)
+    return Quoted(order, plan, secrets, order.deadline_s)
 
 
 def _show(
