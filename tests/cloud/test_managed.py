@@ -203,32 +203,34 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
     watched: Client, bucket: S3Server, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     before = len(watched.world.cloud.bill())
-    where = ("--profile", "cpu", "--infra", "lambda", "--machine", str(SMALL), "--jobs", "2")
+    where = ("--profile", "cpu", "--infra", "lambda", "--jobs", "2")
     plan = ("--scenarios", "TAB-1:small", "NLP-1:small", "--adapters", "numpy", "--rounds", "1")
     command = ("submit", "--managed", *where, *plan, "--store", "s3://results/shared", "--yes")
+    asleep = machine_of(tmp_path, "asleep", run="sleep 900")
 
-    def submit(*more: str) -> Command:
-        done = skymark(watched, *command, *more, **bucket.variables)
-        assert done.status == 0, done.output
+    def submit(machine: Path, *more: str, status: int = 0) -> Command:
+        done = skymark(watched, *command, "--machine", str(machine), *more, **bucket.variables)
+        assert done.status == status, done.output
         return done
 
-    shown = submit("--dry-run").output
+    shown = submit(asleep, "--dry-run").output
     assert "2 groups for 2 managed jobs" in shown
     assert "2 × " in shown  # the price is of both
+    submit(asleep, "--max-cost", "0.01", status=3)
     assert len(watched.world.cloud.bill()) == before
-    dear = skymark(watched, *command, "--max-cost", "0.01", **bucket.variables)
-    assert dear.status == 3, dear.output
 
-    first = submit()
+    first = submit(asleep)
     run_id, names = jobs_of(first)
     assert [name.rpartition("-")[2] for name in names] == ["1of2", "2of2"]
     assert all(f"{name}: " in first.output and "$0.80/h" in first.output for name in names)
-    down = skymark(watched, "down", names[1])
-    assert down.status == 0, down.output
-    again = submit()
-    assert f"1 of 2 jobs of {run_id} wait, run or are done" in again.output
-    assert jobs_of(again) == (run_id, [f"{names[1]}-2"])
-    assert "no job was submitted" in submit().output
+    assert "no job was submitted" in submit(asleep).output
+    assert skymark(watched, "down", names[1]).status == 0
+    shown = submit(SMALL, "--dry-run").output
+    assert f"1 of 2 jobs of {run_id} wait, run or are done" in shown
+    assert "1 groups for 1 managed jobs" in shown
+    assert skymark(watched, "down", names[0]).status == 0
+    again = submit(SMALL)
+    assert jobs_of(again) == (run_id, [f"{name}-2" for name in names])
 
     eventually(lambda: not watched.world.hired(), timeout_s=900, interval_s=2)
     home = tmp_path / "home"
@@ -240,8 +242,8 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
     assert {record.cell.scenario for record in run.records} == {"TAB-1", "NLP-1"}
     assert {record.status for record in run.records} == {Status.OK}
     assert run.manifest.finished
-    assert len(watched.world.cloud.bill()) == before + 3
-    assert "no job was submitted" in submit().output
+    assert len(watched.world.cloud.bill()) == before + 4
+    assert "no job was submitted" in submit(SMALL).output
 
 
 def jobs_of(submitted: Command) -> tuple[str, list[str]]:

@@ -295,4 +295,4 @@ def _show(parts: Sequence[WorkerPart], jobs: int) -> None:
     ]
     print_rows(("job", "groups", "cells", "round", "takes"), rows)
     groups = sum(len(one.keys) for one in parts)
-    note(f"{groups} groups for {len(parts)} managed jobs, each on a machine of its own")
+    note(f"{groups} groups for {len(parts)} managed jobs, a machine for each")
