@@ -211,6 +211,37 @@ def test_prompts_of_each_class_are_those_that_are_scored(bench, tmp_path):
         bench.result(prompt_file=missing)
 
 
+def test_class_names_of_a_file_are_those_that_are_scored(bench, tmp_path):
+    from skymark.suites.clip.reading.name_file import Naming
+    from skymark.suites.clip.reading.prompt_file import Prompting
+
+    def file_of(kind, name, content):
+        (tmp_path / name).write_text(json.dumps({"shapes": content}))
+        return kind(tmp_path / name).entry_for("shapes")
+
+    mine = ["cerchio", "quadrato", "croce", "barra", "punto", "cornice"]
+    same, others = file_of(Naming, "same.json", CLASSES), file_of(Naming, "others.json", mine)
+    own = file_of(Prompting, "own.json", {name: [f"una {name}"] for name in mine})
+    runner = bench.runner()
+    usual, alike, renamed, prompted = (
+        bench.result(runner=runner, **files)
+        for files in (
+            {},
+            {"name_file": same},
+            {"name_file": others},
+            {"name_file": others, "prompt_file": own},
+        )
+    )
+    assert all(one.verification.passed for one in (usual, alike, renamed, prompted))
+    assert alike.metrics["acc1"] == usual.metrics["acc1"]
+    digests = [one.conditions["texts_digest"] for one in (usual, alike, renamed, prompted)]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    few = file_of(Naming, "few.json", mine[:5])
+    with pytest.raises(DataError, match="5 class names for shapes, which has 6 classes"):
+        bench.result(name_file=few)
+
+
 def test_captions_in_another_language_are_not_scored_as_that_asked_for(bench):
     with pytest.raises(DataError, match="in the language 'en', not 'de'"):
         bench.result("captions", "zeroshot_retrieval", language="de")

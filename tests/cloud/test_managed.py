@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,11 +16,14 @@ import pytest
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.world import rehearsal_world
+from skymark.model.record import Status
+from skymark.run.reader import open_run
 from skymark.store.kinds import runs_at
 from tests.cloud.conftest import Client
 from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (
     SMALL,
+    Command,
     LastLook,
     Running,
     bill_of,
@@ -192,6 +196,60 @@ def test_a_managed_job_can_be_left_and_ended_later(
     assert down.status == 0, down.output
     assert watched.world.hired() == []
     assert ended.cluster not in skymark(watched, "status").output
+
+
+@pytest.mark.cloud_day
+def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_that_are_missing(
+    watched: Client, bucket: S3Server, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    before = len(watched.world.cloud.bill())
+    where = ("--profile", "cpu", "--infra", "lambda", "--jobs", "2")
+    plan = ("--scenarios", "TAB-1:small", "NLP-1:small", "--adapters", "numpy", "--rounds", "1")
+    command = ("submit", "--managed", *where, *plan, "--store", "s3://results/shared", "--yes")
+    asleep = machine_of(tmp_path, "asleep", run="sleep 900")
+
+    def submit(machine: Path, *more: str, status: int = 0) -> Command:
+        done = skymark(watched, *command, "--machine", str(machine), *more, **bucket.variables)
+        assert done.status == status, done.output
+        return done
+
+    shown = submit(asleep, "--dry-run").output
+    assert "2 groups for 2 managed jobs" in shown
+    assert "2 × " in shown  # the price is of both
+    submit(asleep, "--max-cost", "0.01", status=3)
+    assert len(watched.world.cloud.bill()) == before
+
+    first = submit(asleep)
+    run_id, names = jobs_of(first)
+    assert [name.rpartition("-")[2] for name in names] == ["1of2", "2of2"]
+    assert all(f"{name}: " in first.output and "$0.80/h" in first.output for name in names)
+    assert "no job was submitted" in submit(asleep).output
+    assert skymark(watched, "down", names[1]).status == 0
+    shown = submit(SMALL, "--dry-run").output
+    assert f"1 of 2 jobs of {run_id} wait, run or are done" in shown
+    assert "1 groups for 1 managed jobs" in shown
+    assert skymark(watched, "down", names[0]).status == 0
+    again = submit(SMALL)
+    assert jobs_of(again) == (run_id, [f"{name}-2" for name in names])
+
+    eventually(lambda: not watched.world.hired(), timeout_s=900, interval_s=2)
+    home = tmp_path / "home"
+    fetched = skymark(
+        watched, "fetch", f"s3://results/shared/{run_id}", str(home), **bucket.variables
+    )
+    assert fetched.status == 0, fetched.output
+    run = open_run(home)
+    assert {record.cell.scenario for record in run.records} == {"TAB-1", "NLP-1"}
+    assert {record.status for record in run.records} == {Status.OK}
+    assert run.manifest.finished
+    assert len(watched.world.cloud.bill()) == before + 4
+    assert "no job was submitted" in submit(SMALL).output
+
+
+def jobs_of(submitted: Command) -> tuple[str, list[str]]:
+    """Return the run of a submission, and the names of its jobs."""
+    run_id = re.search(r"(\S+): on their way", submitted.output)[1]
+    return run_id, re.search(r"skymark down (.+)", submitted.output)[1].split()
 
 
 def test_no_controller_is_rented(client: Client, tmp_path: Path) -> None:

@@ -190,6 +190,9 @@ def test_the_same_submission_again_is_for_the_groups_that_no_job_has(cluster: Cl
     queued = [job["id"] for job in cluster.jobs() if job["id"] > blocking]
     assert len(queued) == 6
     cluster.command("cancel", NAME, *map(str, queued[:2]))
+    shown = cluster.command(*submit, "--dry-run")
+    assert "4 of 6 groups have a job" in shown.output
+    assert "2 groups for 2 workers in 2 jobs" in shown.output
     again = cluster.command(*submit)
     assert "4 of 6 groups have a job" in again.output
     assert run_of(again) == run_of(first)

@@ -230,7 +230,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     if dry_run:
         return 0
     if not yes:
-        _agree()
+        agree()
     check_stores(store, order.run_id, known)
     end_when_told()
     screen = screen_for(order, output)
@@ -282,7 +282,7 @@ def sendable(plan: Plan, *, with_source: bool) -> Plan:
     return plan
 
 
-def _agree() -> None:
+def agree() -> None:
     """Ask whether the price is right.
 
     Raises:

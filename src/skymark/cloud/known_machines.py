@@ -63,7 +63,7 @@ def turn_of(cluster: str, announce: Callable[[str], None]) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        announce(f"waiting: another skymark exec is putting jobs into the queue of {cluster}")
+        announce(f"waiting: another skymark is putting jobs into the queue of {cluster}")
         lock.acquire()
     try:
         yield

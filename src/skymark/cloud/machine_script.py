@@ -120,6 +120,17 @@ def machine_variables(order: Order) -> dict[str, str]:
     }
 
 
+def taking_part(run: str, part: int, parts: int) -> str:
+    """Return a run that takes one part of the plan: as a node of so many, which runs know to do.
+
+    Args:
+        run: of a machine's YAML.
+        part: its number, from 0.
+        parts: how many there are.
+    """
+    return f"export SKYPILOT_NODE_RANK={part} SKYPILOT_NUM_NODES={parts}\n{run}"
+
+
 def script(setup: str | None, run: str) -> str:
     """Return the job's script for bash.
 

@@ -44,6 +44,10 @@ class Order(Frozen):
     """Of a managed job: where the next machine finds what was measured, if one is taken away."""
     num_nodes: int = Field(default=1, ge=1)
     """Of the cluster."""
+    part: int = Field(default=0, ge=0)
+    """Of `parts`, the one that the machine takes of the plan."""
+    parts: int = Field(default=1, ge=1)
+    """Machines that share the plan, each with a job of its own."""
     job_nodes: int | None = Field(default=None, ge=1)
     """Of them, those that the job takes; None for all."""
     gpus: str | None = None

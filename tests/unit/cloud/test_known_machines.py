@@ -108,4 +108,4 @@ def test_whoever_puts_jobs_into_a_queue_waits_for_the_others(tmp_path):
             pass
     second.join(30)
     assert entered.is_set()
-    assert said == ["waiting: another skymark exec is putting jobs into the queue of skymark-one"]
+    assert said == ["waiting: another skymark is putting jobs into the queue of skymark-one"]

@@ -17,6 +17,7 @@ from skymark.cloud.machine_script import (
     plan_file,
     script,
     secrets_file,
+    taking_part,
 )
 from skymark.cloud.secret_variables import write_secrets
 from skymark.resources import resource_directory
@@ -47,6 +48,11 @@ def run(tmp_path):
 
 def test_the_run_comes_after_the_set_up(run):
     assert run("echo first", "echo second") == (0, "first\nsecond\n", "run 0")
+
+
+def test_a_run_takes_its_part_as_a_node_of_several_does(run):
+    shard = 'echo "${SKYPILOT_NODE_RANK:-0}/${SKYPILOT_NUM_NODES:-1}"'
+    assert run(shard, taking_part(shard, 1, 4)) == (0, "0/1\n1/4\n", "run 0")
 
 
 def test_a_failed_set_up_keeps_the_run_from_starting(run):

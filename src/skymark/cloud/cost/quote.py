@@ -94,6 +94,7 @@ def quote_for(
     deadline_s: float | None = None,
     clouds: Collection[str] | None = None,
     idle_minutes: int = IDLE_MINUTES,
+    parts: int = 1,
 ) -> Quote:
     """Return the cost of a plan on the machines that a task asks for.
 
@@ -105,6 +106,7 @@ def quote_for(
         deadline_s: most seconds for set-up and run together.
         clouds: names of the clouds that may be used; None for every cloud with a known price.
         idle_minutes: without a job, after which the machine ends itself if nobody else does.
+        parts: of the plan; the quote is for the machines of one, the one that takes longest.
 
     Raises:
         CatalogueError: no price is known.
@@ -115,7 +117,9 @@ def quote_for(
         num_nodes=task.num_nodes,
         deadline_s=deadline_s,
         offers=prices.offers,
-        duration=billed_time(plan, set_up_time(plan), history, task.num_nodes, idle_minutes),
+        duration=billed_time(
+            plan, set_up_time(plan), history, parts * task.num_nodes, idle_minutes
+        ),
         catalogue_date=prices.catalogue_date,
         problems=prices.problems,
     )

@@ -6,10 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.group_jobs import group_job_name, outstanding, submission_key
+from skymark.cloud.group_jobs import (
+    Outstanding,
+    group_job_name,
+    outstanding,
+    submission_key,
+)
 from skymark.cloud.known_machines import turn_of
 from skymark.cloud.lifecycle.slot_jobs import Submitted, queue_named
 from skymark.cloud.lifecycle.stages import Quoted
+from skymark.cloud.order import Order
 from skymark.cloud.sky.jobs import MachineJob, queued_jobs
 from skymark.cloud.slots import SlotJob
 from skymark.model.errors import SkymarkError
@@ -37,12 +43,7 @@ def submit_groups(
     order = quoted.order
     key = submission_key(quoted.plan, order)
     with turn_of(order.cluster, announce):
-        rest = outstanding([job.groups[0] for job in jobs], key, queued_jobs(order.cluster))
-        if len(rest.groups) < len(jobs):
-            announce(
-                f"{len(jobs) - len(rest.groups)} of {len(jobs)} groups have a job that waits, runs "
-                f"or is done on {order.cluster}"
-            )
+        rest = outstanding_groups(order, key, jobs, announce)
         order = order.model_copy(update={"run_id": rest.run_id or order.run_id})
         named = {
             group_job_name(order.run_id, key, job.groups[0]): job
@@ -66,6 +67,30 @@ def submit_groups(
                 announce(_left(named, queued))
                 raise
     return Submitted(order.run_id, tuple(queued.values()))
+
+
+def outstanding_groups(
+    order: Order, key: str, jobs: Sequence[SlotJob], announce: Callable[[str], None]
+) -> Outstanding:
+    """Return the groups that a submission would be for, by what the cluster's queue has now.
+
+    Args:
+        order: names the cluster.
+        key: of the submission.
+        jobs: of `skymark.cloud.slots.job_per_group`.
+        announce: told how many have a job already.
+
+    Raises:
+        UsageError: there is no such cluster.
+        CloudError: its queue cannot be read.
+    """
+    rest = outstanding([job.groups[0] for job in jobs], key, queued_jobs(order.cluster))
+    if len(rest.groups) < len(jobs):
+        announce(
+            f"{len(jobs) - len(rest.groups)} of {len(jobs)} groups have a job that waits, runs or "
+            f"is done on {order.cluster}"
+        )
+    return rest
 
 
 def _left(named: Mapping[str, SlotJob], queued: Mapping[str, MachineJob]) -> str:

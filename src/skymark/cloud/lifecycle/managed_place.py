@@ -7,7 +7,7 @@ the next machine finds it, and from there the results come home.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -69,6 +69,16 @@ class ManagedPlace:
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Start the job, and return once it has a machine."""
+        self.submit(quoted, screen)
+        with self.early_timers(quoted.order):
+            return self.await_machine(quoted, screen)
+
+    def submit(self, quoted: Quoted, screen: Screen) -> None:
+        """Start the job, and return once SkyPilot has taken it.
+
+        Raises:
+            CloudError: it has not.
+        """
         order = quoted.order
         self._asked_s = time.time()
         screen.say(f"hiring {order.cluster} as a managed job")
@@ -85,8 +95,21 @@ class ManagedPlace:
             job = await_managed_job(asked, order.cluster, screen.log)
             self._request.granted()
         self._job = job
-        with early_timers(order.model_copy(update={"cluster": job.machine})):
-            _await_machine(job, order.boot_timeout_s, screen.say)
+
+    def early_timers(self, order: Order) -> AbstractContextManager[None]:
+        """Arm the timer of the job's machine as soon as it answers, until left."""
+        assert self._job is not None
+        return early_timers(order.model_copy(update={"cluster": self._job.machine}))
+
+    def await_machine(self, quoted: Quoted, screen: Screen) -> Hired:
+        """Return once a job that SkyPilot has taken has a machine, at the price agreed on.
+
+        Raises:
+            CloudError: it has none in time, or a dearer one.
+        """
+        order, job = quoted.order, self._job
+        assert job is not None
+        _await_machine(job, self._asked_s, order.boot_timeout_s, screen.say)
         job.remove_plain_files()
         self._machines = note_machines(quoted, job.machine)
         check_price(quoted, self._machines)
@@ -139,19 +162,26 @@ class ManagedPlace:
             return bill_of_time(time.time() - self._asked_s, self._machines)
 
 
-def _await_machine(job: ManagedJob, timeout_s: float, say: Say) -> None:
-    """Return when the job runs or has ended.
+def _await_machine(job: ManagedJob, asked_s: float, timeout_s: float, say: Say) -> None:
+    """Return when the job runs or has ended; asks once at least.
+
+    Args:
+        job: what is waited for.
+        asked_s: moment of `time.time` when it was asked for.
+        timeout_s: longest time from then.
+        say: told that SkyPilot does not answer.
 
     Raises:
         CloudError: it has no machine in time; SkyPilot itself would look for one for ever.
     """
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    while True:
         try:
             if not job.waits_for_machine():
                 return
         except CloudError as error:
             say(f"SkyPilot does not answer ({error}); trying again")
+        if time.time() > asked_s + timeout_s:
+            break
         time.sleep(LOOK_S)
     raise CloudError(
         f"{job.name} was not up after {timeout_s:g} s; give a longer --boot-timeout, or another "

@@ -19,7 +19,9 @@ from skymark.model.span import Span
 from skymark.run.history import read_history
 
 
-def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str, str]) -> Quoted:
+def quote_order(
+    order: Order, plan: Plan, results: Path, variables: Mapping[str, str], jobs: int = 1
+) -> Quoted:
     """Check an order and price it; hires nothing.
 
     Args:
@@ -27,6 +29,8 @@ def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str,
         plan: the cells that run there.
         results: directory of earlier runs, which tell how long cells take.
         variables: the caller's, for secrets.
+        jobs: such as the order, each on machines of its own; price and ceiling are of all of them,
+            the limit in time is of each.
 
     Raises:
         UsageError: no credentials, no such machine, a wrong YAML.
@@ -42,15 +46,17 @@ def quote_order(order: Order, plan: Plan, results: Path, variables: Mapping[str,
         deadline_s=order.deadline_s,
         clouds=clouds,
         idle_minutes=order.idle_minutes,
+        parts=order.parts,
     )
-    quote = with_told_prices(by_catalogue)
+    machines = jobs * order.num_nodes
+    quote = with_told_prices(by_catalogue).model_copy(update={"num_nodes": machines})
     if order.idle:
         nothing = Span(low_s=0, expected_s=0, high_s=0)
         duration = quote.duration.model_copy(update={"running": nothing})
         quote = quote.model_copy(update={"duration": duration})
     highest_usd = _highest_hourly_price_usd(quote, order.max_cost_usd)
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
-    hourly_usd = None if highest_usd is None else highest_usd * order.num_nodes
+    hourly_usd = None if highest_usd is None else highest_usd * machines
     seconds = limit_s(order, hourly_usd, around_s)
     secrets = secrets_for(plan, order.stores, variables)
     return Quoted(order, plan, secrets, seconds, quote, highest_usd)

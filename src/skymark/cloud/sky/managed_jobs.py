@@ -19,6 +19,7 @@ from skymark.cloud.sky.internals import (
 )
 from skymark.cloud.sky.jobs import JobEnd, end_of
 from skymark.cloud.waiting import in_background
+from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
 FIELDS = (
@@ -30,6 +31,15 @@ FIELDS = (
     "failure_reason",
 )
 """Asked of SkyPilot about a job."""
+
+
+class KnownManagedJob(Frozen):
+    """A managed job as SkyPilot has it."""
+
+    id: int
+    name: str
+    status: str
+
 
 WAITING = ("PENDING", "SUBMITTED", "STARTING")
 """SkyPilot's words for a job that has no machine yet."""
@@ -131,6 +141,14 @@ def find_managed_job(name: str) -> ManagedJob | None:
     """Return the managed job of a name, or None."""
     numbers = [one.job_id for one in _records() if one.job_name == name]
     return ManagedJob(name, max(numbers)) if numbers else None
+
+
+def known_managed_jobs() -> list[KnownManagedJob]:
+    """Return every managed job that SkyPilot knows, those that have ended too."""
+    return [
+        KnownManagedJob(id=one.job_id, name=one.job_name, status=one.status.value)
+        for one in _records()
+    ]
 
 
 def live_managed_jobs() -> list[LiveMachine]:

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cloud.machine_kinds import machine_file
-from skymark.cloud.machine_script import LIMIT_VARIABLE, machine_variables, script
+from skymark.cloud.machine_script import (
+    LIMIT_VARIABLE,
+    machine_variables,
+    script,
+    taking_part,
+)
 from skymark.cloud.machine_timer import START_S, arming, settings
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import sdk
@@ -36,7 +41,10 @@ def make_task(order: Order) -> Any:
         )
     task = _machine_task(order)
     task.name = order.job or order.cluster
-    task.run = arm_timer(order) + script(task.setup, NOTHING if order.idle else task.run)
+    run = NOTHING if order.idle else task.run
+    if order.parts > 1:
+        run = taking_part(run, order.part, order.parts)
+    task.run = arm_timer(order) + script(task.setup, run)
     task.setup = None
     _send_source(task)
     task.num_nodes = order.num_nodes

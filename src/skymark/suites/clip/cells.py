@@ -17,8 +17,9 @@ from skymark.suites.clip.datasets.dataset import DataSet
 from skymark.suites.clip.guess import guess
 from skymark.suites.clip.models.choosing import SHORT_DIGEST, ChosenModel
 from skymark.suites.clip.options import ENGLISH, ClipOptions, ClipSettings
+from skymark.suites.clip.reading.name_file import Naming
 from skymark.suites.clip.reading.prompt_file import Prompting
-from skymark.suites.clip.specification import ClipSpecification, Model, Task
+from skymark.suites.clip.specification import ClipSpecification, FileEntry, Model, Task
 
 SUITE = "clip"
 PROMPTED: Task = "zeroshot_classification"
@@ -35,6 +36,34 @@ class Work:
     """The specification as cells hold it; each model takes the place of the first."""
 
 
+@dataclass(frozen=True)
+class OwnTexts:
+    """Prompts and class names of the user's own, in place of those that data sets have."""
+
+    prompting: Prompting | None
+    naming: Naming | None
+
+    def prompts_of(self, dataset: DataSet) -> FileEntry | None:
+        """Return the place of a data set's prompts; None for its own.
+
+        Raises:
+            DataError: the file has none.
+        """
+        return None if self.prompting is None else self.prompting.entry_for(dataset.name)
+
+    def names_of(self, dataset: DataSet) -> FileEntry | None:
+        """Return the place of a data set's class names; None for its own.
+
+        Raises:
+            DataError: the file has none, or another number than the data set has classes.
+        """
+        if self.naming is None:
+            return None
+        found = self.naming.entry_for(dataset.name)
+        self.naming.names(found.entry, dataset.classes)
+        return found
+
+
 def planned_cells(
     models: Sequence[ChosenModel],
     sets: Sequence[ChosenSet],
@@ -46,12 +75,12 @@ def planned_cells(
 
     Raises:
         UsageError: no data set has a language, two cells would share a file, or the file of
-            prompts does not serve.
+            prompts or class names does not serve.
     """
     require_languages(sets, options.languages)
-    prompting = prompting_of(options, sets)
+    texts = own_texts(options, sets)
     works = [
-        work_of(models[0].model, chosen.dataset, task, language, options, settings, prompting)
+        work_of(models[0].model, chosen.dataset, task, language, options, settings, texts)
         for chosen in sets
         for task in chosen.tasks
         for language in languages_of(chosen, options.languages)
@@ -89,20 +118,34 @@ def require_languages(sets: Sequence[ChosenSet], wanted: Sequence[str]) -> None:
             )
 
 
-def prompting_of(options: ClipOptions, sets: Sequence[ChosenSet]) -> Prompting | None:
-    """Return the file of prompts that the user named, if any.
+def own_texts(options: ClipOptions, sets: Sequence[ChosenSet]) -> OwnTexts:
+    """Return the files of prompts and class names that the user named.
 
     Raises:
-        UsageError: it cannot be read, or nothing is scored by prompts.
+        UsageError: one cannot be read, nothing is scored by it, or it would be scored as several
+            languages.
     """
-    if options.template_file is None:
-        return None
-    if not any(PROMPTED in one.tasks for one in sets):
-        raise UsageError(
-            f"none of these data sets is classified by prompts such as those in "
-            f"{options.template_file}; leave --template-file out"
-        )
-    return Prompting(Path(options.template_file).expanduser().resolve())
+    given = {"--template-file": options.template_file, "--classname-file": options.classname_file}
+    for option, file in given.items():
+        if file is not None and not any(PROMPTED in one.tasks for one in sets):
+            raise UsageError(
+                f"none of these data sets is classified by prompts such as those in {file}; leave "
+                f"{option} out"
+            )
+    templates, names = (
+        None if file is None else Path(file).expanduser().resolve() for file in given.values()
+    )
+    for one in sets if names is not None else ():
+        languages = languages_of(one, options.languages)
+        if PROMPTED in one.tasks and len(languages) > 1:
+            raise UsageError(
+                f"the class names in {names} are in one language, and {one.dataset.name} would be "
+                f"scored in {' and '.join(languages)}; give one of --languages"
+            )
+    return OwnTexts(
+        prompting=None if templates is None else Prompting(templates),
+        naming=None if names is None else Naming(names),
+    )
 
 
 def work_of(
@@ -112,16 +155,22 @@ def work_of(
     language: str,
     options: ClipOptions,
     settings: ClipSettings,
-    prompting: Prompting | None,
+    texts: OwnTexts,
 ) -> Work:
-    """Return a task on a data set."""
+    """Return a task on a data set.
+
+    Raises:
+        DataError: a file has no prompts or class names for it, or for other classes.
+    """
+    prompted = task == PROMPTED
     specification = ClipSpecification(
         model=model,
         source=dataset.source,
         task=task,
         split=options.test_split,
         language=language,
-        prompt_file=prompting.entry_for(dataset.name) if prompting and task == PROMPTED else None,
+        prompt_file=texts.prompts_of(dataset) if prompted else None,
+        name_file=texts.names_of(dataset) if prompted else None,
         precision=settings.precision,
         batch_size=settings.batch_size,
         compile=settings.compile,
@@ -145,8 +194,8 @@ def cells_of_model(
     own = {"model": model.model.model_dump(mode="json")}
     files = tuple(filter(None, [model.model.weights.file]))
     for work in works:
-        prompt_file = work.specification.prompt_file
-        own_files = files if prompt_file is None else (*files, prompt_file.path)
+        texts = (work.specification.prompt_file, work.specification.name_file)
+        own_files = (*files, *(one.path for one in texts if one is not None))
         yield PlannedCell(
             cell=Cell(
                 suite=SUITE,
@@ -165,12 +214,14 @@ def cells_of_model(
 
 
 def axes_of(specification: ClipSpecification) -> dict[str, Setting]:
-    """Return what tells cells of one model, data set and task apart: language and prompts."""
+    """Return what tells cells of one model, data set and task apart: language and texts."""
     found: dict[str, Setting] = {}
     if specification.language != ENGLISH:
         found["language"] = specification.language
-    if (file := specification.prompt_file) is not None:
-        found["prompts"] = f"{Path(file.path).stem}@{file.sha256[:SHORT_DIGEST]}"
+    files = {"prompts": specification.prompt_file, "classnames": specification.name_file}
+    for axis, file in files.items():
+        if file is not None:
+            found[axis] = f"{Path(file.path).stem}@{file.sha256[:SHORT_DIGEST]}"
     return found
 
 

@@ -46,6 +46,12 @@ OPTIONS = (
         "templates, or an object from class name to prompts. [default: each data set's own]",
     ),
     Option(
+        name="classname_file",
+        group="what",
+        help="JSON file with class names for each data set, in CLIP_benchmark's format: a list in "
+        "the order of labels. [default: each data set's own]",
+    ),
+    Option(
         name="test_split",
         group="what",
         default=DEFAULT_SPLIT,
@@ -119,6 +125,7 @@ class ClipOptions(Frozen):
     dataset_root: str | None = None
     languages: tuple[str, ...] = (ENGLISH,)
     template_file: str | None = None
+    classname_file: str | None = None
     test_split: str = Field(default=DEFAULT_SPLIT, pattern=r"^[\w][\w.-]*$")
     recall_k: tuple[Positive, ...] = (5,)
     seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)

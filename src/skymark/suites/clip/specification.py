@@ -64,8 +64,8 @@ class Source(Frozen):
     None for what lies elsewhere."""
 
 
-class PromptFile(Frozen):
-    """A file with prompts for data sets, and the entry of the cell's own."""
+class FileEntry(Frozen):
+    """A file with prompts or class names for data sets, and the entry of the cell's own."""
 
     path: str
     """Absolute."""
@@ -102,8 +102,10 @@ class ClipSpecification(Frozen):
     split: str = "test"
     language: str = "en"
     """Of class names and templates."""
-    prompt_file: PromptFile | None = None
+    prompt_file: FileEntry | None = None
     """Of zero-shot classification; None for the data set's own templates."""
+    name_file: FileEntry | None = None
+    """Likewise; None for the data set's own class names."""
     precision: Precision = "fp32"
     batch_size: Positive | None = None
     """Images per batch; None for the most that the memory given takes."""

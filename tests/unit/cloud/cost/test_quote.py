@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from skymark.cli.options import PlanOptions
 from skymark.cloud.cost.amounts import at_most
+from skymark.cloud.cost.billed_time import billed_time
 from skymark.cloud.cost.ceiling import check_ceiling
+from skymark.cloud.cost.prices import PriceList
+from skymark.cloud.cost.quote import quote_for
+from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.model.errors import GateError
 from tests.unit.cloud.cost.conftest import offer
 
@@ -17,6 +23,18 @@ def test_the_cost_is_price_times_time_times_machines(make_quote):
     assert cost.low_usd == pytest.approx(1.29)
     assert cost.expected_usd == pytest.approx(2.58)
     assert cost.high_usd == pytest.approx(5.16)
+
+
+def test_a_job_among_several_is_quoted_for_the_part_that_takes_longest():
+    named = ("TAB-1:small", "NLP-1:small", "CV-1:small")
+    whole = PlanOptions(profile="cpu", scenarios=named, adapters=("numpy",)).plan()
+    offers = PriceList(offers=(offer(1.29),), catalogue_date=None)
+    source = SimpleNamespace(prices_for=lambda task, clouds: offers)
+    task = SimpleNamespace(num_nodes=1)
+    all_of_it, half = (quote_for(task, whole, source, parts=parts) for parts in (1, 2))
+    assert half.num_nodes == 1
+    assert half.duration == billed_time(whole, set_up_time(whole), (), 2)
+    assert half.duration.running.expected_s < all_of_it.duration.running.expected_s
 
 
 def test_time_around_the_work_is_paid_for(make_quote):

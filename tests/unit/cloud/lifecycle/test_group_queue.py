@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.cloud.errors import CloudError
+from skymark.cloud.group_jobs import submission_key
 from skymark.cloud.lifecycle import group_queue
-from skymark.cloud.lifecycle.group_queue import submit_groups
+from skymark.cloud.lifecycle.group_queue import outstanding_groups, submit_groups
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.order import Order
 from skymark.cloud.sky.jobs import MachineJob
@@ -109,3 +110,16 @@ def test_groups_whose_jobs_failed_are_submitted_again_in_a_run_of_their_own(mach
     assert done.run_id == "run-2"
     assert machine.sent[-1] == ("run-2", "model-3")
     assert len(done.jobs) == 1
+
+
+def test_what_would_be_submitted_now_is_told_without_submitting(machine):
+    machine.refuses = "model-2"
+    with pytest.raises(CloudError):
+        submit("run-1")
+    plan = plan_of(*(cell_of(name) for name in GROUPS))
+    order = Order(profile="p", plan_hash=plan.hash, run_id="run-9", cluster="cluster")
+    told = []
+    rest = outstanding_groups(order, submission_key(plan, order), JOBS, told.append)
+    assert rest == (tuple(GROUPS[2:]), "run-1")
+    assert told == ["2 of 8 groups have a job that waits, runs or is done on cluster"]
+    assert len(machine.queue) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -196,6 +197,42 @@ def test_prompts_of_a_file_are_in_the_specification_and_tell_cells_apart(planned
     assert probed.prompt_file is None
     assert found[1].cell.axes == {}
     assert found[1].local_files == ()
+
+
+CIFAR = ["aereo", "auto", "uccello", "gatto", "cervo", "cane", "rana", "cavallo", "nave", "camion"]
+
+
+def test_class_names_of_a_file_are_in_the_specification_and_tell_cells_apart(planned, tmp_path):
+    file = tmp_path / "it.json"
+    file.write_text(json.dumps({"vtab/cifar10": CIFAR}))
+    both = ("zeroshot_classification", "linear_probe")
+    found = planned("wds/vtab/cifar10", classname_file=str(file), tasks=both)
+    classified, probed = (ClipSpecification.of(one.cell) for one in found)
+    assert (classified.name_file.path, classified.name_file.entry) == (str(file), "vtab/cifar10")
+    assert classified.prompt_file is None
+    assert found[0].cell.axes == {"classnames": f"it@{classified.name_file.sha256[:8]}"}
+    assert str(file) in found[0].local_files
+    assert probed.name_file is None
+    assert found[1].cell.axes == {}
+
+
+def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tmp_path):
+    file = tmp_path / "it.json"
+    file.write_text(json.dumps({"vtab/cifar10": CIFAR[:9]}))
+    with pytest.raises(UsageError, match="9 class names for vtab/cifar10, which has 10 classes"):
+        planned("wds/vtab/cifar10", classname_file=str(file))
+    with pytest.raises(UsageError, match="no class names for wds/mnist, but for vtab/cifar10"):
+        planned("wds/mnist", classname_file=str(file))
+    with pytest.raises(UsageError, match="leave --classname-file out"):
+        planned("wds/mscoco_captions", classname_file=str(file))
+    german = {"classnames.de.txt": "a\nb\nc\n"}
+    german |= {"zeroshot_classification_templates.de.txt": "{c}\n"}
+    (tmp_path / "pets.json").write_text(json.dumps({"mine": ["a", "b", "c"]}))
+    pets = {"classname_file": str(tmp_path / "pets.json")}
+    mine = str(web_set(**german))
+    with pytest.raises(UsageError, match="mine would be scored in en and de; give one of"):
+        planned(mine, languages=("en", "de"), **pets)
+    assert len(planned(mine, languages=("de",), **pets)) == 1
 
 
 def test_a_file_of_prompts_that_nothing_is_scored_by_is_refused(planned, tmp_path):

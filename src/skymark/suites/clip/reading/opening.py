@@ -14,6 +14,7 @@ from skymark.suites.clip.datasets.local import local_set, sugar_crepe
 from skymark.suites.clip.reading.fetching import local_directory
 from skymark.suites.clip.reading.folder import folder_prompts, read_folder
 from skymark.suites.clip.reading.layout import Prompts, kind_of, prompts_of, shards_of
+from skymark.suites.clip.reading.name_file import names_in
 from skymark.suites.clip.reading.prompt_file import prompts_in
 from skymark.suites.clip.reading.samples import Samples
 from skymark.suites.clip.reading.selection import (
@@ -96,6 +97,9 @@ def prompts_for(specification: ClipSpecification, opened: OpenedSplit) -> Prompt
     else:
         found = prompts_of(opened.directory, specification.language)
     check_labels(opened, len(found.classes))
+    if specification.name_file is not None:
+        names = names_in(specification.name_file, len(found.classes))
+        found = found.model_copy(update={"classes": names})
     if specification.prompt_file is not None:
         return prompts_in(specification.prompt_file, found.classes)
     return found

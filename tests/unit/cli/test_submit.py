@@ -1,0 +1,66 @@
+"""What `skymark submit` refuses before SkyPilot is asked for anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.cli.main import main
+from skymark.cli.submit_managed import ManagedOptions, measurable
+from skymark.model.errors import UsageError
+from tests.unit.execute.conftest import cell_of, plan_of
+
+BUCKET = ("--store", "s3://bucket/runs")
+
+
+@pytest.fixture
+def refused(capsys):
+    def refused(*arguments):
+        assert main(["submit", *arguments]) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    "option", [("--cluster", "shared"), ("--gpu-fraction", "0.125"), ("--slots", "4"),
+               ("--one-job-per-group",)]
+)  # fmt: skip
+def test_options_of_a_shared_machine_are_refused_by_name_with_managed(refused, option):
+    said = refused("--managed", *BUCKET, *option)
+    assert f"{option[0]} cannot be given beside --managed" in said
+
+
+@pytest.mark.parametrize(
+    "option", [("--jobs", "2"), ("--infra", "lambda"), ("--spot",), ("--gpus", "A100:1"),
+               ("--machine", "my.yaml"), ("--boot-timeout", "5m"), ("--max-cost", "3"), ("-y",)]
+)  # fmt: skip
+def test_options_of_hired_machines_are_refused_by_name_without_it(refused, option):
+    name = "--yes" if option == ("-y",) else option[0]
+    assert f"{name} cannot be given without --managed" in refused("--cluster", "shared", *option)
+
+
+def test_every_option_of_hired_machines_is_known_as_given():
+    assert ManagedOptions().given() == []
+    assert ManagedOptions(jobs=4, max_cost=1.0).given() == ["--jobs", "--max-cost"]
+
+
+def test_one_of_the_two_ways_must_be_named(refused):
+    assert "give --cluster NAME" in refused()
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "wandb"), ("--store", "file:///tmp/runs")])
+def test_a_store_that_outlives_the_machines_is_needed(refused, store):
+    said = refused("--managed", *store)
+    assert "--managed needs a store that outlives the machine" in said
+    assert "add --store s3://BUCKET/PREFIX" in said
+
+
+def test_no_machine_is_hired_for_what_cannot_be_measured(capsys):
+    plan = plan_of(cell_of("a"), refused=[cell_of("b", "S-2"), cell_of("b")])
+    left = measurable(plan)
+    kept = [one.cell.id for one in left.cells]
+    assert kept == [one.cell.id for one in plan.cells if one.cell.scenario == "S-1"]
+    assert "left out, for nothing of it can be measured: S-2" in capsys.readouterr().err
+    assert measurable(left) is left
+    with pytest.raises(UsageError, match="nothing that can be measured"):
+        measurable(plan_of(refused=[cell_of("b")]))

@@ -1,0 +1,67 @@
+"""Files of class names, for each data set."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from skymark.model.errors import DataError
+from skymark.suites.clip.reading.name_file import Naming, names_in
+
+CONTENT = {"vtab/pets": ["gatto", "cane"], "wds/mine": ["uno"]}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        path = tmp_path / "names.json"
+        path.write_text(json.dumps(content))
+        return path
+
+    return write
+
+
+def test_names_are_those_of_the_data_set_in_order(write):
+    file = Naming(write(CONTENT)).entry_for("wds/vtab/pets")
+    assert file.entry == "vtab/pets"
+    assert names_in(file, 2) == ("gatto", "cane")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_names_than_of_classes_is_refused(write, count):
+    file = Naming(write(CONTENT)).entry_for("vtab/pets")
+    with pytest.raises(DataError, match=f"has 2 class names for vtab/pets, which has {count}"):
+        names_in(file, count)
+
+
+def test_a_file_that_changed_since_the_plan_is_refused(write):
+    file = Naming(write(CONTENT)).entry_for("wds/mine")
+    write({"wds/mine": ["due"]})
+    with pytest.raises(DataError, match="changed since the run was planned"):
+        names_in(file, 1)
+
+
+def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
+    with pytest.raises(DataError, match="no class names for wds/cars, but for vtab/pets, wds/mine"):
+        Naming(write(CONTENT)).entry_for("wds/cars")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"0": "cat"}, "no list of class names"),
+        ([], "no list of class names"),
+        ("cat", "no list of class names"),
+        (["cat", 1], "empty or no texts"),
+        (["cat", " "], "empty or no texts"),
+    ],
+)
+def test_another_format_is_refused(write, names, message):
+    with pytest.raises(DataError, match=message):
+        Naming(write({"mine": names})).entry_for("mine")
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="cannot read the class names in"):
+        Naming(tmp_path / "none.json")
