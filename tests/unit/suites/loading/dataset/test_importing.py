@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from skymark.model.errors import DataError
+from skymark.model.installed import needs
 from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sounds import speech_like, wav_bytes
-from skymark.suites.loading.dataset.sources.data_source import needs
 from skymark.suites.loading.dataset.tabular import feature_moments
 from skymark.suites.loading.dataset.values import category
 from skymark.suites.loading.oracle import Oracle
