@@ -9,9 +9,9 @@ from pathlib import Path
 
 from skymark.cache.jobs import job_directory
 from skymark.cache.library_variables import library_variables
-from skymark.cache.location import cache_directory
 from skymark.cache.policy import Policy
 from skymark.cache.providing import PLAIN, wait_for_turn
+from skymark.cli.cache_options import root_of
 from skymark.cli.caller import note
 from skymark.model.errors import UsageError
 
@@ -36,7 +36,7 @@ def caches_of_run(chosen: str | None, root: Path | None) -> Iterator[str | None]
     if chosen is None:
         yield None
         return
-    policy, place = Policy(chosen), (root or cache_directory()).expanduser().resolve()
+    policy, place = Policy(chosen), root_of(root)
     if policy.needs_data_set and policy is not Policy.SHARED:
         raise UsageError(
             f"--cache-policy {policy} prepares one data set, which --data of a run does by itself; "

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cache.location import cache_directory
 from skymark.cli.parameters import COUNT
 
 POLICY_VARIABLE = "SKYMARK_CACHE_POLICY"
@@ -65,3 +66,8 @@ UseOption = Annotated[
     Literal["once", "often"],
     Parameter(help="Whether one wave of jobs reads the data, or many over weeks; for auto."),
 ]
+
+
+def root_of(chosen: Path | None) -> Path:
+    """Return the directory of the caches: the one that was chosen, else this user's."""
+    return (chosen or cache_directory()).expanduser().resolve()
