@@ -23,7 +23,7 @@ from urllib.request import urlopen
 from skymark.cache.building import MB, build_once, explained_if_full
 from skymark.cache.manifest import CONTENT, CacheManifest, digests_of, is_whole, write_manifest
 from skymark.cache.recipe import Recipe
-from skymark.cache.rows import batches, schema_of
+from skymark.cache.rows import batches, survey
 from skymark.cache.sharing import using
 from skymark.cache.sources import TIMEOUT_S, Source, changes, is_web, look_at
 from skymark.model.errors import CacheError, DataError, UsageError
@@ -146,12 +146,10 @@ def _write_parquet(recipe: Recipe, split: str, directory: Path, shards: int | No
     sources = [one for one in recipe.sources if one.split == split]
     assert recipe.kind is not None
     with _on_disk(sources) as files:
-        schema = schema_of(files, recipe.kind, recipe.field)
-        rows, held_bytes = 0, 0
-        for batch in batches(files, recipe.kind, recipe.field):
-            rows, held_bytes = rows + batch.num_rows, held_bytes + batch.nbytes
-        count = shards or _shards_for(rows, held_bytes)
-        group_rows = max(1, min(rows, rows * GROUP_BYTES // max(held_bytes, 1)))
+        found = survey(files, recipe.kind, recipe.field)
+        schema, rows = found.schema, found.rows
+        count = shards or _shards_for(rows, found.held_bytes)
+        group_rows = max(1, min(rows, rows * GROUP_BYTES // max(found.held_bytes, 1)))
         in_shard = math.ceil(rows / count)
         number, written = 0, 0
         waiting = schema.empty_table()
@@ -165,9 +163,9 @@ def _write_parquet(recipe: Recipe, split: str, directory: Path, shards: int | No
                 pq.write_table(part, path, row_group_size=min(group_rows, in_shard))
                 waiting = waiting.slice(in_shard)
                 number, written = number + 1, written + part.num_rows
-    found = sum(pq.read_metadata(path).num_rows for path in directory.glob(f"{split}-*.parquet"))
-    if found != rows:
-        raise DataError(f"{found} of {rows} rows of {split} were written; is the source changing?")
+    there = sum(pq.read_metadata(path).num_rows for path in directory.glob(f"{split}-*.parquet"))
+    if there != rows:
+        raise DataError(f"{there} of {rows} rows of {split} were written; is the source changing?")
 
 
 def _fitted(batch: object, schema: object) -> object:
