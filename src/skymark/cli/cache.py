@@ -228,10 +228,9 @@ def _choice(
     rates: Rates,
 ) -> Choice:
     from skymark.cache.choosing import case_of, choose
-    from skymark.cache.sources import look_at
+    from skymark.cache.sources import look_at, total_bytes
 
-    sizes = [look_at(one).size_bytes for one in sources]
-    size = None if not sizes or None in sizes else sum(one or 0 for one in sizes)
+    size = total_bytes([look_at(one) for one in sources])
     return choose(case_of(root, size, jobs, uses), rates)
 
 
