@@ -179,6 +179,7 @@ def use(
     """
     from skymark.cache.providing import provided
     from skymark.cache.thresholds import known_rates
+    from skymark.execute.ranks.turn import turn_of
 
     if not command:
         raise UsageError("give the job's command behind --, such as -- python train.py")
@@ -196,7 +197,14 @@ def use(
         recipe = _recipe(data, field, prepare, python, needs_library=needs_library)
     end_when_told()
     with provided(
-        policy, recipe, root, os.environ, note, addresses=data, stagger_s=stagger
+        policy,
+        recipe,
+        root,
+        os.environ,
+        note,
+        addresses=data,
+        turn=turn_of(os.environ),
+        stagger_s=stagger,
     ) as variables:
         return _run(command, variables)
 

@@ -13,6 +13,7 @@ from skymark.cache.policy import Policy
 from skymark.cache.providing import PLAIN, wait_for_turn
 from skymark.cli.cache_options import root_of
 from skymark.cli.caller import note
+from skymark.execute.ranks.turn import turn_of
 from skymark.model.errors import UsageError
 
 RUN = "run"
@@ -54,7 +55,7 @@ def caches_of_run(chosen: str | None, root: Path | None) -> Iterator[str | None]
             yield _said(policy, directory)
         return
     if policy is Policy.STAGGERED:
-        wait_for_turn(os.environ, announce=note)
+        wait_for_turn(turn_of(os.environ), announce=note)
     directory = place / (PLAIN if policy is Policy.STAGGERED else Policy.SHARED)
     with _sent_to(directory):
         yield _said(policy, directory)
