@@ -37,13 +37,7 @@ def caches_of_run(chosen: str | None, root: Path | None) -> Iterator[str | None]
     if chosen is None:
         yield None
         return
-    policy, place = Policy(chosen), root_of(root)
-    if policy.needs_data_set and policy is not Policy.SHARED:
-        raise UsageError(
-            f"--cache-policy {policy} prepares one data set, which --data of a run does by itself; "
-            f"for libraries of your own adapters: skymark cache use --cache-policy {policy} --data "
-            "FILES -- skymark run …"
-        )
+    policy, place = policy_of_run(chosen), root_of(root)
     if policy is Policy.AUTO:
         policy = Policy.PER_JOB
         note(
@@ -59,6 +53,22 @@ def caches_of_run(chosen: str | None, root: Path | None) -> Iterator[str | None]
     directory = place / (PLAIN if policy is Policy.STAGGERED else Policy.SHARED)
     with _sent_to(directory):
         yield _said(policy, directory)
+
+
+def policy_of_run(chosen: str) -> Policy:
+    """Return the policy of a name that `skymark run` takes.
+
+    Raises:
+        UsageError: it prepares a data set.
+    """
+    policy = Policy(chosen)
+    if policy.needs_data_set and policy is not Policy.SHARED:
+        raise UsageError(
+            f"--cache-policy {policy} prepares one data set, which --data of a run does by itself; "
+            f"for libraries of your own adapters: skymark cache use --cache-policy {policy} --data "
+            "FILES -- skymark run …"
+        )
+    return policy
 
 
 def _said(policy: Policy, directory: Path) -> str:
