@@ -12,7 +12,8 @@ import pytest
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.record import Resources
-from tests.clip.drawing import CLASSES, TEMPLATES, captions, pictures, write_shards
+from tests.clip.drawing import CLASSES, TEMPLATES, captions, pictures
+from tests.clip.shards import write_shards
 
 collect_ignore_glob: list[str] = []
 try:

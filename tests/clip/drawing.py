@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tarfile
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,16 +73,3 @@ def captions(one: Picture) -> list[str]:
     """Return two captions of a picture."""
     shape = CLASSES[one.label]
     return [f"a {one.colour} {shape}", f"picture {one.number} shows a {shape} in {one.colour}"]
-
-
-def write_shards(place, samples, shards=2) -> None:
-    """Write samples, bytes by extension, with the file that counts the shards."""
-    place.mkdir(parents=True)
-    for shard in range(shards):
-        with tarfile.open(place / f"{shard}.tar", "w") as archive:
-            for number in range(shard, len(samples), shards):
-                for extension, data in samples[number].items():
-                    member = tarfile.TarInfo(f"s{number:07d}.{extension}")
-                    member.size = len(data)
-                    archive.addfile(member, io.BytesIO(data))
-    (place / "nshards.txt").write_text(f"{shards}\n")

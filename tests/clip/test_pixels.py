@@ -17,7 +17,8 @@ from skymark.suites.clip.encoding.encoder import Encoder, Settings  # noqa: E402
 from skymark.suites.clip.encoding.loading import load_model  # noqa: E402
 from skymark.suites.clip.pixels.preprocessing import Preprocessing  # noqa: E402
 from tests.clip.conftest import Bench  # noqa: E402
-from tests.clip.drawing import pictures, write_shards  # noqa: E402
+from tests.clip.drawing import pictures  # noqa: E402
+from tests.clip.shards import write_shards  # noqa: E402
 
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 SETTINGS = {

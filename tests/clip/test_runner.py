@@ -96,7 +96,8 @@ def test_features_are_computed_once_for_all_tasks_on_the_same_images(bench):
 def test_two_data_sets_of_one_name_are_not_mixed_up(bench, tmp_path):
     import shutil
 
-    from tests.clip.drawing import pictures, write_shards
+    from tests.clip.drawing import pictures
+    from tests.clip.shards import write_shards
 
     other = tmp_path / "elsewhere" / "shapes"
     shutil.copytree(bench.root / "sets" / "shapes", other)
@@ -114,7 +115,8 @@ def test_two_data_sets_of_one_name_are_not_mixed_up(bench, tmp_path):
 def test_a_data_set_that_changed_is_read_again(bench, tmp_path):
     import shutil
 
-    from tests.clip.drawing import pictures, write_shards
+    from tests.clip.drawing import pictures
+    from tests.clip.shards import write_shards
 
     place = tmp_path / "mine"
     shutil.copytree(bench.root / "sets" / "shapes", place)

@@ -74,8 +74,8 @@ def data_and_checkpoints(python: Path, architectures: Sequence[str]) -> Path:
     """Make what is not there yet; returns its directory."""
     root = cache_directory() / "clip-parity"
     root.mkdir(parents=True, exist_ok=True)
-    make = [str(python), str(HERE / "making.py"), str(root), *architectures]
-    subprocess.run(make, check=True, env=environment())
+    make = [str(python), "-m", "tests.clip_parity.making", str(root), *architectures]
+    subprocess.run(make, check=True, env=environment(), cwd=HERE.parents[1])
     return root
 
 

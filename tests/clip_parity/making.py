@@ -6,10 +6,11 @@ Runs with the interpreter of clip_benchmark's environment, which has scikit-lear
 import io
 import json
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
+
+from tests.clip.shards import write_shards
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 TEMPLATES = [
@@ -20,7 +21,6 @@ TEMPLATES = [
 ]
 TONES = ["faint", "light", "grey", "dark", "bold", "very bold"]
 SPLITS = {"train": slice(0, 700), "val": slice(700, 900), "test": slice(900, 1300)}
-SHARDS = 2
 ARCHITECTURES = Path(__file__).with_name("architectures")
 """Small models of both kinds: the code is that of the large ones, and a table takes minutes."""
 
@@ -62,19 +62,6 @@ def caption_lines(label, pixels):
         f"a {tone} {WORDS[label]} in {colour}",
         f"the digit {label}, {tone}, {pixels.shape[1]} pixels wide, {int(pixels.mean())} bright",
     ]
-
-
-def write_shards(place, samples):
-    """Write samples, dictionaries of bytes by extension, as shards with their number."""
-    place.mkdir(parents=True)
-    for shard in range(SHARDS):
-        with tarfile.open(place / f"{shard}.tar", "w") as archive:
-            for number in range(shard, len(samples), SHARDS):
-                for extension, data in samples[number].items():
-                    member = tarfile.TarInfo(f"s{number:07d}.{extension}")
-                    member.size = len(data)
-                    archive.addfile(member, io.BytesIO(data))
-    (place / "nshards.txt").write_text(f"{SHARDS}\n")
 
 
 def multilabel(label):

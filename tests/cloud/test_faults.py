@@ -439,6 +439,27 @@ TWO = ("--num-nodes", "2", "--scenarios", "NLP-1:small")
 """Options of a launch on two machines, each with one of the two cells."""
 
 
+@pytest.fixture
+def launch_on_two(
+    client: Client,
+    bucket: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Callable[[str], Running]:
+    """Launch on two machines, which store in the bucket that this process reads, too."""
+
+    def launch(store: str) -> Running:
+        reach(bucket, monkeypatch)
+        running = long_launch(
+            client, tmp_path, *TWO, "--store", store, rounds=SENT, **bucket.variables
+        )
+        request.addfinalizer(running.process.kill)
+        return running
+
+    return launch
+
+
 def lose_one(
     client: Client,
     look: LastLook,
@@ -473,20 +494,16 @@ def lose_one(
 @pytest.mark.parametrize(("fault", "head"), [(NODE_TAKEN_AWAY, False), (HEAD_TAKEN_AWAY, True)])
 def test_of_two_machines_what_the_one_that_is_left_measures_comes_home(
     client: Client,
-    bucket: S3Server,
+    launch_on_two: Callable[[str], Running],
     look: LastLook,
     tables: Tables,
     tmp_path: Path,
     eventually: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
     fault: str,
     head: bool,
 ) -> None:
-    reach(bucket, monkeypatch)
     store = f"s3://results/two-{head}"
-    running = long_launch(client, tmp_path, *TWO, "--store", store, rounds=SENT, **bucket.variables)
-    request.addfinalizer(running.process.kill)
+    running = launch_on_two(store)
     lose_one(client, look, running, store, eventually, head=head)
     ended = running.end(timeout_s=900)
     assert ended.status == 1, ended.output
@@ -505,17 +522,14 @@ def test_of_two_machines_what_the_one_that_is_left_measures_comes_home(
 def test_of_two_machines_the_one_that_is_left_ends_itself_without_its_client(
     client: Client,
     bucket: S3Server,
+    launch_on_two: Callable[[str], Running],
     look: LastLook,
     tables: Tables,
     tmp_path: Path,
     eventually: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
-    reach(bucket, monkeypatch)
     store = "s3://results/two-alone"
-    running = long_launch(client, tmp_path, *TWO, "--store", store, rounds=SENT, **bucket.variables)
-    request.addfinalizer(running.process.kill)
+    running = launch_on_two(store)
     lose_one(client, look, running, store, eventually)
     running.kill()
     eventually(lambda: not client.world.hired(running.cluster), timeout_s=900)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from skymark.cache.policy import Policy
+from skymark.cache.prepared import GROWTH
 from skymark.cache.thresholds import Rates
 from skymark.machine.disk import NETWORK, disk_of
 from skymark.model.base import Count, Frozen
@@ -17,8 +18,6 @@ SHORT_BUILD_S = 10.0
 """All jobs' own builds together, up to which nobody needs to share."""
 LONG_BUILD_S = 1800.0
 """One build, from which a job that dies should not have to do it again: it is kept sealed."""
-GROWTH = 3.0
-"""Disk of a library's cache, by the size of its source."""
 FREE_SHARE = 0.5
 """Of the free space that all caches together may take."""
 

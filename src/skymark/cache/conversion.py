@@ -9,28 +9,30 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 from urllib.request import urlopen
 
-from skymark.cache.building import MB, build_once, explained_if_full
+from skymark.cache.building import MB
+from skymark.cache.entry_building import build_entry
 from skymark.cache.hub_files import fetched_from_hub
-from skymark.cache.manifest import CONTENT, CacheManifest, digests_of, is_whole, write_manifest
-from skymark.cache.recipe import Recipe
-from skymark.cache.rows import batches, schema_of
+from skymark.cache.manifest import CONTENT
+from skymark.cache.policy import Policy
+from skymark.cache.recipe import Recipe, run_builder
+from skymark.cache.rows import batches, survey
 from skymark.cache.sharing import using
-from skymark.cache.sources import TIMEOUT_S, Source, changes, is_web, look_at
+from skymark.cache.sources import TIMEOUT_S, Source, is_web, look_at
 from skymark.model.errors import CacheError, DataError, UsageError
 
 CONVERTED = "converted"
 """Folder of the cache's root that the entries lie in."""
+GROWTH = 2.0
+"""Disk that a conversion takes, by the size of its sources, at the most."""
 GROUP_BYTES = 8 << 20
 """Of a row group in memory: what a stream must fetch before its first row, and holds per worker."""
 SHARD_BYTES = 128 << 20
@@ -90,34 +92,26 @@ def convert(
     entry = converted_entry(root, recipe, form)
     stack.enter_context(using(entry, announce))
 
-    def make(part: Path) -> None:
-        announce(f"converting {recipe.data_set} to {form} in {entry}")
-        content = part / CONTENT
-        content.mkdir()
-        with fetched_from_hub(recipe, part) as here:
+    def fill(content: Path) -> None:
+        with fetched_from_hub(recipe, content.parent) as here:
             if form == "arrow":
                 _save_arrow(here, content)
             else:
                 for split in here.data_files:
                     _write_parquet(here, split, content, shards)
-        if changed := changes(recipe.sources):
-            raise CacheError(f"{changed[0]} while it was converted; convert it again")
-        manifest = CacheManifest(
-            data_set=recipe.data_set,
-            fingerprint=recipe.fingerprint,
-            policy="parquet",
-            sources=recipe.sources,
-            versions=_versions(),
-            built_at=datetime.now(UTC),
-            sealed=True,
-            snippet=snippet_after(entry, form, tuple(recipe.data_files)),
-            files=digests_of(content),
-        )
-        write_manifest(part, manifest)
 
-    needed = None if recipe.source_bytes is None else 2 * recipe.source_bytes
-    with explained_if_full(entry):
-        build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
+    build_entry(
+        entry,
+        recipe,
+        fill,
+        policy=Policy.PARQUET,
+        versions={"pyarrow": version("pyarrow")},
+        snippet=snippet_after(entry, form, tuple(recipe.data_files)),
+        sealed=True,
+        growth=GROWTH,
+        title=f"converting {recipe.data_set} to {form}",
+        announce=announce,
+    )
     return entry / CONTENT
 
 
@@ -148,12 +142,10 @@ def _write_parquet(recipe: Recipe, split: str, directory: Path, shards: int | No
     sources = [one for one in recipe.sources if one.split == split]
     assert recipe.kind is not None
     with _on_disk(sources) as files:
-        schema = schema_of(files, recipe.kind, recipe.field)
-        rows, held_bytes = 0, 0
-        for batch in batches(files, recipe.kind, recipe.field):
-            rows, held_bytes = rows + batch.num_rows, held_bytes + batch.nbytes
-        count = shards or _shards_for(rows, held_bytes)
-        group_rows = max(1, min(rows, rows * GROUP_BYTES // max(held_bytes, 1)))
+        found = survey(files, recipe.kind, recipe.field)
+        schema, rows = found.schema, found.rows
+        count = shards or _shards_for(rows, found.held_bytes)
+        group_rows = max(1, min(rows, rows * GROUP_BYTES // max(found.held_bytes, 1)))
         in_shard = math.ceil(rows / count)
         number, written = 0, 0
         waiting = schema.empty_table()
@@ -167,9 +159,9 @@ def _write_parquet(recipe: Recipe, split: str, directory: Path, shards: int | No
                 pq.write_table(part, path, row_group_size=min(group_rows, in_shard))
                 waiting = waiting.slice(in_shard)
                 number, written = number + 1, written + part.num_rows
-    found = sum(pq.read_metadata(path).num_rows for path in directory.glob(f"{split}-*.parquet"))
-    if found != rows:
-        raise DataError(f"{found} of {rows} rows of {split} were written; is the source changing?")
+    there = sum(pq.read_metadata(path).num_rows for path in directory.glob(f"{split}-*.parquet"))
+    if there != rows:
+        raise DataError(f"{there} of {rows} rows of {split} were written; is the source changing?")
 
 
 def _fitted(batch: object, schema: object) -> object:
@@ -193,16 +185,11 @@ def _shards_for(rows: int, held_bytes: int) -> int:
 
 def _save_arrow(recipe: Recipe, directory: Path) -> None:
     with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
-        done = subprocess.run(
+        run_builder(
             [recipe.python, "-c", SAVE, json.dumps(recipe.call), str(directory)],
-            env={**os.environ, "HF_DATASETS_CACHE": scratch},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
+            {"HF_DATASETS_CACHE": scratch},
+            f"`datasets` could not save {recipe.data_set}",
         )
-    if done.returncode:
-        raise CacheError(f"`datasets` could not save {recipe.data_set}: {done.stderr[-500:]}")
 
 
 @contextmanager
@@ -224,9 +211,3 @@ def _on_disk(sources: list[Source]) -> Iterator[list[Path]]:
                 )
             files.append(file)
         yield files
-
-
-def _versions() -> dict[str, str]:
-    import pyarrow as pa
-
-    return {"pyarrow": pa.__version__}

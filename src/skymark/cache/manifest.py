@@ -19,7 +19,6 @@ from skymark.whole_files import write_whole
 MANIFEST = "skymark-cache.json"
 CONTENT = "content"
 """Folder of an entry that holds what the manifest is about."""
-BLOCK_BYTES = 1 << 20
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -47,11 +46,6 @@ class CacheManifest(Frozen):
     """The call that reads it."""
     files: dict[str, CachedFile]
 
-    @property
-    def size_bytes(self) -> int:
-        """Of all files."""
-        return sum(file.size_bytes for file in self.files.values())
-
 
 def digests_of(directory: Path) -> dict[str, CachedFile]:
     """Return size and digest of every file below a directory; lock files are removed."""
@@ -60,8 +54,8 @@ def digests_of(directory: Path) -> dict[str, CachedFile]:
         if name.endswith(LOCK):
             Path(entry.path).unlink()
         elif entry.is_file(follow_symlinks=False):
-            size, digest = _digest(Path(entry.path))
-            found[name] = CachedFile(size_bytes=size, sha256=digest)
+            size = entry.stat(follow_symlinks=False).st_size
+            found[name] = CachedFile(size_bytes=size, sha256=_digest(Path(entry.path)))
     return found
 
 
@@ -111,7 +105,7 @@ def damage(entry: Path, manifest: CacheManifest) -> list[str]:
     for name, expected in manifest.files.items():
         path = entry / CONTENT / name
         try:
-            _, digest = _digest(path)
+            digest = _digest(path)
         except OSError as error:
             wrong.append(f"{path} cannot be read: {error.strerror}")
             continue
@@ -134,10 +128,6 @@ def _wrong_sizes(entry: Path, manifest: CacheManifest) -> list[str]:
     return wrong
 
 
-def _digest(path: Path) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
+def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-            size += len(block)
-    return size, digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

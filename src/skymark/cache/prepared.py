@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
-from skymark.cache.building import build_once, explained_if_full
+from skymark.cache.entry_building import build_entry
 from skymark.cache.library_variables import library_variables
-from skymark.cache.manifest import (
-    CONTENT,
-    CacheManifest,
-    digests_of,
-    is_whole,
-    require_sound,
-    write_manifest,
-)
+from skymark.cache.manifest import require_sound
 from skymark.cache.recipe import Recipe
 from skymark.cache.sources import changes
 from skymark.model.errors import CacheError
@@ -47,29 +39,18 @@ def build_prepared(
     """
     entry = prepared_entry(root, recipe, sealed=sealed)
 
-    def make(part: Path) -> None:
-        announce(f"building the cache of {recipe.data_set} in {entry}")
-        content = part / CONTENT
-        content.mkdir()
-        recipe.fill(library_variables(content, recipe.folder))
-        if changed := changes(recipe.sources):
-            raise CacheError(f"{changed[0]} while the cache was built; build it again")
-        manifest = CacheManifest(
-            data_set=recipe.data_set,
-            fingerprint=recipe.fingerprint,
-            policy=policy,
-            sources=recipe.sources,
-            versions=recipe.versions,
-            built_at=datetime.now(UTC),
-            sealed=sealed,
-            snippet=recipe.snippet,
-            files=digests_of(content),
-        )
-        write_manifest(part, manifest)
-
-    needed = None if recipe.source_bytes is None else int(GROWTH * recipe.source_bytes)
-    with explained_if_full(entry):
-        build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
+    build_entry(
+        entry,
+        recipe,
+        lambda content: recipe.fill(library_variables(content, recipe.folder)),
+        policy=policy,
+        versions=recipe.versions,
+        snippet=recipe.snippet,
+        sealed=sealed,
+        growth=GROWTH,
+        title=f"building the cache of {recipe.data_set}",
+        announce=announce,
+    )
     return entry
 
 

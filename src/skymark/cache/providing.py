@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from skymark.cache.jobs import PARTS, job_directory
+from skymark.cache.jobs import job_directory
 from skymark.cache.library_variables import DATA_VARIABLE, folder_of, library_variables
 from skymark.cache.manifest import CONTENT
 from skymark.cache.overlay import lay_over
@@ -33,6 +32,7 @@ def provided(
     announce: Callable[[str], None] = lambda _: None,
     *,
     addresses: Sequence[str] = (),
+    turn: int = 0,
     stagger_s: float = STAGGER_S,
 ) -> Iterator[dict[str, str]]:
     """Prepare a cache, keep it from being removed, and clear away what was this job's.
@@ -44,6 +44,7 @@ def provided(
         variables: this process's, which tell the job.
         announce: told what is done.
         addresses: of the data set, where there is no recipe.
+        turn: number of jobs that start before this one.
         stagger_s: between the starts of two jobs.
 
     Yields:
@@ -72,7 +73,7 @@ def provided(
             stack.enter_context(using(prepared_entry(root, recipe, sealed=True), announce))
             lower = sealed_entry(root, recipe)
         if policy is Policy.STAGGERED:
-            wait_for_turn(variables, stagger_s, announce=announce)
+            wait_for_turn(turn, stagger_s, announce=announce)
             directory = root / PLAIN
         else:
             directory = stack.enter_context(job_directory(root, variables, announce))
@@ -84,16 +85,12 @@ def provided(
 
 
 def wait_for_turn(
-    variables: Mapping[str, str],
+    turn: int,
     stagger_s: float = STAGGER_S,
     *,
     announce: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Wait by this job's number, so that jobs which come at once start one after the other."""
-    number = 0
-    for name in ("SLURM_ARRAY_TASK_ID", *PARTS):
-        with contextlib.suppress(ValueError):
-            number = max(number, int(variables.get(name, "")))
-    if number:
-        announce(f"waiting {number * stagger_s:g} s, for {number} jobs come first")
-        time.sleep(number * stagger_s)
+    """Wait by this job's turn, so that jobs which come at once start one after the other."""
+    if turn:
+        announce(f"waiting {turn * stagger_s:g} s, for {turn} jobs come first")
+        time.sleep(turn * stagger_s)

@@ -7,14 +7,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from pydantic import Field
 
 from skymark.cache.library_variables import folder_of
-from skymark.cache.sources import KINDS, Source, hub_file, kind_of, look_at_all
+from skymark.cache.sources import KINDS, Source, hub_file, kind_of, look_at_all, total_bytes
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import CacheError, UsageError
 
@@ -96,9 +96,8 @@ class Recipe(Frozen):
 
     @property
     def source_bytes(self) -> int | None:
-        """Size of the sources; None where one does not tell it."""
-        sizes = [one.size_bytes for one in self.sources]
-        return None if None in sizes or not sizes else sum(size or 0 for size in sizes)
+        """Size of all sources; None where one does not tell it."""
+        return total_bytes(self.sources)
 
     @property
     def call(self) -> dict[str, object]:
@@ -137,22 +136,7 @@ class Recipe(Frozen):
         else:
             assert self.library is not None
             command = [self.python, "-c", LOAD[self.library], json.dumps(self.call)]
-        done = subprocess.run(
-            command,
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        if done.returncode:
-            tail = "\n".join(done.stdout.strip().splitlines()[-LOG_TAIL_LINES:])
-            raise CacheError(
-                f"the cache of {self.data_set} could not be built: `{Path(command[0]).name}` ended "
-                f"with status {done.returncode}\n{tail}"
-            )
+        run_builder(command, variables, f"the cache of {self.data_set} could not be built")
 
 
 def recipe_of(
@@ -218,3 +202,31 @@ def version_of(library: str, python: str) -> str:
             "program runs in with --python"
         )
     return done.stdout.strip()
+
+
+def run_builder(command: Sequence[str], variables: Mapping[str, str], failure: str) -> None:
+    """Run a program that builds a cache.
+
+    Args:
+        command: the program with its arguments.
+        variables: to give to it, beside this process's.
+        failure: what is said first if it fails.
+
+    Raises:
+        CacheError: it failed; the message has the tail of what it wrote.
+    """
+    done = subprocess.run(
+        command,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        tail = "\n".join(done.stdout.strip().splitlines()[-LOG_TAIL_LINES:])
+        raise CacheError(
+            f"{failure}: `{Path(command[0]).name}` ended with status {done.returncode}\n{tail}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,17 @@ from typing import Any
 from skymark.model.errors import DataError
 
 BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The common schema and the size of the rows of several files."""
+
+    schema: Any
+    """Of Arrow, which all rows fit; numbers are widened where they must be."""
+    rows: int
+    held_bytes: int
+    """In memory, as Arrow batches."""
 
 
 def batches(files: Sequence[Path], kind: str, field: str | None) -> Iterator[Any]:
@@ -26,15 +38,15 @@ def batches(files: Sequence[Path], kind: str, field: str | None) -> Iterator[Any
             raise DataError(f"{file} cannot be read as {kind}: {error}; mend it") from error
 
 
-def schema_of(files: Sequence[Path], kind: str, field: str | None) -> Any:
-    """Return the one schema that all rows fit, numbers widened where they must be.
+def survey(files: Sequence[Path], kind: str, field: str | None) -> Survey:
+    """Read the rows of files once, and return what all of them need.
 
     Raises:
-        DataError: there is none.
+        DataError: they have no common types, or there are none.
     """
     import pyarrow as pa
 
-    schema = None
+    schema, rows, held_bytes = None, 0, 0
     for batch in batches(files, kind, field):
         found = batch.schema
         if schema is not None and found != schema:
@@ -42,10 +54,10 @@ def schema_of(files: Sequence[Path], kind: str, field: str | None) -> Any:
                 found = pa.unify_schemas([schema, found], promote_options="permissive")
             except pa.ArrowInvalid as error:
                 raise DataError(f"{files[0]}: its rows have no common types ({error})") from error
-        schema = found
+        schema, rows, held_bytes = found, rows + batch.num_rows, held_bytes + batch.nbytes
     if schema is None:
         raise DataError(f"{files[0]} has no rows")
-    return schema
+    return Survey(schema, rows, held_bytes)
 
 
 def _batches_of(file: Path, kind: str, field: str | None) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from urllib.error import URLError
@@ -125,6 +125,12 @@ def kind_of(sources: tuple[Source, ...]) -> str | None:
         named = ", ".join(sorted(str(kind or "unknown") for kind in kinds))
         raise UsageError(f"the sources are of several kinds ({named}); give those of one data set")
     return next(iter(kinds), None)
+
+
+def total_bytes(sources: Sequence[Source]) -> int | None:
+    """Return the size of all sources; None where one does not tell it, or there are none."""
+    sizes = [one.size_bytes for one in sources if one.size_bytes is not None]
+    return sum(sizes) if sources and len(sizes) == len(sources) else None
 
 
 def changes(sources: tuple[Source, ...]) -> list[str]:

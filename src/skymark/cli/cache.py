@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 import shlex
 import subprocess
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from skymark.cache.location import cache_directory
 from skymark.cache.policy import Policy
+from skymark.cli.cache_entries import clean, du, list_entries, verify
 from skymark.cli.cache_options import (
     DataOfRuns,
     Field,
@@ -25,6 +24,7 @@ from skymark.cli.cache_options import (
     Root,
     Sources,
     UseOption,
+    root_of,
 )
 from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
 from skymark.cli.parameters import COUNT, SECONDS, Several
@@ -34,13 +34,17 @@ from skymark.model.errors import UsageError
 if TYPE_CHECKING:
     from skymark.cache.choosing import Choice
     from skymark.cache.recipe import Recipe
+    from skymark.cache.thresholds import Rates
 
 cache = App(
     name="cache",
     help="""Keep the caches of many jobs apart, or build one for all; list, verify and clean.""",
 )
+cache.command(list_entries, name="list")
+cache.command(verify)
+cache.command(du)
+cache.command(clean)
 
-FOUND = 1
 NOT_FOUND = 127
 
 
@@ -67,9 +71,9 @@ def plan(
     """
     from skymark.cache.thresholds import known_rates, measure_rates
 
-    root = _root(cache_root)
+    root = root_of(cache_root)
     rates = measure_rates(root, python) if measure else known_rates(root)
-    choice = _choice(root, sources, jobs, uses)
+    choice = _choice(root, sources, jobs, uses, rates)
     if json:
         print_json(choice.model_dump_json(indent=1))
         return 0
@@ -79,7 +83,7 @@ def plan(
         print_rows(
             ("figure", "value"),
             [
-                *((name, f"{value:,}") for name, value in rates.model_dump().items()),
+                *((name, f"{value:,}") for name, value in choice.rates.model_dump().items()),
                 *((name, f"{value}") for name, value in case.model_dump().items()),
             ],
         )
@@ -124,7 +128,7 @@ def build(
     from skymark.cache.conversion import convert, converted_recipe
     from skymark.cache.prepared import build_prepared
 
-    root, policy = _root(cache_root), Policy(cache_policy)
+    root, policy = root_of(cache_root), Policy(cache_policy)
     if data is not None:
         from skymark.cli.cache_for_runs import build_for_runs
 
@@ -181,12 +185,14 @@ def use(
     Exit status: the command's own; 1 the cache could not be built, 2 bad usage.
     """
     from skymark.cache.providing import provided
+    from skymark.cache.thresholds import known_rates
+    from skymark.execute.ranks.turn import turn_of
 
     if not command:
         raise UsageError("give the job's command behind --, such as -- python train.py")
-    root, policy = _root(cache_root), Policy(cache_policy)
+    root, policy = root_of(cache_root), Policy(cache_policy)
     if policy is Policy.AUTO:
-        choice = _choice(root, data, jobs, uses)
+        choice = _choice(root, data, jobs, uses, known_rates(root))
         note(f"cache policy auto: {choice.policy}, for {choice.reason}")
         policy = choice.policy
         if policy is Policy.PREBUILT:  # which only somebody who plans can have built
@@ -198,146 +204,16 @@ def use(
         recipe = _recipe(data, field, prepare, python, needs_library=needs_library)
     end_when_told()
     with provided(
-        policy, recipe, root, os.environ, note, addresses=data, stagger_s=stagger
+        policy,
+        recipe,
+        root,
+        os.environ,
+        note,
+        addresses=data,
+        turn=turn_of(os.environ),
+        stagger_s=stagger,
     ) as variables:
         return _run(command, variables)
-
-
-@cache.command(name="list")
-def list_entries(*, cache_root: Root = None, json: Json = False) -> int:
-    """List data sets, pixel maps, venvs and libraries' caches, with who uses them."""
-    from skymark.cache.entries import entries
-    from skymark.report.text import size
-
-    found = list(entries(_root(cache_root)))
-    if json:
-        print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
-        return 0
-    print_rows(
-        ("name", "kind", "data set", "fingerprint", "size", "last use (UTC)", "owner", "lease"),
-        (
-            (
-                *(one.name, f"{one.kind}, sealed" if one.sealed else one.kind, one.data_set),
-                *((one.fingerprint or "")[:12], size(one.size_bytes)),
-                *(f"{one.last_used:%Y-%m-%d %H:%M}", one.owner, one.lease or "–"),
-            )
-            for one in found
-        ),
-    )
-    return 0
-
-
-@cache.command
-def verify(
-    *names: Annotated[
-        str,
-        Parameter(
-            help="As `skymark cache list` shows them, or any directory, such as a library's own "
-            "cache; all built caches, if none is given."
-        ),
-    ],
-    cache_root: Root = None,
-    json: Json = False,
-) -> int:
-    """Read caches back, compare every file with its digest, and explain what is wrong.
-
-    Of a directory that skymark has not built, such as ~/.cache/huggingface/datasets, it finds what
-    was cut off, what is half-built, what may not be read, and a disk that is full.
-
-    Exit status: 0 all is well, 1 something is wrong, 2 there is no such cache.
-    """
-    from skymark.cache.entries import entries
-    from skymark.cache.troubles import troubles
-
-    root = _root(cache_root)
-    places = [_place(root, name) for name in names]
-    if not names:
-        places = [one.path for one in entries(root) if one.kind in {"prepared", "converted"}]
-    found = [one for place in places for one in troubles(place)]
-    if json:
-        print_json(json_module.dumps([one.model_dump() for one in found], indent=1))
-    else:
-        for one in found:
-            print_plain(f"{one.message}\n  {one.path}\n  cause: {one.cause}\n  do: {one.action}")
-        note(f"{len(places)} looked at, {len(found)} troubles found")
-    return FOUND if found else 0
-
-
-@cache.command
-def du(*, cache_root: Root = None, json: Json = False) -> int:
-    """Say how much disk each kind of entry takes, and what is free.
-
-    Files that several venvs share are on disk once; they are counted in each.
-    """
-    import shutil
-
-    from skymark.cache.entries import entries
-    from skymark.report.text import size
-
-    root = _root(cache_root)
-    totals: dict[str, list[int]] = {}
-    for one in entries(root):
-        totals.setdefault(one.kind, []).append(one.size_bytes)
-    free = shutil.disk_usage(next(one for one in (root, *root.parents) if one.exists())).free
-    if json:
-        rows = [{"kind": k, "entries": len(v), "size_bytes": sum(v)} for k, v in totals.items()]
-        print_json(json_module.dumps({"kinds": rows, "free_bytes": free}, indent=1))
-        return 0
-    print_rows(
-        ("kind", "entries", "size"),
-        [
-            *((kind, str(len(sizes)), size(sum(sizes))) for kind, sizes in totals.items()),
-            ("all", str(sum(map(len, totals.values()))), size(sum(map(sum, totals.values())))),
-            ("free", "", size(free)),
-        ],
-    )
-    return 0
-
-
-@cache.command
-def clean(
-    *names: Annotated[
-        str, Parameter(help="As `skymark cache list` shows them; all, if none is given.")
-    ],
-    kind: Annotated[
-        tuple[str, ...],
-        Several,
-        Parameter(help="Of these kinds alone, as `skymark cache list` shows them."),
-    ] = (),
-    unused_days: Annotated[
-        float, SECONDS, Parameter(help="Leave what was used within so many days.")
-    ] = 0,
-    dry_run: Annotated[bool, Parameter(help="Say what would go, and remove nothing.")] = False,
-    cache_root: Root = None,
-    json: Json = False,
-) -> int:
-    """Remove what no live job or run uses, and what dead ones left; it is made again when needed.
-
-    What is in use, or another user's, stays and is named.
-    """
-    from skymark.cache.cleaning import clean as clean_entries
-    from skymark.cache.entries import FOLDERS
-    from skymark.model.errors import UnknownNameError
-    from skymark.report.text import size
-
-    for name in kind:
-        if name not in FOLDERS.values():
-            raise UnknownNameError("kind", name, set(FOLDERS.values()))
-    done = list(clean_entries(_root(cache_root), names, kind, unused_days, dry=dry_run))
-    if json:
-        print_json(json_module.dumps([one.model_dump() for one in done], indent=1))
-        return 0
-    for one in done:
-        if one.kept is not None:
-            print_plain(f"kept {one.name}: {one.kept}")
-        else:
-            word = "would remove" if dry_run else "removed"
-            print_plain(f"{word} {one.name}: {size(one.size_bytes)}")
-    return 0
-
-
-def _root(chosen: Path | None) -> Path:
-    return cache_directory() if chosen is None else chosen.expanduser().resolve()
 
 
 def _recipe(
@@ -360,15 +236,17 @@ def _recipe(
 
 
 def _choice(
-    root: Path, sources: Sequence[str], jobs: int | None, uses: Literal["once", "often"]
+    root: Path,
+    sources: Sequence[str],
+    jobs: int | None,
+    uses: Literal["once", "often"],
+    rates: Rates,
 ) -> Choice:
     from skymark.cache.choosing import case_of, choose
-    from skymark.cache.sources import look_at_all
-    from skymark.cache.thresholds import known_rates
+    from skymark.cache.sources import look_at_all, total_bytes
 
-    sizes = [found.size_bytes for one in sources for found in look_at_all(one)]
-    size = None if not sizes or None in sizes else sum(one or 0 for one in sizes)
-    return choose(case_of(root, size, jobs, uses), known_rates(root))
+    size = total_bytes([found for one in sources for found in look_at_all(one)])
+    return choose(case_of(root, size, jobs, uses), rates)
 
 
 def _print_choice(choice: Choice) -> None:
@@ -399,13 +277,6 @@ def _print_before_and_after(
     print_plain(f"        {recipe.snippet}")
     print_plain(f"after:  {len(files)} files, {held:,} bytes, in {content}")
     print_plain(f"        {snippet_after(content.parent, form, tuple(recipe.data_files))}")
-
-
-def _place(root: Path, name: str) -> Path:
-    for place in (root / name, Path(name)):
-        if place.is_dir():
-            return place
-    raise UsageError(f"{name} is neither below {root} nor a directory; `skymark cache list`")
 
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 from skymark.cache.jobs import job_directory
 from skymark.cache.library_variables import library_variables
-from skymark.cache.location import cache_directory
 from skymark.cache.overlay import lay_over
 from skymark.cache.policy import Policy
 from skymark.cache.providing import PLAIN, wait_for_turn
 from skymark.cache.sharing import using
 from skymark.cache.stand_in import stand_in_variables
+from skymark.cli.cache_options import root_of
 from skymark.cli.caller import note
 from skymark.cli.named_data import data_names, require_data
 from skymark.execute.partition.shard import Shard
 from skymark.execute.ranks.rank import ALONE
 from skymark.execute.ranks.reading import rank_here
+from skymark.execute.ranks.turn import turn_of
 from skymark.model.plan import Plan
 from skymark.suite.registry import suite_named
 
@@ -57,7 +58,7 @@ def caches_of_run(
     if chosen is None:
         yield None
         return
-    policy, place = Policy(chosen), (root or cache_directory()).expanduser().resolve()
+    policy, place = Policy(chosen), root_of(root)
     require_data(chosen, plan)
     data = None
     if policy is Policy.AUTO or policy.needs_data_of_run:
@@ -67,7 +68,7 @@ def caches_of_run(
         note(f"cache policy auto: {policy}, for {reason}; `skymark cache plan` shows the others")
     with ExitStack() as stack:
         if policy is Policy.STAGGERED:
-            wait_for_turn(os.environ, announce=note)
+            wait_for_turn(turn_of(os.environ), announce=note)
             directory = place / PLAIN
         elif policy is Policy.SHARED:
             directory = place / Policy.SHARED

@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cache.location import cache_directory
 from skymark.cli.parameters import COUNT
+from skymark.model.errors import UsageError
 
 POLICY_VARIABLE = "SKYMARK_CACHE_POLICY"
 """Tells a run on a rented machine its `--cache-policy`."""
@@ -73,3 +75,20 @@ UseOption = Annotated[
     Literal["once", "often"],
     Parameter(help="Whether one wave of jobs reads the data, or many over weeks; for auto."),
 ]
+
+
+def root_of(chosen: Path | None) -> Path:
+    """Return the directory of the caches: the one that was chosen, else this user's."""
+    return (chosen or cache_directory()).expanduser().resolve()
+
+
+def require_policy(policy: str | None, root: object) -> None:
+    """Refuse a directory of caches that no policy sends anything to.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if root is not None and policy is None:
+        raise UsageError(
+            "--cache-root goes with --cache-policy; without, SKYMARK_CACHE is the place"
+        )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from skymark.cli.cache_options import PolicyName, require_policy
 from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
 from skymark.model.errors import UsageError
 
@@ -56,13 +57,28 @@ Deadline = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SharingOptions:
-    """How workers share a plan, and the one run that their parts become."""
+    """How workers share a plan, the one run that their parts become, and their caches."""
 
     split: Split = None
     total_cpus: TotalCpus = None
     total_memory: TotalMemory = None
     store: RemoteStores = ()
     run_id: RunId = None
+    cache_policy: Annotated[
+        PolicyName | None,
+        Parameter(
+            group=FILE,
+            help="Where libraries of the run keep what they fetch, as `skymark run` has it.",
+        ),
+    ] = None
+    cache_root: Annotated[
+        str | None,
+        Parameter(
+            group=FILE,
+            help="With --cache-policy: a directory of the machines that run it, such as a disk "
+            "that all see. A job of Slurm with per-job has hf-datasets-JOB in it, and removes it.",
+        ),
+    ] = None
 
     def workload(self, profile: str, plan: Plan, words: tuple[str, ...]) -> Workload:
         """Return the work that the workers of a job file share.
@@ -73,8 +89,11 @@ class SharingOptions:
             words: options of ``skymark run`` that make the plan.
 
         Raises:
-            UsageError: the split, a total, a store or the run id is wrong.
+            UsageError: the split, a total, a store, the run id, the cache policy or its directory
+                is wrong.
         """
+        from skymark.cache.policy import Policy
+        from skymark.cli.named_data import require_data
         from skymark.cloud.render.workload import Workload
         from skymark.execute.partition.split_text import read_split
         from skymark.execute.partition.totals import requests_of
@@ -84,6 +103,13 @@ class SharingOptions:
         found = read_split(self.split or "even:1")
         for one in self.store:
             kind_of(one)
+        require_policy(self.cache_policy, self.cache_root)
+        require_data(self.cache_policy, plan)
+        if self.cache_root is not None and not self.cache_root.startswith("/"):
+            raise UsageError(
+                f"--cache-root {self.cache_root} is of the machines that run the job; give its "
+                "whole path, such as /shared/caches"
+            )
         return Workload(
             profile=profile,
             run_id=run_named(self.run_id, profile),
@@ -93,6 +119,8 @@ class SharingOptions:
             stores=tuple(one.rstrip("/") for one in self.store),
             platform=plan.platform,
             alone=not suite_named(plan.suite).shares_machine,
+            cache_policy=self.cache_policy and Policy(self.cache_policy),
+            cache_root=self.cache_root,
         )
 
 

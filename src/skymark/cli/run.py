@@ -10,7 +10,13 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, Root, RunPolicy
+from skymark.cli.cache_options import (
+    POLICY_VARIABLE,
+    ROOT_VARIABLE,
+    Root,
+    RunPolicy,
+    require_policy,
+)
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.options import PlanOptions
@@ -167,10 +173,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
         raise UsageError("--share needs --output, the directory that all of them write to")
     if group and not share:
         raise UsageError("--group needs --share")
-    if cache_root is not None and cache_policy is None:
-        raise UsageError(
-            "--cache-root goes with --cache-policy; without, SKYMARK_CACHE is the place"
-        )
+    require_policy(cache_policy, cache_root)
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
     open_all = partial(open_stores, store, run_id_of(path))
     end_when_told()

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName
+from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName, require_policy
 from skymark.model.errors import UsageError
 
 VARIABLES = Group.create_ordered("The job's environment")
@@ -61,10 +61,9 @@ class VariableOptions:
         """Return the variables that are no secrets.
 
         Raises:
-            UsageError: one has no value, or the file cannot be read.
+            UsageError: one has no value, the file cannot be read, or --cache-root stands alone.
         """
-        if self.cache_root is not None and self.cache_policy is None:
-            raise UsageError(f"--cache-root {self.cache_root} goes with --cache-policy")
+        require_policy(self.cache_policy, self.cache_root)
         told = {POLICY_VARIABLE: self.cache_policy, ROOT_VARIABLE: self.cache_root}
         caches = {name: value for name, value in told.items() if value is not None}
         return {**_of_file(self.env_file), **_pairs("--env", self.env, os.environ), **caches}

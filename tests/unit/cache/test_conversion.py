@@ -12,7 +12,7 @@ import pytest
 
 from skymark.cache.conversion import convert, snippet_after
 from skymark.cache.recipe import recipe_of
-from skymark.model.errors import DataError, StorageFullError, UsageError
+from skymark.model.errors import CacheError, DataError, StorageFullError, UsageError
 
 ROWS = [{"index": n, "text": f"row {n}", "half": n / 2} for n in range(1234)]
 
@@ -116,6 +116,17 @@ def test_tar_shards_are_not_converted(tmp_path):
     (tmp_path / "0.tar").touch()
     with pytest.raises(UsageError, match="tar shards stream as they are"):
         converted(tmp_path, tmp_path / "0.tar")
+
+
+def test_a_library_that_cannot_save_is_heard(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no such feature\nexit 3\n")
+    python.chmod(0o755)
+    path = write_json(tmp_path / "rows.json")
+    recipe = recipe_of((str(path),), python=str(python), needs_library=False)
+    said = r"`datasets` could not save rows: `python` ended with status 3\nno such feature"
+    with ExitStack() as stack, pytest.raises(CacheError, match=said):
+        convert(tmp_path / "root", recipe, stack, form="arrow")
 
 
 def test_the_call_that_reads_it_is_named(tmp_path):

@@ -153,7 +153,7 @@ def test_per_job_builds_nothing_and_staggered_waits_its_turn(tmp_path, recipe):
         assert variables["HF_DATASETS_CACHE"].startswith(str(root / "jobs" / "7"))
         assert any(str(root / "jobs" / "7") in line for line in told)
     with provided(
-        Policy.STAGGERED, None, root, {"SLURM_PROCID": "2"}, told.append, stagger_s=0.01
+        Policy.STAGGERED, None, root, {}, told.append, turn=2, stagger_s=0.01
     ) as variables:
         assert variables["HF_DATASETS_CACHE"].startswith(str(root / PLAIN))
     assert "waiting 0.02 s, for 2 jobs come first" in told

@@ -103,6 +103,16 @@ def test_use_gives_the_job_its_variables_and_its_exit_status(skymark, source, tm
     assert list((tmp_path / "root" / "jobs").glob("[!.]*")) == []
 
 
+def test_use_staggers_by_the_place_in_an_array_whose_numbers_begin_anywhere(skymark, monkeypatch):
+    array = {"MIN": 1000, "MAX": 1063, "COUNT": 64, "STEP": 1, "ID": 1002}
+    for name, value in array.items():
+        monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
+    words = ("use", "--cache-policy", "staggered", "--stagger", "0.01", "--", "true")
+    status, _, err = skymark(*words)
+    assert status == 0
+    assert "waiting 0.02 s, for 2 jobs come first" in err
+
+
 def test_use_chooses_and_says_why(skymark, source, tmp_path):
     status, _, err = skymark("use", "--data", source, "--", sys.executable, "-c", "")
     assert status == 0

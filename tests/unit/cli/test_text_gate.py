@@ -16,6 +16,7 @@ GATE = {
 EXCEPTIONS = {
     # Streams handed to `plain_stream`, or asked whether they are a terminal.
     "src/skymark/cli/launch.py": {"sys.stderr"},
+    "src/skymark/cli/submit_managed.py": {"sys.stderr"},
     "src/skymark/cli/execute.py": {"sys.stdout"},
     "src/skymark/cli/jobs.py": {"sys.stdout"},
     # Its number, of standard output as a descriptor.

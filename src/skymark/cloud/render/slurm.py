@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 
-from skymark.cloud.render.slurm_body import BODY, CHECK
+from skymark.cloud.render.slurm_body import BODY, CACHES, CHECK
 from skymark.cloud.render.staggered import chained_starts, why_not
 from skymark.cloud.render.workload import Workload
 from skymark.execute.partition.totals import Request
@@ -161,18 +161,36 @@ def _body(workload: Workload, job: SlurmJob) -> str:
     variables = [] if array is None else [f"export {WHOLE}={array.partition('%')[0]}"]
     if array is not None:
         how.append("# A task that is submitted again, alone, takes its own part: --array=NUMBER.")
-    # The shell fills these two in; all other words are quoted.
-    command = [
-        *("skymark", "run"),
-        *workload.options("@RUN@", [*workload.stores, "@STORE@"]),
-        "--resume",
-    ]
-    line = shlex.join(command)
-    line = line.replace("@RUN@", '"$scratch/$run"').replace("@STORE@", '"file://$results"')
     return (
         "\n".join([*how, "", *variables, ""])
         + BODY.replace("@RESULTS@", shlex.quote(job.results))
         .replace("@RUN@", shlex.quote(workload.run_id))
         .replace("@CHECK@\n", f"{CHECK}\n" if several else "")
-        .replace("@COMMAND@", line)
+        .replace("@CACHES@\n", _caches(workload))
+        .replace("@REMOVED@", '"$scratch" "$caches"' if _caches(workload) else '"$scratch"')
+        .replace("@COMMAND@", _command(workload))
     ).rstrip("\n")
+
+
+def _caches(workload: Workload) -> str:
+    """Return the lines that make a directory for the caches of one job; none where none is named.
+
+    Without one they lie in the job's scratch directory.
+    """
+    if not workload.has_job_caches or workload.cache_root is None:
+        return ""
+    return CACHES.replace("@ROOT@", shlex.quote(workload.cache_root))
+
+
+def _command(workload: Workload) -> str:
+    """Return the command of a task. The shell fills some words in; all others are quoted."""
+    filled = {"@RUN@": '"$scratch/$run"', "@STORE@": '"file://$results"'}
+    if workload.has_job_caches:
+        named = workload.cache_root is not None
+        filled["@CACHES@"] = '"$caches"' if named else '"$scratch/hf-datasets-$SLURM_JOB_ID"'
+    caches = "@CACHES@" if workload.has_job_caches else None
+    options = workload.options("@RUN@", [*workload.stores, "@STORE@"], caches)
+    line = shlex.join(["skymark", "run", *options, "--resume"])
+    for word, text in filled.items():
+        line = line.replace(word, text)
+    return line

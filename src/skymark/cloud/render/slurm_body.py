@@ -20,12 +20,13 @@ case $results in
 esac
 mkdir -p "$results"
 most_restarts=${SKYMARK_MOST_RESTARTS:-20}  # a limit shorter than one round would go on for ever
+@CACHES@
 scratch=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/skymark-$SLURM_JOB_ID.XXXXXX")
 worker=""
 again=""
 
 # shellcheck disable=SC2317,SC2329  # traps call these
-clean_up() { rm -rf "$scratch"; }
+clean_up() { rm -rf @REMOVED@; }
 trap clean_up EXIT
 # shellcheck disable=SC2317,SC2329
 end_worker() { [ -z "$worker" ] || kill -TERM "$worker" 2>/dev/null || true; }
@@ -55,3 +56,11 @@ CHECK = """\
   exit 2
 }"""
 """Of a script that is submitted once for each type of workers."""
+
+CACHES = """\
+caches=@ROOT@/hf-datasets-$SLURM_JOB_ID
+mkdir -p @ROOT@
+rm -rf "$caches"  # left where a node failed, and the job began again
+mkdir -m 700 "$caches"
+"""
+"""Of a script whose job has caches of its own below a directory that its site names."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from skymark.cache.policy import Policy
 from skymark.execute.partition.split import Split
 from skymark.execute.partition.totals import Request
 from skymark.model.base import Frozen
@@ -36,6 +37,15 @@ class Workload(Frozen):
     platform: Platform = "cpu"
     alone: bool = True
     """Whether a cell needs its machine for itself."""
+    cache_policy: Policy | None = None
+    """Of the libraries' caches; None for their own places."""
+    cache_root: str | None = None
+    """Directory of the machines that the caches lie in; None for each one's own."""
+
+    @property
+    def has_job_caches(self) -> bool:
+        """Whether each job has caches of its own, which go with it."""
+        return self.cache_policy is Policy.PER_JOB
 
     @property
     def workers(self) -> int:
@@ -49,12 +59,25 @@ class Workload(Frozen):
             return f"One worker measures {self.profile}"
         return f"{self.workers} workers share {self.profile}: {self.split.text}"
 
-    def options(self, output: str, stores: Sequence[str] | None = None) -> list[str]:
-        """Return the options of ``skymark run`` for any of the workers: their variables differ."""
+    def options(
+        self, output: str, stores: Sequence[str] | None = None, cache_root: str | None = None
+    ) -> list[str]:
+        """Return the options of ``skymark run`` for any of the workers: their variables differ.
+
+        Args:
+            output: the run's directory.
+            stores: in place of the workload's.
+            cache_root: likewise.
+        """
         named = self.stores if stores is None else stores
+        caches = {
+            "--cache-policy": self.cache_policy,
+            "--cache-root": cache_root or self.cache_root,
+        }
         return [
             *self.words,
             *("--split", self.split.text),
+            *(word for name, one in caches.items() if one is not None for word in (name, str(one))),
             *("--output", output),
             *(word for store in named for word in ("--store", store)),
         ]

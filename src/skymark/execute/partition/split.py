@@ -100,10 +100,9 @@ class Split(Frozen):
         """Return the items of every worker, by number from 1, in the order of `places`."""
 
 
-class Even(Split):
-    """Ranges of equal length: 1000 items over 10 workers are 1–100, 101–200 and so on."""
+class Alike(Split):
+    """Workers that are all alike, each with one part."""
 
-    kind: ClassVar = "even"
     workers: Number
 
     @property
@@ -113,8 +112,14 @@ class Even(Split):
 
     @property
     def text(self) -> str:
-        """Such as ``even:10``."""
+        """Such as ``even:10`` or ``longest:8``."""
         return f"{self.kind}:{self.workers}"
+
+
+class Even(Alike):
+    """Ranges of equal length: 1000 items over 10 workers are 1–100, 101–200 and so on."""
+
+    kind: ClassVar = "even"
 
     def items(self, weights: Sequence[float]) -> list[Sequence[int]]:
         """Return ranges whose lengths differ by one at most."""
@@ -145,22 +150,11 @@ class Weighted(Split):
         return _ranges(range(1, len(weights) + 1), shares)
 
 
-class Longest(Split):
+class Longest(Alike):
     """The longest item first, each to the worker that has the least to do."""
 
     kind: ClassVar = "longest"
     weighs: ClassVar = "time"
-    workers: Number
-
-    @property
-    def types(self) -> tuple[WorkerType, ...]:
-        """Workers that are all alike."""
-        return (WorkerType(count=self.workers),)
-
-    @property
-    def text(self) -> str:
-        """Such as ``longest:8``."""
-        return f"{self.kind}:{self.workers}"
 
     def items(self, weights: Sequence[float]) -> list[Sequence[int]]:
         """Return the items of every worker (R. L. Graham, SIAM J. Appl. Math. 17, 1969).

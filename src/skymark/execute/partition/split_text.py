@@ -6,6 +6,7 @@ import re
 
 from skymark.execute.partition.split import (
     MOST_WORKERS,
+    Alike,
     Balanced,
     Even,
     Longest,
@@ -17,7 +18,7 @@ from skymark.execute.partition.split import (
 )
 from skymark.model.errors import UnknownNameError, UsageError
 
-FLAT: dict[str, type[Even | Longest]] = {one.kind: one for one in (Balanced, Even, Longest)}
+FLAT: dict[str, type[Alike]] = {one.kind: one for one in (Balanced, Even, Longest)}
 FORMS = {
     "even": "even:10",
     "balanced": "balanced:10",

@@ -80,6 +80,20 @@ def planned_cells(monkeypatch) -> int:
     return len(wanted_plan(bound.arguments["options"], None).cells)
 
 
+@pytest.mark.parametrize("kind", ["jobset", "aichor"])
+def test_pods_run_with_the_cache_policy_that_was_asked_for(kind, rendered):
+    words = ("--cache-policy", "shared", "--cache-root", "/mnt/caches", "--split", "even:2")
+    more = ("--image", "skymark:cpu") if kind == "jobset" else ()
+    manifest = rendered(kind, "ci_cpu", *words, *more, *TOTAL, *STORE)
+    validate(manifest, {"jobset": JOBSET, "aichor": AICHOR}[kind])
+    (wave,) = {"jobset": pods_of_jobset, "aichor": pods_of_aichor}[kind](manifest)
+    for pod in wave:
+        passed_on = full_runner.read(pod.words).passed_on
+        _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False, print_error=False)
+        asked = bound.arguments["cache_policy"], bound.arguments["cache_root"]
+        assert asked == ("shared", Path("/mnt/caches"))
+
+
 def places(manifest, pods_of) -> dict[str, str]:
     """Return which of a thousand items each pod takes."""
     from skymark.execute.ranks.reading import rank_here

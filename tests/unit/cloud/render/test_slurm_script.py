@@ -16,6 +16,7 @@ from skymark.cloud.render.staggered import PLAIN_READS, SHARED_READS
 
 SPLITS = ("even:1", "even:10", "weighted:heavy=1x60,worker=7x20", "two-level:5x10", "waves:5x10/4")
 TOTAL = ("--total-cpus", "200", "--total-memory", "400")
+CACHES = ("--cache-policy", "per-job", "--cache-root", "/shared/our caches")
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def shellcheck() -> str:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("more", [(), ("--store", "s3://b/p", *TOTAL)], ids=len)
+@pytest.mark.parametrize("more", [(), ("--store", "s3://b/p", *TOTAL), CACHES, CACHES[:2]], ids=len)
 def test_shellcheck_finds_nothing(split, more, script, tmp_path):
     file = tmp_path / "job.sh"
     file.write_text(script("--split", split, *more))
@@ -195,13 +196,16 @@ def test_a_template_without_its_two_lines_is_refused(template, tmp_path, capsys)
         (["ci_cpu", "--template", "nowhere.sh"], "nowhere.sh"),
         (["ci_cpu", "--store", "ftp://x"], "names no store"),
         (["ci_cpu", "--plan", "nowhere.json", "--rounds", "3"], "leave one of them out"),
+        (["ci_cpu", "--cache-root", "/shared"], "--cache-root goes with --cache-policy"),
+        (["ci_cpu", "--cache-policy", "shared", "--cache-root", "caches"], "give its whole path"),
+        (["ci_cpu", "--cache-policy", "prebuilt"], "this plan names none"),
         (["ci_cpu", "--output", "nowhere/job.sh", "--deadline", "soon"], "no duration"),
     ],
 )
 def test_what_sbatch_or_a_task_would_refuse_is_refused_here(words, said, capsys):
     assert main(["render", "slurm", *words]) == 2
     shown = capsys.readouterr()
-    assert said in shown.err
+    assert said in " ".join(shown.err.split())
     assert shown.out == ""
 
 
@@ -209,6 +213,8 @@ PROGRAM = """\
 #!/bin/bash
 trap 'echo told; touch "$HOME/told"; exit 130' TERM
 case $* in *--split*) ;; *) exit 9 ;; esac
+printf '%s\\n' "$@" > "$HOME/words"
+ls "$HOME/caches" "$HOME/caches/hf-datasets-$SLURM_JOB_ID" > "$HOME/held" 2>/dev/null
 touch "$HOME/begun"
 sleep "${WORK_S:-0}" > /dev/null 2>&1 & wait $!
 exit "${STATUS:-0}"
@@ -228,7 +234,6 @@ def node(tmp_path, script):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     file = tmp_path / "job.sh"
-    file.write_text(script("--split", "even:10"))
     variables = {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
@@ -240,7 +245,8 @@ def node(tmp_path, script):
     }
     (tmp_path / "scratch").mkdir()
 
-    def start(**more: str) -> subprocess.Popen[str]:
+    def start(*words: str, **more: str) -> subprocess.Popen[str]:
+        file.write_text(script("--split", "even:10", *words))
         return subprocess.Popen(
             ["bash", str(file)],
             env=variables | more,
@@ -297,3 +303,45 @@ def test_without_the_program_a_task_says_what_to_do(node, tmp_path):
     (tmp_path / "bin" / "skymark").unlink()
     status, said = ended(node(PATH="/usr/bin:/bin"), tmp_path)
     assert (status, "activate its venv" in said) == (2, True)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_task_has_caches_by_its_job_s_id_which_go_with_it(told, node, tmp_path):
+    """Also those that it left itself where its node failed; another job's stay."""
+    caches = tmp_path / "caches"
+    (caches / "hf-datasets-12").mkdir(parents=True)
+    (caches / "hf-datasets-13").mkdir()
+    (caches / "hf-datasets-13" / "left").touch()
+    process = node(
+        "--cache-policy", "per-job", "--cache-root", str(caches), WORK_S="60" if told else "0"
+    )
+    if told:
+        await_file(tmp_path / "begun")
+        subprocess.run(["kill", "-USR1", str(process.pid)], check=True)
+    assert ended(process, tmp_path)[0] == (130 if told else 0)
+    assert (tmp_path / "scontrol").exists() is told
+    held = (tmp_path / "held").read_text()
+    assert "hf-datasets-13\n" in held
+    assert "left" not in held
+    assert (
+        f"--cache-policy\nper-job\n--cache-root\n{caches}/hf-datasets-13\n"
+        in (tmp_path / "words").read_text()
+    )
+    assert [path.name for path in caches.iterdir()] == ["hf-datasets-12"]
+
+
+def test_caches_without_a_directory_of_the_site_lie_in_the_task_s_scratch(node, tmp_path):
+    assert ended(node("--cache-policy", "per-job"), tmp_path)[0] == 0
+    words = (tmp_path / "words").read_text().splitlines()
+    place = Path(words[words.index("--cache-root") + 1])
+    assert place.name == "hf-datasets-13"
+    assert place.parent.parent == tmp_path / "scratch"
+
+
+def test_shared_caches_stay(node, tmp_path):
+    caches = tmp_path / "caches"
+    (caches / "shared").mkdir(parents=True)
+    words = ("--cache-policy", "shared", "--cache-root", str(caches))
+    assert ended(node(*words), tmp_path)[0] == 0
+    assert "\n".join(words) in (tmp_path / "words").read_text()
+    assert [path.name for path in caches.iterdir()] == ["shared"]

@@ -15,7 +15,8 @@ from skymark.suites.clip.pixels.building import ensure_map, map_directory, open_
 from skymark.suites.clip.pixels.preprocessing import decoded
 from skymark.suites.clip.reading.opening import OpenedSplit, open_split
 from skymark.suites.clip.specification import Source
-from tests.clip.drawing import pictures, write_shards
+from tests.clip.drawing import pictures
+from tests.clip.shards import write_shards
 
 COUNT = 24
 

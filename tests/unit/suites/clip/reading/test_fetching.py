@@ -16,7 +16,8 @@ from skymark.suites.clip.reading.fetching import fetch, local_directory
 from skymark.suites.clip.reading.opening import open_split
 from skymark.suites.clip.specification import ClipSpecification, Model, Source, Weights
 from skymark.suites.clip.suite import ClipSuite
-from tests.clip.drawing import pictures, write_shards
+from tests.clip.drawing import pictures
+from tests.clip.shards import write_shards
 from tests.hub_server import serving
 
 TASK = "zeroshot_classification"

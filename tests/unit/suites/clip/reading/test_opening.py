@@ -20,7 +20,8 @@ from skymark.suites.clip.reading.opening import (
     reread,
 )
 from skymark.suites.clip.specification import ClipSpecification, Model, Source, Weights
-from tests.clip.drawing import CLASSES, TEMPLATES, captions, pictures, write_shards
+from tests.clip.drawing import CLASSES, TEMPLATES, captions, pictures
+from tests.clip.shards import write_shards
 
 MODEL = Model(architecture="ViT-B-32", weights=Weights(tag="laion2b_s34b_b79k"))
 
