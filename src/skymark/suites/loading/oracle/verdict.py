@@ -11,8 +11,8 @@ import numpy as np
 
 from skymark.model.record import Cause, Verification
 from skymark.suites.loading.dataset.canonical import Array, Dataset
-from skymark.suites.loading.oracle import accounting
-from skymark.suites.loading.oracle.comparison import Tolerance, compare
+from skymark.suites.loading.oracle import accounting, arithmetic
+from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
 from skymark.suites.loading.scenario import Batch, Scenario, Stage
@@ -33,6 +33,7 @@ class Oracle:
     indexed_elements: int = 0
     content_elements: int = 0
     max_difference: float | None = None
+    max_tolerance: float = 0.0
     fields: tuple[str, ...] = ()
 
     @property
@@ -40,13 +41,20 @@ class Oracle:
         """The NumPy reference of the scenario on the dataset."""
         return Reference(self.scenario, self.dataset)
 
-    @property
-    def tolerance(self) -> Tolerance:
-        """Differences allowed in floating-point fields."""
+    def tolerance(self, want: Array, single: Array | None = None) -> Tolerance:
+        """Return the differences allowed in a field, exact where it holds no floats.
+
+        Args:
+            want: the reference's values.
+            single: the same computed in single precision, where `want` was in double.
+        """
         scenario = self.scenario
+        if want.dtype.kind != "f":
+            return Tolerance(0.0)
         if self.native:
             return Tolerance(scenario.native_tolerance, scenario.native_mean_tolerance)
-        return Tolerance(scenario.tolerance)
+        spread = None if single is None else difference(single, want)
+        return arithmetic.tolerance(scenario.roundings, want, spread)
 
     def verdict(self) -> Verification:
         """Return the verdict: the counts checked, and the first fault."""
@@ -60,7 +68,7 @@ class Oracle:
             compared_elements=self.content_elements,
             counts={"epochs": self.epochs},
             fields=self.fields,
-            tolerance=self.tolerance.largest,
+            tolerance=self.max_tolerance,
             max_difference=self.max_difference,
         )
 
@@ -77,6 +85,7 @@ class Oracle:
             indexed_elements=0,
             content_elements=0,
             max_difference=None,
+            max_tolerance=0.0,
             fields=(),
             **changes,
         )
@@ -87,6 +96,7 @@ class Oracle:
         self.indexed_elements += other.indexed_elements
         self.content_elements += other.content_elements
         self._saw(other.max_difference)
+        self.max_tolerance = max(self.max_tolerance, other.max_tolerance)
         if other.cause is not None:
             self.refuse(other.cause.kind, f"{context}: {other.cause.message}")
 
@@ -161,9 +171,10 @@ class Oracle:
         elements = self.reference.elements(epoch, indices)
         self._remember(accounting.mixed_buckets(epoch, elements, self.scenario))
         expected = self.reference.batch_of(epoch, elements)
+        precise = self.reference.in_double(epoch, indices) if self.scenario.in_double else {}
         self.content_elements += len(indices)
         self.fields = tuple(sorted(expected))
-        self._remember(self._content_fault(epoch, indices, delivered, expected))
+        self._remember(self._content_fault(epoch, indices, delivered, expected, precise))
 
     def expected(
         self,
@@ -177,20 +188,32 @@ class Oracle:
         return reference.batch(epoch, indices, stages=stages)
 
     def _content_fault(
-        self, epoch: int, indices: Array, delivered: HostBatch, expected: HostBatch
+        self,
+        epoch: int,
+        indices: Array,
+        delivered: HostBatch,
+        expected: HostBatch,
+        precise: HostBatch,
     ) -> Cause | None:
-        """Return the fault of the first faulty field, diagnosed where that is possible."""
-        for name, want in expected.items():
-            got = delivered.get(name)
-            fault, largest = compare(name, got, want, self.tolerance)
+        """Return the fault of the first faulty field, diagnosed where that is possible.
+
+        Where there is a reference in double precision, fields are compared with that one, rounded
+        to the type that was asked for.
+        """
+        for name, single in expected.items():
+            got, want, tolerance = delivered.get(name), single, self.tolerance(single)
+            if name in precise:
+                tolerance = self.tolerance(precise[name], single)
+                want = precise[name].astype(single.dtype)
+            self.max_tolerance = max(self.max_tolerance, tolerance.largest)
+            fault, largest = compare(name, got, want, tolerance)
             self._saw(largest)
             if fault is None:
                 continue
             if got is None or self.cause is not None:
                 return fault  # There is nothing to explain, or only the first fault counts.
-            reference, tolerance = self.reference, self.tolerance
             return diagnose(
-                FaultyField(reference, epoch, indices, name, got, want, tolerance, fault)
+                FaultyField(self.reference, epoch, indices, name, got, want, tolerance, fault)
             )
         return None
 

@@ -27,6 +27,8 @@ class AudioTextPairs(Scenario):
         "large": Size(elements=10_000, batch_size=64, values={"seconds": 10.0}),
     }
     encoded_media: ClassVar = True
+    in_double: ClassVar = True
+    version: ClassVar = 2
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ class TransformChain(Scenario):
         "large": Size(elements=400_000, batch_size=1024, values={"width": 256}),
     }
     axis_values: ClassVar = {"depth": (1, 5, 10, 50)}
+    in_double: ClassVar = True
+    version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``values`` float32 ``[W]``, the same for every depth."""

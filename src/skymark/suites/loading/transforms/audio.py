@@ -26,7 +26,8 @@ BANDS = 80
 FLOOR = 1e-10
 """Power below which the logarithm is cut off, as in Whisper."""
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[Any]
+"""float32; float64 where the oracle computes in double precision."""
 Scale: TypeAlias = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 
 
@@ -61,8 +62,8 @@ def decode_wav(data: Any) -> Floats:
 
 
 def fit(samples: Floats, length: int) -> Floats:
-    """Cut samples off at `length` or pad them with zeros behind, float32 ``[length]``."""
-    fitted = np.zeros(length, np.float32)
+    """Cut samples off at `length` or pad them with zeros behind, ``[length]`` of the same type."""
+    fitted = np.zeros(length, samples.dtype)
     fitted[: len(samples)] = samples[:length]
     return fitted
 
@@ -79,11 +80,12 @@ def power_spectrogram(samples: Floats) -> Floats:
         samples: float32 ``[n]``.
 
     Returns:
-        float32 ``[1 + (n - FRAME) // HOP, FRAME // 2 + 1]``; frames lie wholly within the sound.
+        of the same type, ``[1 + (n - FRAME) // HOP, FRAME // 2 + 1]``; frames lie wholly within
+        the sound.
     """
     frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
-    spectrum = np.fft.rfft(frames * _window(), axis=1)
-    power: Floats = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+    spectrum = np.fft.rfft(frames * _window(samples.dtype), axis=1)
+    power: Floats = (spectrum.real**2 + spectrum.imag**2).astype(samples.dtype)
     return power
 
 
@@ -102,13 +104,14 @@ def _summed(power: Floats, to_mel: Scale, to_hertz: Scale) -> Floats:
 
     No matrix product: its threads would compete with those of the other worker processes.
     """
-    bins, weights, starts = _nonzero(to_mel, to_hertz)
-    return np.add.reduceat(power.T[bins] * weights, starts, axis=0)
+    bins, weights, starts = _nonzero(to_mel, to_hertz, power.dtype)
+    bands: Floats = np.add.reduceat(power.T[bins] * weights, starts, axis=0)
+    return bands
 
 
 def log_power(bands: Floats) -> Floats:
     """Return the decimal logarithm of the power, cut off at `FLOOR`."""
-    return np.log10(np.maximum(bands, np.float32(FLOOR)))
+    return np.log10(np.maximum(bands, bands.dtype.type(FLOOR)))
 
 
 def slaney_mel(hertz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -138,7 +141,7 @@ def filters(to_mel: Scale, to_hertz: Scale) -> Floats:
     """Return triangular filters of equal area, evenly spaced in mels from 0 to 8 kHz.
 
     Returns:
-        float32 ``[FRAME // 2 + 1, BANDS]``.
+        float64 ``[FRAME // 2 + 1, BANDS]``.
     """
     limits = to_mel(np.array([0.0, SAMPLE_RATE / 2]))
     edges = to_hertz(np.linspace(limits[0], limits[1], BANDS + 2))
@@ -147,12 +150,12 @@ def filters(to_mel: Scale, to_hertz: Scale) -> Floats:
     rising = (frequency - low) / (centre - low)
     falling = (high - frequency) / (high - centre)
     triangles = np.maximum(0, np.minimum(rising, falling))
-    return (triangles * 2 / (high - low)).astype(np.float32)
+    return triangles * 2 / (high - low)
 
 
 @cache
 def _nonzero(
-    to_mel: Scale, to_hertz: Scale
+    to_mel: Scale, to_hertz: Scale, dtype: np.dtype[Any]
 ) -> tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.intp]]:
     """Return the bins of all bands one after another, their weights, and where bands start."""
     triangles = filters(to_mel, to_hertz)
@@ -161,9 +164,9 @@ def _nonzero(
     bins = np.concatenate(used)
     band_of_bin = np.repeat(np.arange(BANDS), [len(band) for band in used])
     starts = np.flatnonzero(np.diff(band_of_bin, prepend=-1))
-    return bins, triangles[bins, band_of_bin][:, None], starts
+    return bins, triangles[bins, band_of_bin][:, None].astype(dtype), starts
 
 
 @cache
-def _window() -> Floats:
-    return np.hanning(FRAME + 1)[:-1].astype(np.float32)
+def _window(dtype: np.dtype[Any]) -> Floats:
+    return np.hanning(FRAME + 1)[:-1].astype(dtype)
