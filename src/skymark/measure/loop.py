@@ -15,8 +15,8 @@ Clock = Callable[[], int]
 class Pass:
     """The waits of one timed pass over a loader, and the batches to verify.
 
-    `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is the
-    batch's own ``index`` array, not yet copied or converted. `kept` holds the whole batches whose
+    `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is what was
+    received of it, its ``index`` array. `kept` holds the whole batches whose
     numbers were asked for.
     """
 
@@ -28,15 +28,22 @@ class Pass:
     complete: bool = True
 
 
+def index_of(batch: Any) -> Any:
+    """Return a batch's own ``index`` array."""
+    return batch["index"]
+
+
 def timed_pass(
     start: Callable[[], Iterator[Any]],
     ready: Callable[[Any], None] | None = None,
     keep: Iterable[int] = (),
+    *,
     stop_after_ns: int | None = None,
     think_ns: int = 0,
     clock: Clock = time.perf_counter_ns,
     sleep: Callable[[float], None] = time.sleep,
     copy: Callable[[Any], Any] = lambda batch: batch,
+    receive: Callable[[Any], Any] = index_of,
 ) -> Pass:
     """Iterate once over a loader and time every wait.
 
@@ -54,6 +61,7 @@ def timed_pass(
         clock: monotonic nanoseconds.
         sleep: how to let `think_ns` pass.
         copy: makes a kept batch independent of the loader's buffers.
+        receive: makes sure that a batch is usable and returns its index; inside the clock.
 
     Returns:
         The waits and what is needed to verify them. `complete` is False if stopped early.
@@ -70,9 +78,10 @@ def timed_pass(
     for number, batch in enumerate(start()):
         if ready is not None:
             ready(batch)
+        index = receive(batch)
         now = clock()
         record_arrival(now)
-        record_index(batch["index"])
+        record_index(index)
         if number == next_kept or (now > deadline and next_kept >= 0 and not result.kept):
             copying = clock()
             result.kept[number] = copy(batch)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skymark.measure.loop import Pass, timed_pass
+from skymark.suites.loading.arrival import Arrivals
 from skymark.suites.loading.devices import devices_of
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 
@@ -38,14 +39,18 @@ def run_with(bench: Bench, loader: Loader) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process."""
 
     def run(epoch: int, kept: frozenset[int]) -> Pass:
-        return timed_pass(
+        arrivals = Arrivals()
+        done = timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
             stop_after_ns=int(bench.limits.max_seconds * 1e9),
             think_ns=bench.think_ns,
             copy=partial(noted_copy, loader, bench.devices),
+            receive=arrivals.receive,
         )
+        bench.oracle.check_arrivals(epoch, arrivals.cause)
+        return done
 
     return run
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
+from skymark.suites.loading.arrival import Arrivals
 from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misplaced, place
 from skymark.suites.loading.drives.epochs import noted_copy
 from skymark.suites.loading.drives.fresh import PassOrder, RemotePass
@@ -60,6 +61,7 @@ class Host:
                 loader.check(batch)
             return noted_copy(loader, places, batch)
 
+        arrivals = Arrivals()
         begin_ns = time.perf_counter_ns()
         done = timed_pass(
             lambda: start(order.epoch),
@@ -68,10 +70,13 @@ class Host:
             stop_after_ns=order.stop_after_ns,
             think_ns=order.think_ns,
             copy=copy,
+            receive=arrivals.receive,
         )
         end_ns = time.perf_counter_ns()
         done.indices = [np.array(index) for index in done.indices]
-        remote = RemotePass(done, begin_ns, end_ns, places=frozenset(places))
+        remote = RemotePass(
+            done, begin_ns, end_ns, places=frozenset(places), arrival_fault=arrivals.cause
+        )
         if not isinstance(loader, MeshLoader):
             return remote
         return replace(remote, devices=loader.sharding.num_devices, fault=loader.fault)

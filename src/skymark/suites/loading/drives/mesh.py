@@ -28,6 +28,7 @@ def drive(bench: Bench) -> Outcome:
             stop_after_ns = int(bench.limits.max_seconds * 1e9)
             fresh.run(PassOrder(epoch, kept, stop_after_ns, bench.think_ns))
             remote = fresh.answer()
+            bench.oracle.check_arrivals(epoch, remote.arrival_fault)
             if remote.fault:
                 bench.oracle.refuse("sharding", f"epoch {epoch}: {remote.fault}")
             outcome.extra["devices"] = remote.devices

@@ -89,6 +89,8 @@ class Ranks:
         """Check that the ranks delivered each element once between them, and the content."""
         bench, oracle = self.bench, self.bench.oracle
         done = [remote.done for remote in self.passes[epoch]]
+        for remote in self.passes[epoch]:
+            oracle.check_arrivals(epoch, remote.arrival_fault)
         oracle.check_ranks(epoch, [rank.indices for rank in done])
         oracle.check_indices(
             epoch,

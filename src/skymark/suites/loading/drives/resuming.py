@@ -68,6 +68,7 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
         open_s = fresh.answer()
         fresh.run(order)
         remote: RemotePass = fresh.answer()
+    bench.oracle.check_arrivals(interrupted.epoch, remote.arrival_fault)
     bench.devices.update(remote.places)
     resumed = remote.done
     if resumed.wait_ns:

@@ -100,6 +100,11 @@ class Oracle:
         if other.cause is not None:
             self.refuse(other.cause.kind, f"{context}: {other.cause.message}")
 
+    def check_arrivals(self, epoch: int, cause: Cause | None) -> None:
+        """Add what was wrong with a batch of an epoch as it arrived, if anything was."""
+        if cause is not None:
+            self.refuse(cause.kind, f"epoch {epoch}: {cause.message}")
+
     def check_indices(
         self,
         epoch: int,
