@@ -187,6 +187,49 @@ class ServesFutures(Cheat):
             yield {**batch, "image": future}
 
 
+class EditsTheIndexLater(Cheat):
+    """One batch is made; its index becomes another's when it has been delivered."""
+
+    slug = "edits-the-index-later"
+
+    def cheat(self, loader, batches, epoch):
+        made = next(batches)
+        order = np.array(loader.order(epoch))
+        size = len(made["index"])
+        served = []
+        for start in range(0, len(order) - size + 1, size):
+            batch = {**made, "index": made["index"].copy()}
+            served.append((batch["index"], order[start : start + size]))
+            yield batch
+            for index, real in served:
+                index[:] = real
+
+
+class KnowsTheFirstBatches(Cheat):
+    """Only the batches that quick looked at in the warm-up are right, once eight of ten."""
+
+    slug = "knows-the-first-batches"
+
+    def cheat(self, loader, batches, epoch):
+        for number, batch in enumerate(batches):
+            wrong = epoch > 0 or number > 7
+            yield {**batch, "label": np.roll(batch["label"], 1)} if wrong else batch
+
+
+class PredictsFromTheSeed(Cheat):
+    """Only batches at places drawn from the seed and the epoch are right."""
+
+    slug = "predicts-from-the-seed"
+
+    def cheat(self, loader, batches, epoch):
+        import random
+
+        places = random.Random(f"{loader.job.seed}/{epoch}/0").sample(range(10), 2)
+        for number, batch in enumerate(batches):
+            wrong = epoch > 0 and number not in places
+            yield {**batch, "label": np.roll(batch["label"], 1)} if wrong else batch
+
+
 class ReusesBuffers(Cheat):
     """Honest: every batch is written into the same memory."""
 

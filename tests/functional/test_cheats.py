@@ -20,6 +20,9 @@ CAUSES = {
     "ServesLazyMappings": ("CV-1", "serves-lazy-mappings", "lazy-batch", "ComputesOnAccess"),
     "ServesLazyArrays": ("CV-1", "serves-lazy-arrays", "lazy-batch", "LazyArray"),
     "ServesFutures": ("CV-1", "serves-futures", "lazy-batch", "Future"),
+    "EditsTheIndexLater": ("CV-1", "edits-the-index-later", "repeated-batch", "served again"),
+    "KnowsTheFirstBatches": ("CV-1", "knows-the-first-batches", "misplaced", "'label' belong"),
+    "PredictsFromTheSeed": ("CV-1", "predicts-from-the-seed", "misplaced", "'label' belong"),
     "TakesAnotherRank": ("DIST-1", "takes-another-rank", "another-rank", "rank"),
 }
 

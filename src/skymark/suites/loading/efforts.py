@@ -5,6 +5,9 @@ from __future__ import annotations
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 
+EVERY_ELEMENT = 1_000_000
+"""Verified elements that stand for all of them: those of measured epochs are kept, too."""
+
 
 class LoadingLimits(Frozen):
     """Bounds of one round.
@@ -59,7 +62,7 @@ EFFORTS: dict[str, Effort] = {
             (10, 40),
             0.02,
             900.0,
-            LoadingLimits(min_seconds=5.0, max_seconds=120.0, verified_elements=1_000_000),
+            LoadingLimits(min_seconds=5.0, max_seconds=120.0, verified_elements=EVERY_ELEMENT),
         ),
     )
 }

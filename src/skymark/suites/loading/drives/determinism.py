@@ -74,7 +74,7 @@ def _streams(bench: Bench, job: LoadingJob, count: int) -> list[Array]:
     again = dataclasses.replace(bench, job=job, oracle=oracle, think_ns=0)
     with again.opened() as (loader, _):
         run = epochs.run_with(again, loader)
-        passes = [run(epoch, epochs.random_batches(again, epoch)) for epoch in range(count)]
+        passes = [run(epoch, epochs.KEPT_PER_EPOCH) for epoch in range(count)]
     for epoch, done in enumerate(passes):
         epochs.verify(again, epoch, done)
     bench.oracle.absorb(oracle, f"opened again with seed {job.seed} and {job.workers} workers")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from skymark.measure.loop import Pass, timed_pass
 from skymark.suites.loading.arrival import Arrivals
 from skymark.suites.loading.devices import devices_of
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
+from skymark.suites.loading.efforts import EVERY_ELEMENT
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Loader, LoadingJob
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""
 
-RunEpoch = Callable[[int, frozenset[int]], Pass]
-"""Runs one timed epoch, given its number and the numbers of the batches to keep."""
+KEPT_BYTES = 1 << 28
+"""Memory for kept batches of measured epochs, where all are to be kept."""
+
+RunEpoch = Callable[[int, int], Pass]
+"""Runs one timed epoch, given its number and how many batches to keep."""
 
 
 def drive(bench: Bench) -> Outcome:
@@ -38,7 +41,7 @@ def drive(bench: Bench) -> Outcome:
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process."""
 
-    def run(epoch: int, kept: frozenset[int]) -> Pass:
+    def run(epoch: int, kept: int) -> Pass:
         arrivals = Arrivals()
         done = timed_pass(
             lambda: loader.epoch(epoch),
@@ -61,7 +64,7 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    warm_up = run(0, first_batches(bench.job, bench.limits.verified_elements))
+    warm_up = run(0, batches_holding(bench.job, bench.limits.verified_elements))
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
     bench.begin()
@@ -79,24 +82,29 @@ def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
     measured_ns = 0
     while measured_ns < bench.limits.min_seconds * 1e9:
         epoch = len(passes) + 1
-        passes.append(run(epoch, random_batches(bench, epoch)))
+        passes.append(run(epoch, kept_batches(bench, passes)))
         measured_ns += passes[-1].wall_ns
         if not (passes[-1].complete and passes[-1].indices):
             break
     return passes
 
 
-def first_batches(job: LoadingJob, elements: int) -> frozenset[int]:
-    """Return the numbers of the first batches that together hold so many elements."""
-    return frozenset(range(max(1, -(-elements // job.batch_size))))
+def batches_holding(job: LoadingJob, elements: int) -> int:
+    """Return how many batches together hold so many elements, at least one."""
+    return max(1, -(-elements // job.batch_size))
 
 
-def random_batches(bench: Bench, epoch: int) -> frozenset[int]:
-    """Return the numbers of a few batches of an epoch of one rank."""
-    job = bench.job
-    total = max(1, -(-len(job.dataset) // job.batch_size // job.world))
-    places = random.Random(f"{job.seed}/{epoch}/{bench.round}")
-    return frozenset(places.sample(range(total), min(KEPT_PER_EPOCH, total)))
+def kept_batches(bench: Bench, passes: Sequence[Pass]) -> int:
+    """Return how many batches to keep of the measured epoch that follows others.
+
+    Where the effort verifies every element, all of them, while there is memory for them; but not
+    where nothing was verified yet, which is to measure memory.
+    """
+    size = bench.oracle.batch_bytes
+    if bench.limits.verified_elements < EVERY_ELEMENT or not size:
+        return KEPT_PER_EPOCH
+    used = size * sum(len(done.kept) for done in passes)
+    return max(KEPT_PER_EPOCH, (KEPT_BYTES - used) // size)
 
 
 def own_copy(batch: Batch) -> HostBatch:
@@ -124,5 +132,4 @@ def verify(bench: Bench, epoch: int, done: Pass) -> None:
     )
     if job.shuffle:
         oracle.check_shuffled(epoch, done.indices)
-    for batch in done.kept.values():
-        oracle.check_batch(epoch, batch)
+    oracle.check_kept(epoch, done.indices, done.kept)

@@ -17,7 +17,7 @@ def drive(bench: Bench) -> Outcome:
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s)
         run = epochs.run_with(bench, loader)
-        passes = [run(0, epochs.random_batches(bench, 0)), *epochs.measured_epochs(bench, run)]
+        passes = [run(0, epochs.KEPT_PER_EPOCH), *epochs.measured_epochs(bench, run)]
         outcome.resources = bench.timed_region_ends()
     for epoch, done in enumerate(passes):
         outcome.add(done, epoch=epoch, measured=epoch > 0)

@@ -40,8 +40,8 @@ class PassOrder:
     """One timed pass, to be run in another process."""
 
     epoch: int
-    kept: frozenset[int]
-    """Numbers of the batches to send back whole."""
+    kept: int
+    """How many batches to send back whole."""
     stop_after_ns: int
     think_ns: int = 0
     state: bytes | None = None

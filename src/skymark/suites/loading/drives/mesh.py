@@ -24,7 +24,7 @@ def drive(bench: Bench) -> Outcome:
         fresh.open(bench.job, mesh=True)
         outcome.setup_s = fresh.answer()
 
-        def run(epoch: int, kept: frozenset[int]) -> Pass:
+        def run(epoch: int, kept: int) -> Pass:
             stop_after_ns = int(bench.limits.max_seconds * 1e9)
             fresh.run(PassOrder(epoch, kept, stop_after_ns, bench.think_ns))
             remote = fresh.answer()

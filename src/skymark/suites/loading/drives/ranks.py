@@ -64,7 +64,7 @@ class Ranks:
             loader.open(dataclasses.replace(self.bench.job, rank=rank))
         self.setup_s = max(loader.answer() for loader in loaders)
 
-    def run(self, epoch: int, kept: frozenset[int]) -> Pass:
+    def run(self, epoch: int, kept: int) -> Pass:
         """Run one epoch on all ranks at once; the result is what they did together."""
         stop_after_ns = int(self.bench.limits.max_seconds * 1e9)
         order = PassOrder(epoch, kept, stop_after_ns, self.bench.think_ns)
@@ -102,15 +102,14 @@ class Ranks:
         for rank in done:
             if bench.job.shuffle:
                 oracle.check_shuffled(epoch, rank.indices)
-            for batch in rank.kept.values():
-                oracle.check_batch(epoch, batch)
+            oracle.check_kept(epoch, rank.indices, rank.kept)
 
 
 def measure(ranks: Ranks) -> Outcome:
     """Warm up, then run and verify the measured epochs of ranks that are open."""
     bench, world = ranks.bench, len(ranks.loaders)
     outcome = Outcome(setup_s=ranks.setup_s)
-    kept = epochs.first_batches(bench.job, bench.limits.verified_elements // world)
+    kept = epochs.batches_holding(bench.job, bench.limits.verified_elements // world)
     outcome.add(ranks.run(0, kept), epoch=0, measured=False)
     outcome.first_batch_ns = ranks.first_batch_ns()
     ranks.verify(0)

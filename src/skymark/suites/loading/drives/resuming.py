@@ -58,7 +58,7 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
     """Run what is left of an interrupted epoch in a fresh process, and add the figures."""
     order = PassOrder(
         epoch=interrupted.epoch,
-        kept=epochs.first_batches(bench.job, bench.limits.verified_elements),
+        kept=epochs.batches_holding(bench.job, bench.limits.verified_elements),
         stop_after_ns=int(bench.limits.max_seconds * 1e9),
         state=interrupted.state,
     )
@@ -110,8 +110,7 @@ def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
         drop_last=job.drop_last,
         batch_size=job.batch_size,
     )
-    for batch in resumed.kept.values():
-        oracle.check_batch(epoch, batch)
+    oracle.check_kept(epoch, resumed.indices, resumed.kept)
 
 
 def difference(before: Array, after: Array, rest: Array) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ class Oracle:
     content_elements: int = 0
     max_difference: float | None = None
     max_tolerance: float = 0.0
+    batch_bytes: int = 0
+    """Bytes of the largest batch verified."""
     fields: tuple[str, ...] = ()
 
     @property
@@ -86,6 +88,7 @@ class Oracle:
             content_elements=0,
             max_difference=None,
             max_tolerance=0.0,
+            batch_bytes=0,
             fields=(),
             **changes,
         )
@@ -160,6 +163,17 @@ class Oracle:
         """Check that an epoch that was to be shuffled is not in storage order."""
         self._remember(accounting.storage_order(epoch, indices))
 
+    def check_kept(self, epoch: int, indices: Sequence[Any], kept: Mapping[int, Batch]) -> None:
+        """Compare kept batches, by number, with the reference and with their indices on arrival."""
+        for number, batch in kept.items():
+            self.check_batch(epoch, batch)
+            if "index" in batch and not np.array_equal(indices[number], batch["index"]):
+                self.refuse(
+                    "changed-index",
+                    f"the index of batch {number} of epoch {epoch} was another after its arrival: "
+                    "the loader wrote into a batch that it had delivered",
+                )
+
     def check_batch(self, epoch: int, batch: Batch) -> None:
         """Compare every field of a delivered batch with the reference."""
         delivered = to_host(batch)
@@ -179,6 +193,8 @@ class Oracle:
         precise = self.reference.in_double(epoch, indices) if self.scenario.in_double else {}
         self.content_elements += len(indices)
         self.fields = tuple(sorted(expected))
+        size = sum(value.nbytes for value in expected.values())
+        self.batch_bytes = max(self.batch_bytes, size)
         self._remember(self._content_fault(epoch, indices, delivered, expected, precise))
 
     def expected(
