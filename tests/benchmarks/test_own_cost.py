@@ -4,7 +4,7 @@ Run with ``nox -s microbench``. The table at the end gives the figures of ``docs
 """
 
 from skymark.measure.loop import timed_pass
-from skymark.suites.loading.arrival import Arrivals
+from skymark.suites.loading.oracle.arrival import Arrivals
 from skymark.suites.loading.self_test import null_loader, null_utilisation, own_cost_ns
 
 BATCHES = 10_000

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skymark.measure.loop import timed_pass
-from skymark.suites.loading.arrival import Arrivals
+from skymark.suites.loading.oracle.arrival import Arrivals
 
 BATCH = {"index": np.arange(32), "values": np.zeros((32, 8)), "label": np.zeros(32)}
 

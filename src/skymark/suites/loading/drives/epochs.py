@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skymark.measure.loop import Pass, timed_pass
-from skymark.suites.loading.arrival import Arrivals
 from skymark.suites.loading.devices import devices_of
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.suites.loading.efforts import EVERY_ELEMENT
+from skymark.suites.loading.oracle.arrival import Arrivals
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Loader, LoadingJob

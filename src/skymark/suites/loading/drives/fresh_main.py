@@ -17,11 +17,11 @@ import numpy as np
 
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
-from skymark.suites.loading.arrival import Arrivals
 from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misplaced, place
 from skymark.suites.loading.drives.epochs import noted_copy
 from skymark.suites.loading.drives.fresh import PassOrder, RemotePass
 from skymark.suites.loading.drives.outcome import awaiting
+from skymark.suites.loading.oracle.arrival import Arrivals
 from skymark.suites.loading.registry import adapter_class
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skymark.suites.loading.arrival import Arrivals, touch
+from skymark.suites.loading.oracle.arrival import Arrivals, touch
 
 
 class LazyArray(np.ndarray):
