@@ -230,6 +230,59 @@ class PredictsFromTheSeed(Cheat):
             yield {**batch, "label": np.roll(batch["label"], 1)} if wrong else batch
 
 
+class Ordered(Cheat):
+    """A NumPy loop in an order of its own."""
+
+    def open(self, job: LoadingJob) -> Loader:
+        order_of = self.order_of
+
+        class InOrder(NumpyLoader):
+            def order(self, epoch: int) -> list[int]:
+                return order_of(self.job, epoch).tolist()
+
+        return InOrder(job)
+
+    def order_of(self, job: LoadingJob, epoch: int) -> np.ndarray:
+        raise NotImplementedError
+
+
+class RepeatsTheOrder(Ordered):
+    slug = "repeats-the-order"
+
+    def order_of(self, job, epoch):
+        return np.random.default_rng(job.seed).permutation(len(job.dataset))
+
+
+class SwapsNeighbours(Ordered):
+    slug = "swaps-neighbours"
+
+    def order_of(self, job, epoch):
+        places = np.arange(len(job.dataset)) + np.random.default_rng(epoch).uniform(
+            0, 9, len(job.dataset)
+        )
+        return np.argsort(places)
+
+
+class OrdersByNoSeed(Ordered):
+    slug = "orders-by-no-seed"
+
+    def order_of(self, job, epoch):
+        return np.random.default_rng(epoch).permutation(len(job.dataset))
+
+
+class DeclaresItsBuffer(Ordered):
+    """Honest: hardly shuffled, and it says so."""
+
+    slug = "declares-its-buffer"
+    shuffles = "buffer 20"
+
+    def order_of(self, job, epoch):
+        places = np.arange(len(job.dataset)) + np.random.default_rng([job.seed, epoch]).uniform(
+            0, 40, len(job.dataset)
+        )
+        return np.argsort(places)
+
+
 class ReusesBuffers(Cheat):
     """Honest: every batch is written into the same memory."""
 

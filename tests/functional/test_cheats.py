@@ -23,10 +23,14 @@ CAUSES = {
     "EditsTheIndexLater": ("CV-1", "edits-the-index-later", "repeated-batch", "served again"),
     "KnowsTheFirstBatches": ("CV-1", "knows-the-first-batches", "misplaced", "'label' belong"),
     "PredictsFromTheSeed": ("CV-1", "predicts-from-the-seed", "misplaced", "'label' belong"),
+    "RepeatsTheOrder": ("CV-1", "repeats-the-order", "same-order", "shuffled anew"),
+    "SwapsNeighbours": ("CV-1", "swaps-neighbours", "hardly-shuffled", "declares 'global'"),
+    "OrdersByNoSeed": ("CV-1", "orders-by-no-seed", "ignored-seed", "does not depend on the seed"),
     "TakesAnotherRank": ("DIST-1", "takes-another-rank", "another-rank", "rank"),
 }
 
 HONEST = {
+    "DeclaresItsBuffer": "declares-its-buffer",
     "ReusesBuffers": "reuses-buffers",
     "ServesReadOnly": "serves-read-only",
     "ServesStrided": "serves-strided",

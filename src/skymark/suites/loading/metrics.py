@@ -154,7 +154,7 @@ DECLARATION = Declaration(
         ),
     ),
     sample_columns={"epoch": "int32", "wait_ns": "int64", "elements": "int32", "warm_up": "bool"},
-    conditions=("operators", "page_cache", "format", "device", "accelerator"),
+    conditions=("operators", "page_cache", "format", "shuffle", "device", "accelerator"),
     legend="waits per batch",
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "

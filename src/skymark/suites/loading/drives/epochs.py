@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +14,9 @@ from skymark.measure.loop import Pass, timed_pass
 from skymark.suites.loading.devices import devices_of
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.suites.loading.efforts import EVERY_ELEMENT
+from skymark.suites.loading.oracle import stream_of
 from skymark.suites.loading.oracle.arrival import Arrivals
+from skymark.suites.loading.oracle.ordering import ENOUGH
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Loader, LoadingJob
@@ -33,7 +37,9 @@ def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s)
-        measure(bench, outcome, run_with(bench, loader))
+        warm_up, *_ = measure(bench, outcome, run_with(bench, loader))
+    if bench.round == 0 and bench.job.shuffle and bench.oracle.cause is None:
+        check_seed(bench, warm_up)
     outcome.verification = bench.oracle.verdict()
     return outcome
 
@@ -105,6 +111,22 @@ def kept_batches(bench: Bench, passes: Sequence[Pass]) -> int:
         return KEPT_PER_EPOCH
     used = size * sum(len(done.kept) for done in passes)
     return max(KEPT_PER_EPOCH, (KEPT_BYTES - used) // size)
+
+
+def check_seed(bench: Bench, first: Pass) -> None:
+    """Require that another seed gives another order: reopen the loader for a few batches."""
+    job, seed = bench.job, bench.job.seed + 1
+    scenario = dataclasses.replace(job.scenario, seed=seed)
+    other = dataclasses.replace(bench, job=dataclasses.replace(job, seed=seed, scenario=scenario))
+    count = batches_holding(job, ENOUGH)
+    with other.opened() as (loader, _):
+        indices = [np.array(batch["index"]) for batch in islice(loader.epoch(0), count)]
+    here, there = stream_of(first.indices[:count]), stream_of(indices)
+    if len(here) >= ENOUGH and np.array_equal(here, there):
+        bench.oracle.refuse(
+            "ignored-seed",
+            f"the order does not depend on the seed: {seed} gave the same as {job.seed}",
+        )
 
 
 def own_copy(batch: Batch) -> HostBatch:

@@ -99,9 +99,9 @@ class Ranks:
             batch_size=bench.job.batch_size,
             streams=len(done),
         )
-        for rank in done:
+        for number, rank in enumerate(done):
             if bench.job.shuffle:
-                oracle.check_shuffled(epoch, rank.indices)
+                oracle.check_shuffled(epoch, rank.indices, number)
             oracle.check_kept(epoch, rank.indices, rank.kept)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from skymark.suites.loading.dataset.canonical import Array, Dataset
 from skymark.suites.loading.oracle import accounting, arithmetic
 from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
+from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
 from skymark.suites.loading.scenario import Batch, Scenario, Stage
 
@@ -28,6 +29,8 @@ class Oracle:
     """Whether the library's own operators did the work, so that tolerances are theirs."""
     allowed_short_batches: int = 0
     """Short batches before the last that are no fault: one per worker where each has a tail."""
+    orders: Orders = field(default_factory=Orders)
+    """The streams that were to be shuffled."""
     cause: Cause | None = None
     epochs: int = 0
     indexed_elements: int = 0
@@ -68,11 +71,15 @@ class Oracle:
             cause=cause,
             verified_elements=self.indexed_elements,
             compared_elements=self.content_elements,
-            counts={"epochs": self.epochs},
+            counts={"epochs": self.epochs, **self._displacement()},
             fields=self.fields,
             tolerance=self.max_tolerance,
             max_difference=self.max_difference,
         )
+
+    def _displacement(self) -> dict[str, int]:
+        share = self.orders.displacement
+        return {} if share is None else {"displacement_percent": round(100 * share)}
 
     def refuse(self, kind: str, message: str) -> None:
         """Remember the first fault."""
@@ -82,6 +89,7 @@ class Oracle:
         """Return a fresh oracle of the same kind, for another run of a loader."""
         return dataclasses.replace(
             self,
+            orders=Orders(self.orders.kind),
             cause=None,
             epochs=0,
             indexed_elements=0,
@@ -159,9 +167,16 @@ class Oracle:
         """
         self._remember(accounting.ranks_fault(epoch, ranks, len(self.dataset)))
 
-    def check_shuffled(self, epoch: int, indices: Sequence[Any]) -> None:
-        """Check that an epoch that was to be shuffled is not in storage order."""
+    def check_shuffled(self, epoch: int, indices: Sequence[Any], rank: int = 0) -> None:
+        """Check that an epoch was shuffled as the adapter declares, and anew.
+
+        Args:
+            epoch: for the message.
+            indices: the ``index`` array of each batch of one rank.
+            rank: whose they are.
+        """
         self._remember(accounting.storage_order(epoch, indices))
+        self._remember(self.orders.fault(epoch, accounting.stream_of(indices), rank))
 
     def check_kept(self, epoch: int, indices: Sequence[Any], kept: Mapping[int, Batch]) -> None:
         """Compare kept batches, by number, with the reference and with their indices on arrival."""
