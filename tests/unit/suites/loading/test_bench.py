@@ -115,6 +115,7 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
         "operators": "reference",
         "page_cache": "warm",
         "format": "parquet",
+        "shuffle": "global",
         "device": "cpu",
     }
 
