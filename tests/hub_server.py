@@ -21,7 +21,7 @@ class HubHandler(BaseHTTPRequestHandler):
     def do_GET(self):
         path = unquote(urlsplit(self.path).path)
         api = re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(?:/(revision|tree)/(.+))?", path)
-        file = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/(\w{40})/(.+)", path)
+        file = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/(\w{40}|main)/(.+)", path)
         if api is not None:
             self.answer_api(*api.groups())
         elif file is not None:
@@ -41,7 +41,7 @@ class HubHandler(BaseHTTPRequestHandler):
         by_commit = {commit_of(revision): files for revision, files in revisions.items()}
         if kind == "tree":
             commit, _, folder = rest.partition("/")
-            files = by_commit[commit]
+            files = by_commit.get(commit) or revisions[commit]
             listing = [
                 {"type": "file", "path": path, "size": len(data), "oid": "0" * 40}
                 for path, data in files.items()
@@ -55,7 +55,7 @@ class HubHandler(BaseHTTPRequestHandler):
             self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
             return
         commit = revision if revision in by_commit else commit_of(revision)
-        siblings = [{"rfilename": path} for path in files]
+        siblings = [{"rfilename": path, "size": len(data)} for path, data in files.items()]
         self.answer_json({"id": name, "sha": commit, "siblings": siblings, "tags": []})
 
     def is_listed(self, place, folder):
@@ -66,7 +66,8 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def answer_file(self, name, commit, path):
         revisions = self.server.datasets[name]
-        data = next(f for r, f in revisions.items() if commit_of(r) == commit)[path]
+        revision, files = next((r, f) for r, f in revisions.items() if commit in {r, commit_of(r)})
+        commit, data = commit_of(revision), files[path]
         etag = hashlib.sha256(data).hexdigest()
         headers = {"ETag": f'"{etag}"', "X-Repo-Commit": commit}
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")

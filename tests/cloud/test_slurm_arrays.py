@@ -127,6 +127,22 @@ def await_end(cluster: SlurmCluster, job: str, eventually: Callable[..., None]) 
     eventually(over, WAIT_S, 1.0)
 
 
+def test_chained_starts_wait_for_one_another(slurm: SlurmCluster) -> None:
+    words = [*CELLS, "--rounds", "1", "--split", "even:3", "--stagger", "7"]
+    sh(slurm, shlex.join(["skymark", "render", "slurm", "ci_cpu", *words, "--output", "chain.sh"]))
+    chain = (
+        "sed -n '/^#   job=/,/^#   done/s/^#   //p' chain.sh | sed s/THIS-FILE/--hold\\ chain.sh/"
+    )
+    first, last = sh(slurm, f'eval "$({chain})"; echo "$((job - 2)) $job"').split()
+    try:
+        told = sh(slurm, f"scontrol --oneliner show job {last}")
+        assert f"Dependency=after:{int(last) - 1}_*+7" in told
+        assert "ArrayTaskId=2" in told
+        assert "Dependency=(null)" in sh(slurm, f"scontrol --oneliner show job {first}")
+    finally:
+        sh(slurm, f"scancel $(seq {first} {last})")
+
+
 def test_every_task_of_an_array_measures_its_own_part(
     slurm: SlurmCluster, eventually: Callable[..., None]
 ) -> None:

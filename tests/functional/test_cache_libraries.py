@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 
+from skymark.cache.thresholds import known_rates
 from skymark.execute.venvs import Venvs
 from skymark.model.venv import VenvSpec
 from tests.cache_table.__main__ import VENVS, lying_locks
@@ -67,3 +71,27 @@ def test_shards_of_the_same_names_are_kept_apart_and_without_a_policy_mixed(data
         assert ours.errors == ()
         assert ours.wrong_rows == 0
         assert ours.whole_reads == 1
+
+
+def test_rates_are_measured_with_the_real_library_and_kept(data, python_of, skymark, tmp_path):
+    words = ("cache", "plan", str(data / "rows.json"), "--jobs", "4", "--cache-root", str(tmp_path))
+    ran = skymark(*words, "--measure", "--python", python_of("json"), "--json")
+    assert ran.status == 0, ran.stderr
+    rates = json.loads(ran.stdout)["rates"]
+    assert rates["measured"]
+    assert known_rates(tmp_path).model_dump() == rates
+    # That of conversion would stand there if no library had built anything.
+    assert rates["build_bytes_per_s"] != rates["convert_bytes_per_s"]
+    assert 1e5 < rates["build_bytes_per_s"] < 1e11
+    assert not list(tmp_path.glob(".measure-*"))
+    again = skymark(*words, "--json")
+    assert json.loads(again.stdout)["rates"] == rates
+
+
+def test_an_interpreter_without_the_library_measures_nothing(data, skymark, tmp_path):
+    words = ("cache", "plan", str(data / "rows.json"), "--cache-root", str(tmp_path))
+    ran = skymark(*words, "--measure", "--python", sys.executable)
+    assert ran.status == 1
+    assert "has no datasets, which builds the cache" in " ".join(ran.stderr.split())
+    assert not known_rates(tmp_path).measured
+    assert not list(tmp_path.glob(".measure-*"))

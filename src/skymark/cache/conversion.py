@@ -21,6 +21,7 @@ from typing import Literal
 from urllib.request import urlopen
 
 from skymark.cache.building import MB, build_once, explained_if_full
+from skymark.cache.hub_files import fetched_from_hub
 from skymark.cache.manifest import CONTENT, CacheManifest, digests_of, is_whole, write_manifest
 from skymark.cache.recipe import Recipe
 from skymark.cache.rows import batches, schema_of
@@ -93,11 +94,12 @@ def convert(
         announce(f"converting {recipe.data_set} to {form} in {entry}")
         content = part / CONTENT
         content.mkdir()
-        if form == "arrow":
-            _save_arrow(recipe, content)
-        else:
-            for split in recipe.data_files:
-                _write_parquet(recipe, split, content, shards)
+        with fetched_from_hub(recipe, part) as here:
+            if form == "arrow":
+                _save_arrow(here, content)
+            else:
+                for split in here.data_files:
+                    _write_parquet(here, split, content, shards)
         if changed := changes(recipe.sources):
             raise CacheError(f"{changed[0]} while it was converted; convert it again")
         manifest = CacheManifest(

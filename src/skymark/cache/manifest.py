@@ -37,6 +37,8 @@ class CacheManifest(Frozen):
     fingerprint: str
     """Of the sources, the way they were read and the library's version."""
     policy: str
+    data: str | None = None
+    """Address of the data of runs, where a suite read it; it then has no `sources`."""
     sources: tuple[Source, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
     built_at: Moment

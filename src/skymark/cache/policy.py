@@ -22,6 +22,11 @@ class Policy(StrEnum):
         return self in {Policy.SHARED, Policy.PREBUILT, Policy.PARQUET, Policy.PARQUET_SHARED}
 
     @property
+    def needs_data_of_run(self) -> bool:
+        """Whether a run can have it only for data that its user names."""
+        return self is Policy.PREBUILT or self.converts
+
+    @property
     def converts(self) -> bool:
         """Whether it converts the data set to Parquet."""
         return self in {Policy.PARQUET, Policy.PARQUET_SHARED}

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import Field
 
 from skymark.cache.library_variables import folder_of
-from skymark.cache.sources import KINDS, Source, kind_of, look_at
+from skymark.cache.sources import KINDS, Source, hub_file, kind_of, look_at_all
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import CacheError, UsageError
 
@@ -72,6 +72,8 @@ class Recipe(Frozen):
     def data_set(self) -> str:
         """A name of the data set that can be a file's."""
         first = self.sources[0].name if self.sources else " ".join(self.prepare)
+        if self.sources and (file := hub_file(self.sources[0].address)) is not None:
+            return re.sub(r"[^A-Za-z0-9_-]+", "_", file[0])[:LONGEST_NAME]
         stem = re.sub(r"\.(tar|json|jsonl|ndjson|csv|tsv|parquet)$", "", first)
         more = f"-and-{len(self.sources) - 1}-more" if len(self.sources) > 1 else ""
         return re.sub(r"[^A-Za-z0-9_-]+", "_", f"{stem[:LONGEST_NAME]}{more}").strip("_") or "data"
@@ -160,7 +162,7 @@ def recipe_of(
     prepare: tuple[str, ...] = (),
     python: str = "python",
     needs_library: bool = True,
-    look: Callable[[str], Source] = look_at,
+    look: Callable[[str], tuple[Source, ...]] = look_at_all,
 ) -> Recipe:
     """Look at sources and at the library that is to read them, and return the recipe.
 
@@ -170,7 +172,7 @@ def recipe_of(
         prepare: a command that fills the caches, in place of the library's own call.
         python: interpreter that has the library.
         needs_library: whether the library builds anything.
-        look: looks at a source.
+        look: looks at a source, which may have several files.
 
     Raises:
         UsageError: nothing says how the data is read.
@@ -178,7 +180,7 @@ def recipe_of(
     """
     if not sources and not prepare:
         raise UsageError("name the data set's files, or a command that fetches it with --prepare")
-    looked = tuple(look(one) for one in sources)
+    looked = tuple(found for one in sources for found in look(one))
     recipe = Recipe(sources=looked, field=field, prepare=prepare, python=python)
     if prepare:
         if shutil.which(prepare[0]) is None:

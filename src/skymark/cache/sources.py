@@ -1,14 +1,18 @@
-"""Sources of data sets: files here, or addresses on the web, and what tells that one changed."""
+"""Sources of data sets: files here, on the web or on the Hub, and what tells that one changed."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from urllib.error import URLError
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
+from skymark.cache.hub import HUB, HubReference, HubTables, chosen_tables, parquet_tables, parse
 from skymark.model.base import Count, Frozen
-from skymark.model.errors import CacheError, UsageError
+from skymark.model.errors import CacheError, DataError, UsageError
 
 TIMEOUT_S = 60.0
 WEB = ("http", "https")
@@ -17,6 +21,8 @@ KINDS = {
     ".parquet": "parquet", ".tar": "tar",
 }  # fmt: skip
 """Kind of data by the ending of its file's name."""
+HUB_FILE = re.compile(r"hf://datasets/(?P<name>[^/@]+/[^/@]+)@(?P<revision>[^/]+)/(?P<path>.+)")
+"""Address of a file of the Hub, as `datasets` and the Hub's client take it."""
 
 
 class Source(Frozen):
@@ -26,7 +32,7 @@ class Source(Frozen):
     split: str = "train"
     size_bytes: Count | None = None
     version: str
-    """Size and time of change of a file; length, tag and date of an address."""
+    """Size and time of change of a file; length, tag and date of an address; commit of the Hub."""
 
     @property
     def name(self) -> str:
@@ -39,23 +45,61 @@ def is_web(address: str) -> bool:
     return urlsplit(address).scheme in WEB
 
 
-def look_at(text: str) -> Source:
+def hub_file(address: str) -> tuple[str, str, str] | None:
+    """Return data set, revision and path of a file of the Hub; None for what is none."""
+    match = HUB_FILE.fullmatch(address)
+    return None if match is None else (match["name"], unquote(match["revision"]), match["path"])
+
+
+def look_at_all(text: str) -> tuple[Source, ...]:
+    """Look at a source, ``ADDRESS`` or ``SPLIT=ADDRESS``, or at all files of a data set of the Hub.
+
+    ``hf://owner/name[@revision][:configuration/split]`` has the splits that the Hub knows of.
+
+    Raises:
+        UsageError: it is none that can be looked at.
+        CacheError: it is not there.
+        DataError: the Hub has no such data set, or cannot be reached.
+    """
+    chosen, address = _split_of(text)
+    if not address.startswith(HUB) or hub_file(address) is not None:
+        return (look_at(text),)
+    reference = parse(address)
+    found = parquet_tables(reference)
+    place = f"{HUB}datasets/{reference.name}@{quote(found.revision, safe='')}"
+    return tuple(
+        Source(
+            address=f"{place}/{table.path}",
+            split=chosen or table.split,
+            size_bytes=table.size_bytes,
+            version=found.commit,
+        )
+        for table in chosen_tables(reference, found.tables)
+    )
+
+
+def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables) -> Source:
     """Look at a source, ``ADDRESS`` or ``SPLIT=ADDRESS``.
+
+    Args:
+        text: the source.
+        ask: asks the Hub for the files of a data set.
 
     Raises:
         UsageError: it is none that can be looked at.
         CacheError: it is not there.
     """
-    split, equals, address = text.partition("=")
-    if not equals or not split.isidentifier():
-        split, address = "train", text
+    chosen, address = _split_of(text)
+    split = chosen or "train"
+    if (file := hub_file(address)) is not None:
+        return _of_hub(address, split, file, ask)
     if is_web(address):
         size, version = _of_web(address)
         return Source(address=address, split=split, size_bytes=size, version=version)
     if urlsplit(address).scheme not in {"", "file"}:
         raise UsageError(
-            f"{address}: give a file or an http address; what lies elsewhere is built by a command "
-            "of your own with --prepare"
+            f"{address}: give a file, an http address or hf://owner/name; what lies elsewhere is "
+            "built by a command of your own with --prepare"
         )
     path = Path(urlsplit(address).path if address.startswith("file:") else address).resolve()
     try:
@@ -86,15 +130,39 @@ def kind_of(sources: tuple[Source, ...]) -> str | None:
 def changes(sources: tuple[Source, ...]) -> list[str]:
     """Return the sources that are not what they were, in words."""
     found = []
+    ask = cache(parquet_tables)  # a data set of the Hub has many files
     for source in sources:
         try:
-            now = look_at(f"{source.split}={source.address}")
+            now = look_at(f"{source.split}={source.address}", ask)
         except CacheError as error:
             found.append(f"{source.address} is away ({error})")
             continue
         if now.version != source.version:
             found.append(f"{source.address} has changed ({source.version} is now {now.version})")
     return found
+
+
+def _split_of(text: str) -> tuple[str | None, str]:
+    """Return the split that a text names, if any, and the address."""
+    split, equals, address = text.partition("=")
+    return (split, address) if equals and split.isidentifier() else (None, text)
+
+
+def _of_hub(
+    address: str,
+    split: str,
+    file: tuple[str, str, str],
+    ask: Callable[[HubReference], HubTables],
+) -> Source:
+    name, revision, path = file
+    try:
+        found = ask(HubReference(name, revision, None))
+    except DataError as error:
+        raise CacheError(str(error)) from error
+    sizes = {table.path: table.size_bytes for table in found.tables}
+    if path not in sizes:
+        raise CacheError(f"{address}: the Hub has no such file; check the name of the source")
+    return Source(address=address, split=split, size_bytes=sizes[path], version=found.commit)
 
 
 def _of_web(address: str) -> tuple[int | None, str]:

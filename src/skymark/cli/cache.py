@@ -16,6 +16,7 @@ from cyclopts import App, Parameter
 from skymark.cache.location import cache_directory
 from skymark.cache.policy import Policy
 from skymark.cli.cache_options import (
+    DataOfRuns,
     Field,
     Jobs,
     PolicyOption,
@@ -88,6 +89,7 @@ def plan(
 @cache.command
 def build(
     *sources: Sources,
+    data: DataOfRuns = None,
     field: Field = None,
     prepare: Prepare = None,
     cache_policy: Annotated[
@@ -123,6 +125,11 @@ def build(
     from skymark.cache.prepared import build_prepared
 
     root, policy = _root(cache_root), Policy(cache_policy)
+    if data is not None:
+        from skymark.cli.cache_for_runs import build_for_runs
+
+        beside = (sources, field, prepare, python, to != "parquet", shards)
+        return build_for_runs(root, data, policy, beside)
     if (to == "arrow" or shards is not None) and not policy.converts:
         raise UsageError("--to and --shards go with --cache-policy parquet or parquet+shared")
     if to == "arrow" and (policy is not Policy.PARQUET or shards is not None):
@@ -356,10 +363,10 @@ def _choice(
     root: Path, sources: Sequence[str], jobs: int | None, uses: Literal["once", "often"]
 ) -> Choice:
     from skymark.cache.choosing import case_of, choose
-    from skymark.cache.sources import look_at
+    from skymark.cache.sources import look_at_all
     from skymark.cache.thresholds import known_rates
 
-    sizes = [look_at(one).size_bytes for one in sources]
+    sizes = [found.size_bytes for one in sources for found in look_at_all(one)]
     size = None if not sizes or None in sizes else sum(one or 0 for one in sizes)
     return choose(case_of(root, size, jobs, uses), known_rates(root))
 

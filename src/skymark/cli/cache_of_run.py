@@ -1,75 +1,92 @@
-"""The caches of the libraries of a run, by `--cache-policy`."""
+"""The caches of a run, by `--cache-policy`: its libraries' own, and the data that it reads."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skymark.cache.jobs import job_directory
 from skymark.cache.library_variables import library_variables
 from skymark.cache.location import cache_directory
+from skymark.cache.overlay import lay_over
 from skymark.cache.policy import Policy
 from skymark.cache.providing import PLAIN, wait_for_turn
+from skymark.cache.sharing import using
+from skymark.cache.stand_in import stand_in_variables
 from skymark.cli.caller import note
-from skymark.model.errors import UsageError
+from skymark.cli.named_data import data_names, require_data
+from skymark.execute.partition.shard import Shard
+from skymark.execute.ranks.rank import ALONE
+from skymark.execute.ranks.reading import rank_here
+from skymark.model.plan import Plan
+from skymark.suite.registry import suite_named
+
+if TYPE_CHECKING:
+    from skymark.model.named_data import NamedData
 
 RUN = "run"
 """Name of the data set of a run: its libraries' own caches have no other."""
+ROWS = "rows"
+"""Folder of a job's directory that lies over the kept rows of its data."""
 
 
 @contextmanager
-def caches_of_run(chosen: str | None, root: Path | None) -> Iterator[str | None]:
-    """Send the caches of this process's libraries, and of its workers', where a policy says.
+def caches_of_run(
+    chosen: str | None, root: Path | None, plan: Plan, part: Shard | None = None
+) -> Iterator[str | None]:
+    """Send the caches of this process's libraries where a policy says, and keep what it reads.
 
-    What a run reads, skymark itself fetches and converts, once for all runs, so a policy that
-    prepares a data set has nothing to prepare here.
+    Args:
+        chosen: the policy; None for none.
+        root: directory of the caches; None for skymark's own.
+        plan: the run's.
+        part: of several workers' parts, the one to be run here; it tells how many there are.
 
     Yields:
         The policy and the directory, for the manifest; None where none was chosen.
 
     Raises:
-        UsageError: the policy prepares a data set.
+        UsageError: the policy keeps data that a user names, and this run has none.
+        DataError: the data cannot be read; or a cache that must be there is not, or is damaged.
         CacheError: the directory may not be written.
+        StorageFullError: the disk has no room.
     """
     if chosen is None:
         yield None
         return
     policy, place = Policy(chosen), (root or cache_directory()).expanduser().resolve()
-    if policy.needs_data_set and policy is not Policy.SHARED:
-        raise UsageError(
-            f"--cache-policy {policy} prepares one data set, which --data of a run does by itself; "
-            f"for libraries of your own adapters: skymark cache use --cache-policy {policy} --data "
-            "FILES -- skymark run …"
-        )
+    require_data(chosen, plan)
+    data = None
+    if policy is Policy.AUTO or policy.needs_data_of_run:
+        data = _opened(plan)
     if policy is Policy.AUTO:
-        policy = Policy.PER_JOB
-        note(
-            "cache policy auto: per-job, for how many runs share the root is not known, and its "
-            "own is safe; `skymark cache plan` shows the others"
-        )
-    if policy is Policy.PER_JOB:
-        with job_directory(place, os.environ, note) as directory, _sent_to(directory):
-            yield _said(policy, directory)
-        return
-    if policy is Policy.STAGGERED:
-        wait_for_turn(os.environ, announce=note)
-    directory = place / (PLAIN if policy is Policy.STAGGERED else Policy.SHARED)
-    with _sent_to(directory):
-        yield _said(policy, directory)
-
-
-def _said(policy: Policy, directory: Path) -> str:
-    text = f"{policy}: {directory}"
-    note(f"cache policy {text}")
-    return text
+        policy, reason = _decided(place, data, _jobs(part))
+        note(f"cache policy auto: {policy}, for {reason}; `skymark cache plan` shows the others")
+    with ExitStack() as stack:
+        if policy is Policy.STAGGERED:
+            wait_for_turn(os.environ, announce=note)
+            directory = place / PLAIN
+        elif policy is Policy.SHARED:
+            directory = place / Policy.SHARED
+        else:
+            directory = stack.enter_context(job_directory(place, os.environ, note))
+        stack.enter_context(variables_set(library_variables(directory, RUN)))
+        shown = directory
+        if data is not None and policy.needs_data_of_run:
+            shown = _kept(policy, data, place, directory, stack)
+            rows = stand_in_variables(data.fingerprint, directory / ROWS)
+            stack.enter_context(variables_set(rows))
+        text = f"{policy}: {shown}"
+        note(f"cache policy {text}")
+        yield text
 
 
 @contextmanager
-def _sent_to(directory: Path) -> Iterator[None]:
-    """Set the variables of the caches, for this process and what it starts, for a while."""
-    variables = library_variables(directory, RUN)
+def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for this process and what it starts, for a while."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -80,3 +97,47 @@ def _sent_to(directory: Path) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _opened(plan: Plan) -> NamedData | None:
+    """Open the data that a plan names; None where it names none, or several."""
+    names = data_names(plan)
+    return suite_named(plan.suite).open_data(names[0]) if len(names) == 1 else None
+
+
+def _kept(policy: Policy, data: NamedData, root: Path, directory: Path, stack: ExitStack) -> Path:
+    """Keep the rows of data as a policy says, lay them over a job's directory, return the entry."""
+    from skymark.cache.manifest import CONTENT
+    from skymark.cache.real_data import build_real_data, real_data_entry, sealed_real_data
+
+    own = directory if policy is Policy.PARQUET else root
+    stack.enter_context(using(real_data_entry(own, data), note))
+    if policy is Policy.PREBUILT:
+        entry = sealed_real_data(root, data, note)
+    else:
+        entry = build_real_data(own, data, policy=policy, announce=note)
+    lay_over(entry / CONTENT, directory / ROWS)
+    return entry
+
+
+def _jobs(part: Shard | None) -> int | None:
+    """Return how many runs start at once, by their split or a scheduler; None if none tells it."""
+    if part is not None:
+        return len(part.split.places)
+    rank = rank_here(os.environ)
+    return None if rank is ALONE else rank.count
+
+
+def _decided(root: Path, data: NamedData | None, jobs: int | None) -> tuple[Policy, str]:
+    """Return the policy that fits, and the reason for it."""
+    from skymark.cache.choosing import case_of, choose
+    from skymark.cache.thresholds import known_rates
+
+    if data is None:
+        return Policy.PER_JOB, "no --data names what could be shared"
+    if jobs is None:
+        return Policy.PER_JOB, (
+            "how many runs start at once is not known (no --split, --shard or scheduler tells it)"
+        )
+    choice = choose(case_of(root, data.size_bytes, jobs, "once"), known_rates(root))
+    return choice.policy, choice.reason

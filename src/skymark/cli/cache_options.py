@@ -22,15 +22,23 @@ RunPolicy = Annotated[
     PolicyName,
     Parameter(
         help="Where libraries of this run keep what they fetch: per-job, in a directory that goes "
-        "with the run; shared or staggered, in one of --cache-root. For the others, run "
-        "`skymark cache use … -- skymark run`."
+        "with the run; shared or staggered, in one of --cache-root. What --data names is besides "
+        "read from Parquet: parquet makes it for this run, parquet+shared once for all, prebuilt "
+        "was made by `skymark cache build --data`. auto chooses, and says why."
     ),
 ]
 Sources = Annotated[
     str,
     Parameter(
-        help="Files or http addresses of the data set (JSON, CSV, Parquet, tar); SPLIT=ADDRESS for "
-        "another split than train."
+        help="Files or http addresses of the data set (JSON, CSV, Parquet, tar), SPLIT=ADDRESS for "
+        "another split than train; or hf://owner/name[@revision][:configuration/split]."
+    ),
+]
+DataOfRuns = Annotated[
+    str | None,
+    Parameter(
+        help="What `skymark run --data` names, in place of files: a folder, tar shards, a table or "
+        "hf://owner/name. Built for runs, with prebuilt or parquet+shared."
     ),
 ]
 Field = Annotated[str | None, Parameter(help="Key of a JSON file that holds the rows.")]
@@ -38,7 +46,7 @@ Prepare = Annotated[
     str | None,
     Parameter(
         help="A command of your own that loads the data once, in place of the library's call: for "
-        "the hub, Streaming, LitData or your own code."
+        "Streaming, LitData or your own code."
     ),
 ]
 Python = Annotated[

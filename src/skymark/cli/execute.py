@@ -16,6 +16,7 @@ from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions
 from skymark.cli.launch import plan_to_send, screen_for
+from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
     HOW,
@@ -153,6 +154,8 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     )
     run_id = new_run_id(known.profile, datetime.now(UTC))
     orders = _orders(asked, run_id, dataclasses.replace(options, profile=known.profile), grid)
+    for _, plan in orders:
+        require_data(variables.cache_policy, plan)
     runs = [_with_secrets(order, plan, variables) for order, plan in orders]
     check_home(output)
     check_stores(store, run_id, variables.beside(os.environ))

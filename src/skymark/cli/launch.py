@@ -15,6 +15,7 @@ from skymark.cli.caller import ask, end_when_told, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.hangup import Hangup
+from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
     IDLE_MINUTES,
@@ -194,6 +195,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     known = variables.beside(os.environ)
     limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    require_data(variables.cache_policy, plan)
     check_home(output)
     order = Order(
         profile=profile,

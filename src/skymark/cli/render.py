@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 
 from skymark.cli.caller import note, print_plain
 from skymark.cli.cost import CostOptions
-from skymark.cli.parameters import NODES, WHERE
+from skymark.cli.parameters import COUNT, NODES, WHERE
 from skymark.cli.render_options import (
     FILE,
     Deadline,
@@ -68,6 +68,15 @@ def slurm(
             "and how to measure; all nodes must see it.",
         ),
     ] = None,
+    stagger: Annotated[
+        int | None,
+        COUNT,
+        Parameter(
+            group=FILE,
+            help="Minutes between the starts of two tasks: the script's comments have the commands "
+            "that chain them by dependencies, and why --cache-policy shared is better.",
+        ),
+    ] = None,
     output: OutputFile = None,
 ) -> int:
     """Write a batch script for Slurm: one job, or with --split an array of tasks.
@@ -85,7 +94,7 @@ def slurm(
         made, words = _from_file(plan, options)
     work = sharing.workload(profile, made, words)
     limit_s = limits_for(load_profile(profile), deadline).deadline_s
-    job = SlurmJob(limit_s=limit_s, gpus=gpus, results=results)
+    job = SlurmJob(limit_s=limit_s, gpus=gpus, results=results, stagger_minutes=stagger)
     _write(slurm_script(work, job, _template(template)), output, "sbatch FILE")
     return 0
 

@@ -178,7 +178,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     try:
         expected_s = expected_time(wanted, part).measuring.expected_s
         with (
-            caches_of_run(cache_policy, cache_root) as kept,
+            caches_of_run(cache_policy, cache_root, wanted, part) as kept,
             ProgressObserver(progress_console, expected_s) as observer,
         ):
             if share:

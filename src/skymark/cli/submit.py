@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import note, say
 from skymark.cli.launch import sendable
+from skymark.cli.named_data import require_data
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import COUNT, JOB, PART, WHAT, WHERE
 from skymark.cli.rented_options import DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
@@ -99,6 +100,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
 
     wanted = first_groups(wanted_plan(options, plan), max_jobs)
     sendable(wanted, with_source=True)
+    require_data(variables.cache_policy, wanted)
     suite = suite_named(wanted.suite)
     if not suite.shares_machine:
         raise UsageError(

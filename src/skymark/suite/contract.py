@@ -17,6 +17,7 @@ from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Figure
+from skymark.model.named_data import NamedData
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.platform import Platform
@@ -139,6 +140,20 @@ class Suite(ABC):
         the host wherever it runs.
         """
         del cell, platform
+        return None
+
+    def data_of(self, cell: Cell) -> str | None:
+        """Return the user's name for the real data of a cell; None where the suite has its own."""
+        del cell
+        return None
+
+    def open_data(self, name: str) -> NamedData | None:
+        """Open real data that a user names; None where the suite reads none.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        del name
         return None
 
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:

@@ -10,8 +10,10 @@ import pytest
 
 from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.main import main
+from skymark.cli.options import SharedOptions
 from skymark.machine.variables import worker_variables
 
+PLAN = SharedOptions(scenarios=("TAB-1",), adapters=("numpy",)).plan()
 ROWS = "\n".join(json.dumps({"a": n}) for n in range(500))
 
 
@@ -141,10 +143,7 @@ def test_a_killed_command_tells_its_signal(skymark):
     assert skymark(*words)[0] == 137
 
 
-def test_a_run_refuses_a_policy_that_prepares_a_data_set(capfd, tmp_path):
-    run = ["run", "--output", str(tmp_path / "run"), "--cache-policy"]
-    assert main([*run, "prebuilt"]) == 2
-    assert "skymark cache use --cache-policy prebuilt" in " ".join(capfd.readouterr().err.split())
+def test_a_root_goes_with_a_policy(capfd, tmp_path):
     assert main(["run", "--cache-root", str(tmp_path)]) == 2
     assert "--cache-root goes with --cache-policy" in capfd.readouterr().err
 
@@ -153,7 +152,7 @@ def test_a_run_sends_its_libraries_to_a_directory_of_its_own_and_back(tmp_path, 
     monkeypatch.setenv("HF_HUB_CACHE", "/before")
     monkeypatch.delenv("HF_DATASETS_CACHE", raising=False)
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    with caches_of_run("per-job", tmp_path) as told:
+    with caches_of_run("per-job", tmp_path, PLAN) as told:
         assert told.startswith(f"per-job: {tmp_path / 'jobs' / '4711'}")
         assert os.environ["HF_HUB_CACHE"].startswith(str(tmp_path))
         assert worker_variables()["HF_DATASETS_CACHE"].startswith(str(tmp_path))
@@ -161,10 +160,10 @@ def test_a_run_sends_its_libraries_to_a_directory_of_its_own_and_back(tmp_path, 
     assert os.environ["HF_HUB_CACHE"] == "/before"
     assert "HF_DATASETS_CACHE" not in os.environ
     assert list((tmp_path / "jobs").glob("[!.]*")) == []
-    with caches_of_run("shared", tmp_path) as told:
+    with caches_of_run("shared", tmp_path, PLAN) as told:
         assert told == f"shared: {tmp_path / 'shared'}"
-    with caches_of_run("auto", tmp_path) as told:
+    with caches_of_run("auto", tmp_path, PLAN) as told:
         assert told.startswith("per-job: ")
-    with caches_of_run(None, None) as told:
+    with caches_of_run(None, None, PLAN) as told:
         assert told is None
-    assert "cache policy auto: per-job" in capfd.readouterr().err
+    assert "cache policy auto: per-job, for no --data names what" in capfd.readouterr().err

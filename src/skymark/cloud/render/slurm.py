@@ -7,6 +7,7 @@ import re
 import shlex
 
 from skymark.cloud.render.slurm_body import BODY, CHECK
+from skymark.cloud.render.staggered import chained_starts, why_not
 from skymark.cloud.render.workload import Workload
 from skymark.execute.partition.totals import Request
 from skymark.execute.ranks.slurm import WHOLE
@@ -38,6 +39,8 @@ class SlurmJob(Frozen):
     """Of each task, such as ``1`` or ``H100:1``."""
     results: str = "results"
     """Directory of runs that all nodes see, from where sbatch is called."""
+    stagger_minutes: int | None = None
+    """Between the starts of two tasks; None for all at once."""
 
 
 def slurm_script(workload: Workload, job: SlurmJob, template: str | None = None) -> str:
@@ -146,6 +149,15 @@ def _body(workload: Workload, job: SlurmJob) -> str:
             "# Types of workers differ; submit each with what it asks for:",
             *(f"#   sbatch {line} THIS-FILE" for line in submissions(workload)),
         ]
+    if job.stagger_minutes is not None:
+        if several:
+            raise UsageError(
+                "--stagger chains tasks that ask for the same; of several types each is submitted "
+                "as the comments of the script say"
+            )
+        chain = chained_starts(workload.workers, job.stagger_minutes)
+        how += [f"# {line}" for line in why_not(workload.workers, job.stagger_minutes)]
+        how += [f"#   {line}" for line in chain]
     variables = [] if array is None else [f"export {WHOLE}={array.partition('%')[0]}"]
     if array is not None:
         how.append("# A task that is submitted again, alone, takes its own part: --array=NUMBER.")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
+from skymark.cache.stand_in import stand_in
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Figure
+from skymark.model.named_data import NamedData
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.platform import Platform, Target
@@ -37,7 +40,7 @@ from skymark.suites.loading.options import OPTIONS, LoadingOptions
 from skymark.suites.loading.reference import AdapterReference, SlugReference
 from skymark.suites.loading.registry import adapter_class, adapter_reference, adapters, scenarios
 from skymark.suites.loading.settings import check_settings
-from skymark.suites.loading.specification import reference_of
+from skymark.suites.loading.specification import LoadingSpecification, reference_of
 from skymark.suites.loading.stability import warnings_of
 from skymark.suites.loading.storage import Storage
 
@@ -162,6 +165,16 @@ class LoadingSuite(Suite):
             variables=cls.variables_on(platform),
         )
 
+    def data_of(self, cell: Cell) -> str | None:
+        """Return a cell's ``--data``; None for synthetic data."""
+        return LoadingSpecification.of(cell).data
+
+    def open_data(self, name: str) -> NamedData:
+        """Open what ``--data`` names."""
+        from skymark.suites.loading.dataset.importing import RealData
+
+        return RealData(name)
+
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         """Return the cells whose data is not on disk in their format yet."""
         missing: list[Cell] = []
@@ -177,7 +190,8 @@ class LoadingSuite(Suite):
         for cell in cells:
             storage = Storage.of_cell(cache, cell)
             if storage.data is not None and not storage.is_imported:
-                announce(f"importing {storage.data} for {cell.scenario}")
+                kept = " from its Parquet" if stand_in(storage.fingerprint, os.environ) else ""
+                announce(f"importing {storage.data}{kept} for {cell.scenario}")
                 storage.dataset()
 
     def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.main import main
+from skymark.cloud.render.staggered import PLAIN_READS, SHARED_READS
 
 SPLITS = ("even:1", "even:10", "weighted:heavy=1x60,worker=7x20", "two-level:5x10", "waves:5x10/4")
 TOTAL = ("--total-cpus", "200", "--total-memory", "400")
@@ -74,6 +75,42 @@ def test_waves_limit_how_many_tasks_run_at_once(script):
     text = script("--split", "waves:5x10/4")
     assert "--array=0-49%20" in directives(text)
     assert "export SKYMARK_ARRAY=0-49\n" in text
+
+
+SBATCH = """\
+#!/bin/bash
+echo "$*" >> "$HOME/submitted"
+wc -l < "$HOME/submitted"
+"""
+"""Notes how it was called, and prints a number as sbatch --parsable does."""
+
+
+def test_chained_starts_are_a_program_that_submits_each_task_after_the_one_before(script, tmp_path):
+    text = script("--split", "even:4", "--stagger", "2")
+    begin = text.index("#   job=$(")
+    chain = text[begin : text.index("#   done") + len("#   done")].replace("#   ", "")
+    (tmp_path / "sbatch").write_text(SBATCH)
+    (tmp_path / "sbatch").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    variables = {"HOME": str(tmp_path), "PATH": path}
+    subprocess.run(
+        ["bash", "-euc", chain.replace("THIS-FILE", "job.sh")], env=variables, check=True
+    )
+    assert (tmp_path / "submitted").read_text().splitlines() == [
+        "--parsable --array=0 job.sh",
+        "--parsable --array=1 --dependency=after:1+2 job.sh",
+        "--parsable --array=2 --dependency=after:2+2 job.sh",
+        "--parsable --array=3 --dependency=after:3+2 job.sh",
+    ]
+    assert "of 4 tasks\n# the last starts 6 min after the first" in text
+
+
+def test_the_reason_against_chained_starts_is_what_the_page_has_measured():
+    page = (Path(__file__).parents[4] / "docs" / "caches.md").read_text("utf-8")
+    tables = page.partition("tar table: begin")[2]
+    for policy, reads in (("staggered", PLAIN_READS), ("shared", SHARED_READS)):
+        row = next(line for line in tables.splitlines() if line.startswith(f"| {policy}, 16 |"))
+        assert row.split("|")[4].strip() == f"{reads} ×"
 
 
 def test_a_single_worker_is_no_array(script):
@@ -153,6 +190,8 @@ def test_a_template_without_its_two_lines_is_refused(template, tmp_path, capsys)
         (["gpu_h100", "--gpus", "one"], "no GPUs of a task"),
         (["tpu_v5e"], "render sky"),
         (["ci_cpu", "--split", "weighted:a=1x0.5,b=1x1"], "whole CPUs"),
+        (["ci_cpu", "--stagger", "1"], "spreads the starts of several tasks"),
+        (["ci_cpu", "--split", "weighted:a=1x1,b=1x1", "--stagger", "1"], "ask for the same"),
         (["ci_cpu", "--template", "nowhere.sh"], "nowhere.sh"),
         (["ci_cpu", "--store", "ftp://x"], "names no store"),
         (["ci_cpu", "--plan", "nowhere.json", "--rounds", "3"], "leave one of them out"),

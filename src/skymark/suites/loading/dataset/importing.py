@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skymark.cache.stand_in import stand_in
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.opening import open_source
 
@@ -23,6 +26,8 @@ CHECKED_ELEMENTS = 1_000
 class RealData:
     """Real data named with ``--data``, opened once to plan every scenario that reads it.
 
+    It is a `skymark.model.named_data.NamedData`, too: a cache policy may keep its rows.
+
     Raises:
         DataError: there is no such thing, or it holds no data that skymark can read.
     """
@@ -36,6 +41,29 @@ class RealData:
     def fingerprint(self) -> str:
         """A digest that changes with the data: of files' sizes and times, or of a revision."""
         return self.source.fingerprint()
+
+    @property
+    def address(self) -> str:
+        """The user's name for it, a path of this disk made absolute."""
+        return self.name if "://" in self.name else str(Path(self.name).expanduser().absolute())
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of a row's values."""
+        return self.source.fields
+
+    @property
+    def size_bytes(self) -> int | None:
+        """The size of the files; None where nobody tells it."""
+        return self.source.size_bytes()
+
+    def rows(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield the place and the values of every row."""
+        yield from self.source.read(self.source.fields, sys.maxsize)
+
+    def has_changed(self) -> bool:
+        """Whether files or the revision are not what they were."""
+        return self.source.fingerprint() != self.fingerprint
 
     def check(self, scenario: type[Scenario]) -> None:
         """Check that the data has what a scenario needs, undamaged as far as shows quickly.
@@ -79,6 +107,8 @@ def import_data(
 ) -> Dataset:
     """Read data into the canonical form that a scenario's work reads.
 
+    Where a cache policy keeps its rows as Parquet, those are read, with the same values.
+
     Args:
         data: what the user named.
         scenario: of a size that `RealData.size` gave.
@@ -91,6 +121,10 @@ def import_data(
     source = open_source(data)
     if fingerprint is not None and source.fingerprint() != fingerprint:
         raise DataError(f"{data} has changed since the run was planned; start a new run")
+    if kept := stand_in(fingerprint, os.environ):
+        from skymark.suites.loading.dataset.sources.parquet import ParquetFiles
+
+        source = ParquetFiles(kept)
     dataset = scenario.import_source(source, directory)
     if len(dataset) != scenario.size.elements:
         raise DataError(

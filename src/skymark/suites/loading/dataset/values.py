@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from skymark.image_formats import IMAGE_FORMATS
 from skymark.model.errors import DataError
-from skymark.suites.loading.dataset.sources.data_source import needs
+from skymark.model.installed import needs
 from skymark.suites.loading.dataset.tabular import MISSING
 
 _JPEG_START = b"\xff\xd8"

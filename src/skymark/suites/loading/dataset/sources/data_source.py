@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
-
-from skymark.model.errors import DataError
 
 LARGEST_VALUE_BYTES = 256 << 20
 """Largest image, sound, text or line of a source; what is larger is refused, not read."""
@@ -46,6 +43,10 @@ class DataSource(ABC):
     def fingerprint(self) -> str:
         """Return a digest that changes when the data changes."""
 
+    @abstractmethod
+    def size_bytes(self) -> int | None:
+        """Return the size of the files; None where nobody tells it."""
+
     def check(self, field: str, limit: int) -> None:
         """Look for damage that shows without decoding, in a field of the first `limit` rows.
 
@@ -53,20 +54,3 @@ class DataSource(ABC):
             DataError: a value is damaged; the message says which.
         """
         del field, limit
-
-
-@contextmanager
-def needs(module: str) -> Iterator[None]:
-    """Turn the absence of a library that this data needs into the command that installs it.
-
-    Raises:
-        DataError: importing the module failed because it is not installed.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise DataError(
-            f"this data needs {module}, which is not installed; run: uv pip install 'skymark[data]'"
-        ) from error

@@ -15,7 +15,7 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
+from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint, suffix_of
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
@@ -87,3 +87,7 @@ class MediaFolder(DataSource):
     def fingerprint(self) -> str:
         """Return a digest of the files' names, sizes and times."""
         return files_fingerprint(self._files)
+
+    def size_bytes(self) -> int:
+        """Return the size of the files."""
+        return files_bytes(self._files)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.dataset.sources.data_source import DataSource, Row, needs
-from skymark.suites.loading.dataset.sources.paths import files_fingerprint
+from skymark.model.installed import needs
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
+from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 ROWS_AT_ONCE = 256
@@ -64,6 +65,10 @@ class ParquetFiles(DataSource):
     def fingerprint(self) -> str:
         """Return a digest of the files' names, sizes and times."""
         return files_fingerprint(self._paths)
+
+    def size_bytes(self) -> int:
+        """Return the size of the files."""
+        return files_bytes(self._paths)
 
 
 @contextmanager

@@ -79,6 +79,11 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+def files_bytes(paths: Iterable[Path]) -> int:
+    """Return the size of files together, in bytes."""
+    return sum(path.stat().st_size for path in paths)
+
+
 def files_fingerprint(paths: Iterable[Path]) -> str:
     """Return a digest of the files' names, sizes and times of change."""
     listing: list[list[str | int]] = []

@@ -17,7 +17,7 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.paths import files_fingerprint, suffix_of
+from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint, suffix_of
 
 CLICK_FIELDS = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
 """Columns of Criteo's click logs, which have no header."""
@@ -58,6 +58,10 @@ class PlainFiles(DataSource):
     def fingerprint(self) -> str:
         """Return a digest of the files' names, sizes and times."""
         return files_fingerprint(self._paths)
+
+    def size_bytes(self) -> int:
+        """Return the size of the files."""
+        return files_bytes(self._paths)
 
 
 class TextLines(PlainFiles):

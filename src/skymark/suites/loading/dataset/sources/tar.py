@@ -15,7 +15,7 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.paths import files_fingerprint
+from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 FIELDS = {
@@ -134,6 +134,10 @@ class TarShards(DataSource):
     def fingerprint(self) -> str:
         """Return a digest of the shards' names, sizes and times."""
         return files_fingerprint(self._paths)
+
+    def size_bytes(self) -> int:
+        """Return the size of the files."""
+        return files_bytes(self._paths)
 
     def _groups(self) -> Iterator[Group]:
         for path in self._paths:

@@ -11,16 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from skymark.cache.hub import HubReference, ParquetTable, parse, table_of
+from skymark.cli.cache_of_run import caches_of_run
+from skymark.cli.main import main
+from skymark.cli.options import PlanOptions
 from skymark.model.errors import DataError, UnknownNameError
 from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sources import hub
-from skymark.suites.loading.dataset.sources.hub import HubReference, ParquetTable, parse, table_of
 from skymark.suites.loading.dataset.sources.opening import open_source
+from skymark.suites.loading.registry import bind_scenario
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.cv1_image_classification import ImageClassification
 from skymark.suites.loading.scenarios.mm1_image_text_pairs import ImageTextPairs
 from skymark.suites.loading.scenarios.nlp1_token_blocks import TokenBlocks
 from skymark.suites.loading.scenarios.tab2_sparse_features import SparseFeatures
+from skymark.suites.loading.specification import LoadingSpecification
 from tests.hub_server import serving
 
 pytest.importorskip("huggingface_hub")
@@ -120,11 +125,11 @@ class TestReadyMappings:
         assert other.column("label").tolist() == [0, 0, 0]
 
     def test_wikitext_runs_nlp1(self, server, tmp_path):
-        texts = ["", " = Title = ", "Some words of an article . " * 5] * 20
+        table_data = ["", " = Title = ", "Some words of an article . " * 5] * 20
         server.datasets["Salesforce/wikitext"] = {
             "main": {
                 "wikitext-103-raw-v1/train-00000-of-00002.parquet": parquet(text=["wrong"]),
-                "wikitext-2-raw-v1/train-00000-of-00001.parquet": parquet(text=texts),
+                "wikitext-2-raw-v1/train-00000-of-00001.parquet": parquet(text=table_data),
             }
         }
         size = Size(elements=10, batch_size=4, values={"block": 64})
@@ -250,3 +255,64 @@ def test_references_are_taken_apart():
 )
 def test_paths_tell_configuration_and_split(path, configuration, split):
     assert table_of(path) == ParquetTable(path, configuration, split)
+
+
+NUMBERS = list(range(300))
+
+
+@pytest.fixture
+def table_data(server):
+    """A data set of numbers and labels, as TAB-1 reads them."""
+    path = "data/train-00000-of-00001.parquet"
+    server.datasets["o/numbers"] = {"main": {path: parquet(x=NUMBERS, label=[1] * 300)}}
+    return "hf://o/numbers"
+
+
+def plan_of(data):
+    return PlanOptions(scenarios=("TAB-1",), adapters=("numpy",), data=data).plan()
+
+
+@pytest.mark.parametrize("policy", ["per-job", "parquet"])
+def test_a_run_fetches_into_its_own_directory(server, table_data, tmp_path, policy):
+    with caches_of_run(policy, tmp_path / "root", plan_of(table_data)):
+        rows = list(RealData(table_data).rows())
+        assert [values for _, values in rows] == [(number, 1) for number in NUMBERS]
+        (job,) = (tmp_path / "root" / "jobs").glob("[!.]*")
+        assert list((job / "huggingface" / "hub").rglob("*.parquet"))
+    assert not (tmp_path / "hub-cache").exists()
+    assert not job.exists()
+
+
+def test_under_parquet_and_shared_only_the_first_run_fetches(server, table_data, tmp_path):
+    plan, root, fetched = plan_of(table_data), tmp_path / "root", []
+    for number in range(3):
+        server.fetched.clear()
+        with caches_of_run("parquet+shared", root, plan):
+            cell = plan.cells[0].cell
+            fingerprint = LoadingSpecification.of(cell).data_fingerprint
+            place = tmp_path / f"out-{number}"
+            dataset = import_data(table_data, bind_scenario(cell), place, fingerprint)
+            assert len(dataset) == bind_scenario(cell).size.elements
+        fetched.append(len(server.fetched))
+    assert fetched[0] > 0
+    assert fetched[1:] == [0, 0]
+
+
+def test_prebuilt_notices_a_new_file_of_the_hub(server, table_data, tmp_path):
+    build = ["cache", "build", "--data", table_data, "--cache-root", str(tmp_path / "root")]
+    assert main(build) == 0
+    assert not (tmp_path / "hub-cache").exists()
+    with caches_of_run("prebuilt", tmp_path / "root", plan_of(table_data)):
+        pass
+    from huggingface_hub import HfFileSystem
+
+    path = "data/train-00001-of-00002.parquet"
+    server.datasets["o/numbers"]["main"][path] = parquet(x=NUMBERS, label=[0] * 300)
+    hub.open_hub.cache_clear()
+    HfFileSystem.clear_instance_cache()  # it remembers listings of a commit, as other processes not
+    match = "hf://o/numbers has changed since .* --data hf://o/numbers --cache-policy prebuilt"
+    with (
+        pytest.raises(DataError, match=match),
+        caches_of_run("prebuilt", tmp_path / "root", plan_of(table_data)),
+    ):
+        pass
