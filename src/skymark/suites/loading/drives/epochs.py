@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""
 
-RunEpoch = Callable[[int, frozenset[int]], Pass]
-"""Runs one timed epoch, given its number and the numbers of the batches to keep."""
+RunEpoch = Callable[[int, frozenset[int], float], Pass]
+"""Runs one timed epoch, given its number, the numbers of the batches to keep, and its most seconds.
+"""
 
 
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s)
+        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
         measure(bench, outcome, run_with(bench, loader))
     outcome.verification = bench.oracle.verdict()
     return outcome
@@ -37,12 +38,12 @@ def drive(bench: Bench) -> Outcome:
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process."""
 
-    def run(epoch: int, kept: frozenset[int]) -> Pass:
+    def run(epoch: int, kept: frozenset[int], seconds: float) -> Pass:
         return timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
-            stop_after_ns=int(bench.limits.max_seconds * 1e9),
+            stop_after_ns=int(seconds * 1e9),
             think_ns=bench.think_ns,
             copy=partial(noted_copy, loader, bench.devices),
         )
@@ -56,7 +57,8 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    warm_up = run(0, first_batches(bench.job, bench.limits.verified_elements))
+    kept = first_batches(bench.job, bench.limits.verified_elements)
+    warm_up = run(0, kept, bench.limits.max_seconds)
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
     bench.begin()
@@ -69,14 +71,17 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
 
 
 def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
-    """Run epochs 1, 2 … until the effort's time is spent, or one was too long or had no batch."""
+    """Run epochs 1, 2 … until both time and batches suffice, or one was stopped or had no batch."""
+    limits = bench.limits
     passes: list[Pass] = []
-    measured_ns = 0
-    while measured_ns < bench.limits.min_seconds * 1e9:
+    seconds, batches = 0.0, 0
+    while not passes or seconds < limits.min_seconds or batches < limits.min_batches:
         epoch = len(passes) + 1
-        passes.append(run(epoch, random_batches(bench, epoch)))
-        measured_ns += passes[-1].wall_ns
-        if not (passes[-1].complete and passes[-1].indices):
+        done = run(epoch, random_batches(bench, epoch), limits.max_seconds - seconds)
+        passes.append(done)
+        seconds += done.wall_ns / 1e9
+        batches += len(done.indices)
+        if not (done.complete and done.indices):
             break
     return passes
 
