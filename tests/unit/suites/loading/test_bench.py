@@ -16,10 +16,8 @@ from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.suite import LoadingSuite
 
-QUICK = EFFORTS["quick"]
-SHORT = QUICK.model_copy(
-    update={"limits": {**QUICK.limits, "min_seconds": 0.01, "verified_elements": 32}}
-)
+CHECK = EFFORTS["check"]
+SHORT = CHECK.model_copy(update={"limits": {**CHECK.limits, "verified_elements": 32}})
 
 OWN = """
 from skymark.suites.loading.adapters.numpy import NumpyReference
