@@ -29,14 +29,14 @@ KEPT_PER_EPOCH = 2
 KEPT_BYTES = 1 << 28
 """Memory for kept batches of measured epochs, where all are to be kept."""
 
-RunEpoch = Callable[[int, int], Pass]
-"""Runs one timed epoch, given its number and how many batches to keep."""
+RunEpoch = Callable[[int, int, float], Pass]
+"""Runs one timed epoch, given its number, how many batches to keep, and its most seconds."""
 
 
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s)
+        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
         warm_up, *_ = measure(bench, outcome, run_with(bench, loader))
     if bench.round == 0 and bench.job.shuffle and bench.oracle.cause is None:
         check_seed(bench, warm_up)
@@ -47,13 +47,13 @@ def drive(bench: Bench) -> Outcome:
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process."""
 
-    def run(epoch: int, kept: int) -> Pass:
+    def run(epoch: int, kept: int, seconds: float) -> Pass:
         arrivals = Arrivals()
         done = timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
-            stop_after_ns=int(bench.limits.max_seconds * 1e9),
+            stop_after_ns=int(seconds * 1e9),
             think_ns=bench.think_ns,
             copy=partial(noted_copy, loader, bench.devices),
             receive=arrivals.receive,
@@ -70,7 +70,8 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    warm_up = run(0, batches_holding(bench.job, bench.limits.verified_elements))
+    kept = batches_holding(bench.job, bench.limits.verified_elements)
+    warm_up = run(0, kept, bench.limits.max_seconds)
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
     bench.begin()
@@ -83,14 +84,17 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
 
 
 def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
-    """Run epochs 1, 2 … until the effort's time is spent, or one was too long or had no batch."""
+    """Run epochs 1, 2 … until both time and batches suffice, or one was stopped or had no batch."""
+    limits = bench.limits
     passes: list[Pass] = []
-    measured_ns = 0
-    while measured_ns < bench.limits.min_seconds * 1e9:
+    seconds, batches = 0.0, 0
+    while not passes or seconds < limits.min_seconds or batches < limits.min_batches:
         epoch = len(passes) + 1
-        passes.append(run(epoch, kept_batches(bench, passes)))
-        measured_ns += passes[-1].wall_ns
-        if not (passes[-1].complete and passes[-1].indices):
+        done = run(epoch, kept_batches(bench, passes), limits.max_seconds - seconds)
+        passes.append(done)
+        seconds += done.wall_ns / 1e9
+        batches += len(done.indices)
+        if not (done.complete and done.indices):
             break
     return passes
 

@@ -20,7 +20,7 @@ class Volumes(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(
-            elements=130,
+            elements=210,
             batch_size=4,
             values={"depth": 40, "height": 48, "width": 56, "edge": 32, "classes": 2},
         ),

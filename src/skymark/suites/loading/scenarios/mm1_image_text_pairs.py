@@ -23,7 +23,7 @@ class ImageTextPairs(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(
-            elements=400, batch_size=32, values={"height": 160, "width": 200, "side": 96}
+            elements=810, batch_size=16, values={"height": 160, "width": 200, "side": 96}
         ),
         "medium": Size(
             elements=5_000, batch_size=64, values={"height": 375, "width": 500, "side": 224}

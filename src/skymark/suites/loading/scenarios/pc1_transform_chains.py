@@ -27,7 +27,7 @@ class TransformChain(Scenario):
     tier: ClassVar = 1
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
-        "small": Size(elements=2_000, batch_size=128, values={"width": 64}),
+        "small": Size(elements=6_500, batch_size=128, values={"width": 64}),
         "medium": Size(elements=40_000, batch_size=256, values={"width": 256}),
         "large": Size(elements=400_000, batch_size=1024, values={"width": 256}),
     }

@@ -29,6 +29,32 @@ def test_every_epoch_is_recorded_and_only_the_measured_ones_are_timed(make_bench
     assert outcome.bytes == outcome.elements * (8 + 6 * 4 + 8)
 
 
+def test_epochs_go_on_until_there_are_batches_enough(make_bench):
+    bench = make_bench(SCENARIO)
+    many = bench.limits.model_copy(update={"min_seconds": 0.0, "min_batches": 27})
+    outcome = epochs.drive(dataclasses.replace(bench, limits=many))
+    assert max(outcome.epoch) == 3
+
+
+def test_one_epoch_is_measured_where_the_effort_asks_for_nothing(make_bench):
+    bench = make_bench(SCENARIO)
+    none = bench.limits.model_copy(update={"min_seconds": 0.0})
+    assert max(epochs.drive(dataclasses.replace(bench, limits=none)).epoch) == 1
+
+
+def test_the_measured_epochs_share_the_longest_time(make_bench):
+    bench = make_bench(SCENARIO)
+    limits = bench.limits.model_copy(update={"min_seconds": 9.0, "max_seconds": 5.0})
+    given = []
+
+    def run(epoch, kept, seconds):
+        given.append(seconds)
+        return Pass([1], [np.arange(4)], {}, int(2e9), complete=seconds > 2)
+
+    epochs.measured_epochs(dataclasses.replace(bench, limits=limits), run)
+    assert given == pytest.approx([5, 3, 1])
+
+
 def test_an_epoch_over_its_time_is_stopped_and_still_verified(make_bench):
     bench = make_bench(SCENARIO)
     hurried = bench.limits.model_copy(update={"max_seconds": 0.0})
