@@ -94,7 +94,7 @@ def test_a_run_of_96_cells_that_is_killed_again_and_again_repeats_only_what_was_
         tmp_path,
         (
             *("--scenarios", "PC-1", "--axis", f"depth={depths}", "--adapters", *adapters),
-            *("--rounds", "1", "--effort", "quick"),
+            *("--rounds", "1", "--effort", "check"),
         ),
     )
     kills = 0

@@ -1,4 +1,7 @@
-"""Adapters that cheat, each in one way. Every one of them must end `invalid`."""
+"""Adapters that cheat, each in one way, and must end `invalid`; and honest ones that must not.
+
+The honest are unusual: they say so in their first word.
+"""
 
 from __future__ import annotations
 
@@ -136,6 +139,235 @@ class TakesAnotherRank(Cheat):
 
     def change(self, job: LoadingJob) -> LoadingJob:
         return dataclasses.replace(job, rank=0)
+
+
+class ComputesOnAccess(dict):
+    """A batch whose image is made when it is looked at."""
+
+    def __getitem__(self, name):
+        value = super().__getitem__(name)
+        return value() if callable(value) else value
+
+
+class ServesLazyMappings(Cheat):
+    slug = "serves-lazy-mappings"
+
+    def cheat(self, loader, batches, epoch):
+        for batch in batches:
+            yield ComputesOnAccess({**batch, "image": lambda batch=batch: batch["image"]})
+
+
+class LazyArray:
+    """An array that is made when NumPy asks for it."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.make(), dtype)
+
+
+class ServesLazyArrays(Cheat):
+    slug = "serves-lazy-arrays"
+
+    def cheat(self, loader, batches, epoch):
+        for batch in batches:
+            yield {**batch, "image": LazyArray(lambda batch=batch: batch["image"])}
+
+
+class ServesFutures(Cheat):
+    slug = "serves-futures"
+
+    def cheat(self, loader, batches, epoch):
+        from concurrent.futures import Future
+
+        for batch in batches:
+            future = Future()
+            future.set_result(batch["image"])
+            yield {**batch, "image": future}
+
+
+class EditsTheIndexLater(Cheat):
+    """One batch is made; its index becomes another's when it has been delivered."""
+
+    slug = "edits-the-index-later"
+
+    def cheat(self, loader, batches, epoch):
+        made = next(batches)
+        order = np.array(loader.order(epoch))
+        size = len(made["index"])
+        served = []
+        for start in range(0, len(order) - size + 1, size):
+            batch = {**made, "index": made["index"].copy()}
+            served.append((batch["index"], order[start : start + size]))
+            yield batch
+            for index, real in served:
+                index[:] = real
+
+
+class KnowsTheFirstBatches(Cheat):
+    """Only the batches that quick looked at in the warm-up are right, once eight of ten."""
+
+    slug = "knows-the-first-batches"
+
+    def cheat(self, loader, batches, epoch):
+        for number, batch in enumerate(batches):
+            wrong = epoch > 0 or number > 7
+            yield {**batch, "label": np.roll(batch["label"], 1)} if wrong else batch
+
+
+class PredictsFromTheSeed(Cheat):
+    """Only batches at places drawn from the seed and the epoch are right."""
+
+    slug = "predicts-from-the-seed"
+
+    def cheat(self, loader, batches, epoch):
+        import random
+
+        places = random.Random(f"{loader.job.seed}/{epoch}/0").sample(range(10), 2)
+        for number, batch in enumerate(batches):
+            wrong = epoch > 0 and number not in places
+            yield {**batch, "label": np.roll(batch["label"], 1)} if wrong else batch
+
+
+class Ordered(Cheat):
+    """A NumPy loop in an order of its own."""
+
+    def open(self, job: LoadingJob) -> Loader:
+        order_of = self.order_of
+
+        class InOrder(NumpyLoader):
+            def order(self, epoch: int) -> list[int]:
+                return order_of(self.job, epoch).tolist()
+
+        return InOrder(job)
+
+    def order_of(self, job: LoadingJob, epoch: int) -> np.ndarray:
+        raise NotImplementedError
+
+
+class RepeatsTheOrder(Ordered):
+    slug = "repeats-the-order"
+
+    def order_of(self, job, epoch):
+        return np.random.default_rng(job.seed).permutation(len(job.dataset))
+
+
+class SwapsNeighbours(Ordered):
+    slug = "swaps-neighbours"
+
+    def order_of(self, job, epoch):
+        places = np.arange(len(job.dataset)) + np.random.default_rng(epoch).uniform(
+            0, 9, len(job.dataset)
+        )
+        return np.argsort(places)
+
+
+class OrdersByNoSeed(Ordered):
+    slug = "orders-by-no-seed"
+
+    def order_of(self, job, epoch):
+        return np.random.default_rng(epoch).permutation(len(job.dataset))
+
+
+class DeclaresItsBuffer(Ordered):
+    """Honest: hardly shuffled, and it says so."""
+
+    slug = "declares-its-buffer"
+    shuffles = "buffer 20"
+
+    def order_of(self, job, epoch):
+        places = np.arange(len(job.dataset)) + np.random.default_rng([job.seed, epoch]).uniform(
+            0, 40, len(job.dataset)
+        )
+        return np.argsort(places)
+
+
+class ReusesBuffers(Cheat):
+    """Honest: every batch is written into the same memory."""
+
+    slug = "reuses-buffers"
+
+    def cheat(self, loader, batches, epoch):
+        buffers = {}
+        for batch in batches:
+            for name, value in batch.items():
+                buffers.setdefault(name, np.empty_like(value))[: len(value)] = value
+            yield {name: buffer[: len(batch[name])] for name, buffer in buffers.items()}
+
+
+class ServesReadOnly(Cheat):
+    """Honest: nobody can write into a batch."""
+
+    slug = "serves-read-only"
+
+    def cheat(self, loader, batches, epoch):
+        for batch in batches:
+            for value in batch.values():
+                value.flags.writeable = False
+            yield batch
+
+
+class ServesStrided(Cheat):
+    """Honest: images are views of channels-first memory, in which every other row is unused."""
+
+    slug = "serves-strided"
+
+    def cheat(self, loader, batches, epoch):
+        for batch in batches:
+            image = batch["image"].transpose(0, 3, 1, 2)
+            wide = np.repeat(image, 2, axis=2)
+            yield {**batch, "image": wide[:, :, ::2].transpose(0, 2, 3, 1)}
+
+
+class ServesDouble(Cheat):
+    """Honest: float64 and int32 where float32 and int64 would do."""
+
+    slug = "serves-double"
+
+    def cheat(self, loader, batches, epoch):
+        for batch in batches:
+            image, label = batch["image"].astype(np.float64), batch["label"].astype(np.int32)
+            yield {**batch, "image": image, "label": label}
+
+
+class ServesBackwards(Cheat):
+    """Honest: another order than the usual one, and views from the end to the beginning."""
+
+    slug = "serves-backwards"
+
+    def open(self, job: LoadingJob) -> Loader:
+        class Backwards(NumpyLoader):
+            def order(self, epoch: int) -> list[int]:
+                return super().order(epoch)[::-1]
+
+            def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[dict]:
+                for batch in super().epoch(epoch, skip_batches):
+                    yield {name: value[::-1] for name, value in batch.items()}
+
+        return Backwards(job)
+
+
+class MakesBatchesInThreads(Cheat):
+    """Honest: batches are made ahead by threads."""
+
+    slug = "makes-batches-in-threads"
+
+    def open(self, job: LoadingJob) -> Loader:
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Threaded(NumpyLoader):
+            def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[dict]:
+                order, size = self.order(epoch), job.batch_size
+
+                def batch(start):
+                    chosen = order[start : start + size]
+                    return job.collate([job.transform(self.reader[i], epoch) for i in chosen])
+
+                with ThreadPoolExecutor(2) as pool:
+                    yield from pool.map(batch, range(0, len(order), size))
+
+        return Threaded(job)
 
 
 class Hangs(Cheat):

@@ -17,7 +17,26 @@ CAUSES = {
     "CropsCentre": ("CV-1", "crops-centre", "wrong-stage", "'crop' is wrong"),
     "ShufflesLabels": ("CV-1", "shuffles-labels", "misplaced", "'label' belong to other elements"),
     "CastsDown": ("CV-1", "casts-down", "precision", "lower precision"),
+    "ServesLazyMappings": ("CV-1", "serves-lazy-mappings", "lazy-batch", "ComputesOnAccess"),
+    "ServesLazyArrays": ("CV-1", "serves-lazy-arrays", "lazy-batch", "LazyArray"),
+    "ServesFutures": ("CV-1", "serves-futures", "lazy-batch", "Future"),
+    "EditsTheIndexLater": ("CV-1", "edits-the-index-later", "repeated-batch", "served again"),
+    "KnowsTheFirstBatches": ("CV-1", "knows-the-first-batches", "misplaced", "'label' belong"),
+    "PredictsFromTheSeed": ("CV-1", "predicts-from-the-seed", "misplaced", "'label' belong"),
+    "RepeatsTheOrder": ("CV-1", "repeats-the-order", "same-order", "shuffled anew"),
+    "SwapsNeighbours": ("CV-1", "swaps-neighbours", "hardly-shuffled", "declares 'global'"),
+    "OrdersByNoSeed": ("CV-1", "orders-by-no-seed", "ignored-seed", "does not depend on the seed"),
     "TakesAnotherRank": ("DIST-1", "takes-another-rank", "another-rank", "rank"),
+}
+
+HONEST = {
+    "DeclaresItsBuffer": "declares-its-buffer",
+    "ReusesBuffers": "reuses-buffers",
+    "ServesReadOnly": "serves-read-only",
+    "ServesStrided": "serves-strided",
+    "ServesDouble": "serves-double",
+    "ServesBackwards": "serves-backwards",
+    "MakesBatchesInThreads": "makes-batches-in-threads",
 }
 
 
@@ -28,6 +47,7 @@ def records(tmp_path_factory) -> dict[tuple[str, str], Record]:
     found: dict[tuple[str, str], Record] = {}
     for scenario in ("CV-1", "DIST-1"):
         chosen = [name for name, cause in CAUSES.items() if cause[0] == scenario]
+        chosen += HONEST if scenario == "CV-1" else ()
         axis = ["--axis", "ranks=2"] if scenario == "DIST-1" else []
         done = subprocess.run(
             command(
@@ -54,6 +74,12 @@ def test_a_cheat_is_invalid_and_its_cause_names_what_was_wrong(records, name):
     assert record.metrics == {}
     assert record.cause is not None
     assert (record.cause.kind, words in record.cause.message) == (kind, True), record.cause
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_adapter_is_ok_however_unusual_it_is(records, name):
+    record = records["CV-1", HONEST[name]]
+    assert (record.status, record.cause) == (Status.OK, None)
 
 
 @pytest.mark.parametrize("scenario", ["CV-1", "DIST-1"])

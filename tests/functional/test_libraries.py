@@ -17,7 +17,7 @@ INSTALLABLE = [slug for slug, cls in adapters().items() if not cls.install_hint]
 def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
     ran = run_in(
         *(tmp_path, "run", "--scenarios", "all", "--axis", "depth=5", "ranks=2"),
-        *("--rounds", "1", "--timeout", "300", "--adapters", slug),
+        *("--effort", "check", "--timeout", "300", "--adapters", slug),
     )
     ends = {id: (record.status, record.cause) for id, record in ran.records.items()}
     wrong = {
@@ -48,8 +48,8 @@ def test_the_three_first_libraries_lack_nothing_of_tier_1(tmp_path, slug):
 def test_a_library_that_does_not_install_by_itself_is_skipped_with_the_command(tmp_path):
     by_hand = [slug for slug in adapters() if slug not in INSTALLABLE]
     assert by_hand
-    arguments = ("--scenarios", "CV-1", "--rounds", "1", "--timeout", "300", "--adapters", *by_hand)
-    ran = run_in(tmp_path, "run", *arguments)
+    arguments = ("--effort", "check", "--timeout", "300", "--adapters", *by_hand)
+    ran = run_in(tmp_path, "run", "--scenarios", "CV-1", *arguments)
     assert ran.status == 0, ran.stderr
     for record in ran.records.values():
         assert record.status in {Status.SKIPPED, Status.UNSUPPORTED}

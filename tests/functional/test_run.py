@@ -76,11 +76,16 @@ def test_each_record_has_raw_samples_that_give_its_figures_again(nine, id):
     for number in range(3):
         first = (columns["round"] == number) & (columns["epoch"] == 0)
         assert columns["elements"][first].sum() == size["elements"]
-    assert np.median(columns["wait_ns"][timed]) == record.metrics["wait_p50_ns"].value
+    stream = columns["stream"]
+    assert not (stream & ~timed).any()
+    assert np.median(columns["wait_ns"][stream]) == record.metrics["wait_p50_ns"].value
     for one in record.rounds:
         mine = timed & (columns["round"] == one.round)
         assert columns["elements"][mine].sum() == one.metrics["elements"]
         assert 0 < columns["wait_ns"][mine].sum() <= one.timed_ns
+        seconds = columns["wait_ns"][mine & stream].sum() / 1e9
+        rate = columns["elements"][mine & stream].sum() / seconds
+        assert rate == pytest.approx(one.metrics["samples_per_s"])
 
 
 @pytest.mark.libraries

@@ -63,7 +63,8 @@ class SharedOptions:
         Parameter(
             group=HOW,
             help="quick, standard or rigorous: how many rounds, how long each, and how narrow an "
-            "interval to reach. [default: the profile's]",
+            "interval to reach; of loaders also check: one round, to see whether all works. "
+            "[default: the profile's]",
         ),
     ] = None
     rounds: Annotated[

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +16,8 @@ Clock = Callable[[], int]
 class Pass:
     """The waits of one timed pass over a loader, and the batches to verify.
 
-    `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is the
-    batch's own ``index`` array, not yet copied or converted. `kept` holds the whole batches whose
-    numbers were asked for.
+    `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is what was
+    received of it, its ``index`` array. `kept` holds whole batches by number.
     """
 
     wait_ns: list[int] = field(default_factory=list)
@@ -28,15 +28,23 @@ class Pass:
     complete: bool = True
 
 
+def index_of(batch: Any) -> Any:
+    """Return a batch's own ``index`` array."""
+    return batch["index"]
+
+
 def timed_pass(
     start: Callable[[], Iterator[Any]],
     ready: Callable[[Any], None] | None = None,
-    keep: Iterable[int] = (),
+    keep: int = 0,
+    *,
     stop_after_ns: int | None = None,
     think_ns: int = 0,
     clock: Clock = time.perf_counter_ns,
     sleep: Callable[[float], None] = time.sleep,
     copy: Callable[[Any], Any] = lambda batch: batch,
+    receive: Callable[[Any], Any] = index_of,
+    secret: int | None = None,
 ) -> Pass:
     """Iterate once over a loader and time every wait.
 
@@ -47,13 +55,17 @@ def timed_pass(
     Args:
         start: begins the pass and returns its iterator; part of the first batch's wait.
         ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
-        keep: numbers of the batches that are to be kept whole for verification; of a pass that is
-            ended before the first of them, its last batch.
+        keep: how many batches to keep whole for verification, besides those shorter than the first.
+            Each is as likely as any other (Vitter, "Random sampling with a reservoir", 1985,
+            algorithm R), and whether it is kept depends on `secret` and on when it arrived: nobody
+            can know before.
         stop_after_ns: end the pass after the batch that crosses this wall time.
         think_ns: time to sleep after each batch, as a busy accelerator would make the caller do.
         clock: monotonic nanoseconds.
         sleep: how to let `think_ns` pass.
         copy: makes a kept batch independent of the loader's buffers.
+        receive: makes sure that a batch is usable and returns its index; inside the clock.
+        secret: decides which batches are kept; None for the system's entropy.
 
     Returns:
         The waits and what is needed to verify them. `complete` is False if stopped early.
@@ -62,21 +74,29 @@ def timed_pass(
     arrived: list[int] = []
     asked_again: dict[int, int] = {}
     record_arrival, record_index = arrived.append, result.indices.append
-    to_keep = iter(sorted(keep))
-    next_kept = next(to_keep, -1)
-    copying_ns = 0
+    if secret is None:
+        secret = int.from_bytes(os.urandom(8))
+    reservoir: list[int] = []
+    full = copying_ns = 0
     begin = clock()
     deadline = float("inf") if stop_after_ns is None else begin + stop_after_ns
     for number, batch in enumerate(start()):
         if ready is not None:
             ready(batch)
+        index = receive(batch)
         now = clock()
         record_arrival(now)
-        record_index(batch["index"])
-        if number == next_kept or (now > deadline and next_kept >= 0 and not result.kept):
+        record_index(index)
+        place = hash((secret, now)) % (number + 1) if number >= keep else number
+        if place < keep or len(index) < full:
             copying = clock()
             result.kept[number] = copy(batch)
-            next_kept = next(to_keep, -1)
+            if number < keep:
+                reservoir.append(number)
+                full = full or len(index)
+            elif place < keep:
+                result.kept.pop(reservoir[place])
+                reservoir[place] = number
             asked_again[number] = clock()
             copying_ns += asked_again[number] - copying
         if now > deadline:

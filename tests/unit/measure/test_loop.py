@@ -48,14 +48,48 @@ def test_think_time_is_no_wait_but_is_in_the_wall_time():
 
 
 def test_keeping_a_batch_is_in_no_figure():
-    done = Bench([10, 20, 30], copy_ns=400).run(keep=(0, 2))
+    done = Bench([10, 20, 30], copy_ns=400).run(keep=2, secret=5)
     assert (done.wait_ns, done.wall_ns) == ([10, 20, 30], 60)
-    assert done.kept == {0: {"index": [0]}, 2: {"index": [2]}}
+    assert len(done.kept) == 2
+    assert all(batch == {"index": [number]} for number, batch in done.kept.items())
 
 
 def test_keeping_and_thinking_together_leave_the_waits_alone():
-    done = Bench([10, 20, 30], copy_ns=400).run(keep=(1,), think_ns=1_000)
+    done = Bench([10, 20, 30], copy_ns=400).run(keep=1, think_ns=1_000)
     assert (done.wait_ns, done.think_ns, done.wall_ns) == ([10, 20, 30], 3_000, 3_060)
+
+
+def test_all_batches_are_kept_where_so_many_are_asked_for():
+    assert list(Bench([10] * 5).run(keep=5).kept) == [0, 1, 2, 3, 4]
+    assert list(Bench([10] * 5).run(keep=9).kept) == [0, 1, 2, 3, 4]
+    assert Bench([10] * 5).run().kept == {}
+
+
+def test_any_batch_is_as_likely_to_be_kept_as_any_other():
+    counts = [0] * 10
+    for secret in range(2_000):
+        for number in Bench([10] * 10).run(keep=2, secret=secret).kept:
+            counts[number] += 1
+    assert sum(counts) == 4_000
+    assert all(300 < count < 500 for count in counts), counts
+
+
+def test_which_batches_are_kept_changes_with_when_they_arrive_and_from_pass_to_pass():
+    assert len({tuple(Bench([10 + n] * 50).run(keep=2, secret=1).kept) for n in range(20)}) > 10
+    assert len({tuple(Bench([10] * 50).run(keep=2).kept) for _ in range(20)}) > 10
+
+
+def test_a_short_batch_is_always_kept():
+    class Short(Bench):
+        def start(self):
+            for number in range(50):
+                self.now += 10
+                yield {"index": [number] * (2 if number in {31, 49} else 4)}
+
+    for secret in range(20):
+        done = Short([]).run(keep=2, secret=secret)
+        assert {31, 49} <= set(done.kept)
+        assert 2 <= len(done.kept) <= 4
 
 
 def test_a_pass_stops_after_the_batch_that_crosses_its_time():
@@ -63,12 +97,10 @@ def test_a_pass_stops_after_the_batch_that_crosses_its_time():
     assert (done.wait_ns, done.complete) == ([10, 20], False)
 
 
-def test_a_pass_that_stops_before_what_is_to_be_kept_keeps_its_last_batch():
-    done = Bench([100, 100, 100, 100], copy_ns=1000).run(keep=[3], stop_after_ns=150)
-    assert list(done.kept) == [1]
+def test_a_pass_that_is_stopped_keeps_what_it_has():
+    done = Bench([100, 100, 100, 100], copy_ns=1000).run(keep=3, stop_after_ns=150)
+    assert list(done.kept) == [0, 1]
     assert (done.complete, done.wait_ns, done.wall_ns) == (False, [100, 100], 200)
-    assert list(Bench([100, 100, 100]).run(keep=[0, 2], stop_after_ns=150).kept) == [0]
-    assert not Bench([100, 100, 100]).run(stop_after_ns=150).kept
 
 
 def test_an_empty_pass_has_no_wait():

@@ -156,7 +156,7 @@ def test_a_scenarios_own_figures_get_a_column(make: ModuleType, tmp_path: Path) 
 def test_a_scenario_without_timed_batches_has_no_wait_chart(
     make: ModuleType, tmp_path: Path
 ) -> None:
-    none = dict.fromkeys(("wait_ns", "epoch", "elements", "warm_up"), ())
+    none = dict.fromkeys(("wait_ns", "epoch", "elements", "warm_up", "stream"), ())
     rounds = [one.model_copy(update={"samples": none}) for one in make.rounds_of(1000)]
     records = [make.measured(make.cell("PR-1", "numpy"), rounds)]
     html = render(open_run(make.write_run(tmp_path / "run", records)))

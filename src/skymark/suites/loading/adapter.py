@@ -8,6 +8,7 @@ The library itself is imported inside the methods, never at the top of the file.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,10 @@ ABILITIES: Mapping[str, str] = {
     "source:columnar": "read elements from columnar files",
     "source:http": "read elements from object storage over HTTP",
 }
+
+
+SHUFFLE = re.compile(r"global|shards|(shards, )?buffer [1-9]\d*")
+"""Kinds of shuffle; see `Adapter.shuffles`."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,9 @@ class Adapter(ABC):
     """Scenario ids whose work is done by the library's own operators."""
     short_batch_per_worker: ClassVar[int] = 0
     """Short batches that each worker may deliver at the end of its own share of the data."""
+    shuffles: ClassVar[str] = "global"
+    """The kind of its shuffle: ``global``, ``shards``, ``buffer K`` (elements in it), or ``shards,
+    buffer K``. The oracle measures it."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1
@@ -192,6 +200,11 @@ class Adapter(ABC):
     def variables_on(cls, platform: Platform) -> dict[str, str]:
         """Return the environment variables of a worker on a platform."""
         return {**cls.variables, **cls.acceleration.variables.get(platform, {})}
+
+    def shuffle_kind(self, job: LoadingJob) -> str:
+        """Return the kind of shuffle of a job; override where format or options change it."""
+        del job
+        return self.shuffles
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write a dataset in a format that only this library has.
@@ -224,5 +237,10 @@ def adapter(cls: type[Adapter]) -> type[Adapter]:
         )
     if unknown := (cls.abilities | set(cls.limits)) - set(ABILITIES):
         raise UsageError(f"adapter {cls.slug!r} names unknown abilities {sorted(unknown)}")
+    if not SHUFFLE.fullmatch(cls.shuffles):
+        raise UsageError(
+            f"adapter {cls.slug!r} shuffles {cls.shuffles!r}; write global, shards, buffer K or "
+            "shards, buffer K"
+        )
     ADAPTERS[cls.slug] = cls
     return cls

@@ -90,6 +90,7 @@ class AdapterBench:
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Measure and verify one round of a cell."""
         from skymark.suites.loading.oracle import Oracle
+        from skymark.suites.loading.oracle.ordering import Orders
 
         adapter = self.adapter
         storage, format = self._storage(cell)
@@ -118,6 +119,7 @@ class AdapterBench:
                 scenario,
                 dataset,
                 native=scenario.id in adapter.native,
+                orders=Orders(adapter.shuffle_kind(job)),
                 allowed_short_batches=job.workers * adapter.short_batch_per_worker,
             ),
             limits=LoadingLimits.of(effort),
@@ -144,6 +146,7 @@ class AdapterBench:
                 "operators": "native" if bench.oracle.native else "reference",
                 "page_cache": settings.page_cache,
                 "format": format,
+                **({"shuffle": bench.oracle.orders.kind} if job.shuffle else {}),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
             },
         )

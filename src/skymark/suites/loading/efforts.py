@@ -5,15 +5,19 @@ from __future__ import annotations
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 
+EVERY_ELEMENT = 1_000_000
+"""Verified elements that stand for all of them: those of measured epochs are kept, too."""
+
 
 class LoadingLimits(Frozen):
     """Bounds of one round.
 
-    Whole epochs are measured after one warm-up epoch, for at least `min_seconds` and, if a single
-    epoch is longer than that, at most `max_seconds`.
+    Whole epochs are measured after one warm-up epoch, until both `min_seconds` and `min_batches`
+    are reached. What would take longer than `max_seconds` ends there, in the middle of an epoch.
     """
 
     min_seconds: float
+    min_batches: int
     max_seconds: float
     verified_elements: int
     """Elements per round whose content is compared with the reference, besides every index."""
@@ -41,25 +45,35 @@ EFFORTS: dict[str, Effort] = {
     effort.name: effort
     for effort in (
         _effort(
+            "check",
+            (1, 1),
+            1.0,
+            60.0,
+            LoadingLimits(min_seconds=0, min_batches=1, max_seconds=5, verified_elements=256),
+        ),
+        _effort(
             "quick",
             (3, 3),
             0.10,
             60.0,
-            LoadingLimits(min_seconds=0.1, max_seconds=5.0, verified_elements=256),
+            LoadingLimits(min_seconds=1, min_batches=200, max_seconds=10, verified_elements=256),
         ),
         _effort(
             "standard",
             (5, 15),
             0.05,
             300.0,
-            LoadingLimits(min_seconds=2.0, max_seconds=30.0, verified_elements=2048),
+            LoadingLimits(min_seconds=2, min_batches=500, max_seconds=30, verified_elements=2048),
         ),
         _effort(
             "rigorous",
             (10, 40),
             0.02,
             900.0,
-            LoadingLimits(min_seconds=5.0, max_seconds=120.0, verified_elements=1_000_000),
+            LoadingLimits(
+                min_seconds=5, min_batches=1000, max_seconds=120, verified_elements=EVERY_ELEMENT
+            ),
         ),
     )
 }
+"""``check`` verifies as ``quick`` does and measures one epoch: does it all work?"""

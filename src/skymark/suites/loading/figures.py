@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from skymark.model.metric import Figure
@@ -13,16 +14,14 @@ from skymark.suites.loading.metrics import METRICS
 if TYPE_CHECKING:
     from skymark.suites.loading.drives.outcome import Outcome
 
-FIRST_MEASURED_EPOCH = 1
-"""Epoch 0 warms up."""
-
 PERCENTILES = {"wait_p50_ns": 50, "wait_p95_ns": 95, "wait_p99_ns": 99}
 
 
 def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
     """Return the metrics of one round; what it lacks is left out.
 
-    Utilisation is the think time that was really slept over the time of the measured epochs.
+    Rates are of the steady stream. Utilisation is the think time that was really slept over the
+    time of the measured epochs, their restarts included.
 
     Args:
         outcome: what was timed.
@@ -33,10 +32,12 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
     """
     if outcome.timed_ns <= 0:
         raise ValueError("the round has no timed region, so it has no rate")
-    used, elements = outcome.resources, outcome.elements
+    used, elements, rate = outcome.resources, outcome.elements, outcome.samples_per_s
     found: dict[str, float | None] = {
-        "samples_per_s": elements / outcome.timed_ns * 1e9,
-        "bytes_per_s": outcome.bytes / outcome.timed_ns * 1e9,
+        "samples_per_s": rate,
+        "bytes_per_s": rate * outcome.bytes / elements if elements else 0.0,
+        "epoch_samples_per_s": elements / outcome.timed_ns * 1e9,
+        "epoch_restart_ns": fmean(outcome.restart_ns) if outcome.restart_ns else None,
         "utilisation": outcome.think_ns / outcome.timed_ns if outcome.think_ns else None,
         "first_batch_ns": outcome.first_batch_ns,
         "cpu_s_per_1000_samples": None if used.cpu_s is None else 1000 * used.cpu_s / elements,
@@ -51,20 +52,20 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
 def all_figures(rounds: Sequence[RoundResult]) -> dict[str, Figure]:
     """Return the metrics over all rounds of a cell.
 
-    The percentiles are over the pooled waits of the measured epochs, by linear interpolation
+    The percentiles are over the pooled waits of the streams, by linear interpolation
     (type 7 of Hyndman, Fan, "Sample quantiles in statistical packages", The American Statistician
     50(4), 1996). Peak memory is the largest of all rounds.
     """
-    return {**figures_of(rounds, METRICS), **_percentiles(measured_waits(rounds)), **_peak(rounds)}
+    return {**figures_of(rounds, METRICS), **_percentiles(stream_waits(rounds)), **_peak(rounds)}
 
 
-def measured_waits(rounds: Sequence[RoundResult]) -> list[float]:
-    """Return the waits in ns of all rounds, those of the warm-up epochs left out."""
+def stream_waits(rounds: Sequence[RoundResult]) -> list[float]:
+    """Return the waits in ns of all rounds' streams: those of warm-up and restarts are left out."""
     return [
         wait
         for round in rounds
-        for wait, epoch in zip(round.samples["wait_ns"], round.samples["epoch"], strict=True)
-        if epoch >= FIRST_MEASURED_EPOCH
+        for wait, counts in zip(round.samples["wait_ns"], round.samples["stream"], strict=True)
+        if counts
     ]
 
 

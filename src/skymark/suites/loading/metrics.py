@@ -37,7 +37,7 @@ METRICS = (
         name="samples_per_s",
         heading="samples/s",
         unit="1/s",
-        description="geometric mean over rounds",
+        description="of the steady stream, restarts of epochs apart; geometric mean over rounds",
         better="higher",
         words=Words(better="faster", worse="slower", best="fastest"),
         compared=True,
@@ -53,9 +53,18 @@ METRICS = (
         shown=Shown(format="count", divisor=1e6, gives_way=9),
     ),
     Metric(
+        name="epoch_samples_per_s",
+        heading="with restarts",
+        unit="1/s",
+        description="samples/s of whole epochs, restarts included",
+        better="higher",
+        shown=Shown(format="count", gives_way=8),
+    ),
+    Metric(
         name="utilisation",
         heading="busy",
-        description="share of the time an accelerator with the given think time is busy",
+        description="share of the time an accelerator with the given think time is busy, "
+        "restarts included",
         better="higher",
         scale="linear",
         shown=Shown(format="share", gives_way=1),
@@ -67,6 +76,14 @@ METRICS = (
         description="wait for the first batch in ms",
         better="lower",
         shown=Shown(format="milliseconds", gives_way=4),
+    ),
+    Metric(
+        name="epoch_restart_ns",
+        heading="restart ms",
+        unit="ns",
+        description="wait for an epoch's first batch in ms, mean of the later epochs",
+        better="lower",
+        shown=Shown(format="milliseconds", gives_way=7),
     ),
     Metric(
         name="wait_p50_ns",
@@ -127,12 +144,19 @@ METRICS = (
 METHOD = (
     (
         "The clock starts before a batch is asked for and stops when it is usable. A warm-up "
-        "epoch is not counted; whole epochs are measured for at least the time per round that "
-        "the effort sets."
+        "epoch is not counted; whole epochs are measured for at least the time and the batches "
+        "per round that the effort sets."
     ),
     (
-        "samples/s is the geometric mean over rounds with Student's 95 % interval on the log "
-        "scale. Percentiles are over all measured waits of all rounds."
+        "samples/s is of the steady stream: of each epoch, the wait for the first batch and the "
+        "batches that the queues hold by then (workers × prefetch) are left out. It is the "
+        "geometric mean over rounds with Student's 95 % interval on the log scale. Percentiles "
+        "are over the waits of the streams of all rounds."
+    ),
+    (
+        "A restart is the wait for the first batch of an epoch after the warm-up, on average; the "
+        "rate of whole epochs has all of their time in it, so an epoch takes its samples ÷ that "
+        "rate."
     ),
     (
         "Memory is the largest proportional set size seen of the worker's process tree, "
@@ -153,8 +177,14 @@ DECLARATION = Declaration(
             labels=("p50", "p95", "p99"),
         ),
     ),
-    sample_columns={"epoch": "int32", "wait_ns": "int64", "elements": "int32", "warm_up": "bool"},
-    conditions=("operators", "page_cache", "format", "device", "accelerator"),
+    sample_columns={
+        "epoch": "int32",
+        "wait_ns": "int64",
+        "elements": "int32",
+        "warm_up": "bool",
+        "stream": "bool",
+    },
+    conditions=("operators", "page_cache", "format", "shuffle", "device", "accelerator"),
     legend="waits per batch",
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "

@@ -84,8 +84,13 @@ class Scenario(ABC):
     encoded_media: ClassVar[bool] = False
     """Whether elements hold encoded images or audio, for which one file each is usual."""
     shuffle: ClassVar[bool] = True
-    tolerance: ClassVar[float] = 1e-5
-    """Largest absolute difference in float fields when the reference's own code is used."""
+    roundings: ClassVar[int] = 32
+    """Roundings to float32 that a value goes through at most, of which the tolerance of float
+    fields follows (`skymark.suites.loading.oracle.arithmetic`), unless a library's own operators do
+    the work."""
+    in_double: ClassVar[bool] = False
+    """Whether the work amplifies rounding, so that the reference is computed in double precision as
+    well. Its stages then keep the precision of what they are given."""
     native_tolerance: ClassVar[float] = 1e-3
     """The same for a library's own operators."""
     native_mean_tolerance: ClassVar[float | None] = None

@@ -1,27 +1,32 @@
-"""Warnings of this suite's own: percentiles of few batches, and a warm-up that did not suffice."""
+"""Warnings of this suite's own: of few batches, of a short warm-up, and of costly restarts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
 from skymark.model.record import RoundResult, StabilityWarning
 from skymark.statistics.stability import PRACTICAL
-from skymark.suites.loading.figures import FIRST_MEASURED_EPOCH, measured_waits
+from skymark.suites.loading.figures import stream_waits
 
 FEWEST_WAITS = 100
 """With fewer, the 99th percentile is the maximum."""
 
+COSTLY_RESTARTS = 1.25
+"""The stream's rate over that of whole epochs, above which the first alone misleads."""
+
 
 def warnings_of(rounds: Sequence[RoundResult]) -> tuple[StabilityWarning, ...]:
-    """Return what makes waits and warm-up of these rounds doubtful; empty if nothing does."""
-    found = (few_waits(rounds), unfinished_warm_up(rounds))
+    """Return what makes waits, warm-up and rates of these rounds doubtful; empty if nothing."""
+    checks = (few_waits, unfinished_warm_up, restarts_included, costly_restarts)
+    found = (check(rounds) for check in checks)
     return tuple(warning for warning in found if warning is not None)
 
 
 def few_waits(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
     """Warn of percentiles that rest on too few batches."""
-    count = len(measured_waits(rounds))
+    count = len(stream_waits(rounds))
     if count == 0 or count >= FEWEST_WAITS:
         return None
     return StabilityWarning(
@@ -51,13 +56,53 @@ def unfinished_warm_up(rounds: Sequence[RoundResult]) -> StabilityWarning | None
     )
 
 
+def restarts_included(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
+    """Warn of epochs that are too short for their restarts to be told from their stream."""
+    batches = 0
+    for one in rounds:
+        measured = [epoch for epoch in one.samples["epoch"] if epoch > 0]
+        if sum(one.samples["stream"]) < len(measured):
+            return None
+        batches = max(batches, *Counter(measured).values(), 0)
+    if not batches:
+        return None
+    return StabilityWarning(
+        kind="restarts-included",
+        message=(
+            f"epochs of {batches} batches are too short to tell their restarts from the stream, "
+            "so the rate and the waits include them"
+        ),
+        action="choose a larger variant (such as :medium), smaller batches, or fewer --workers "
+        "and a smaller --prefetch",
+    )
+
+
+def costly_restarts(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
+    """Warn of a stream that is much faster than whole epochs: work is done while they restart."""
+    metrics = [one.metrics for one in rounds if one.metrics.get("epoch_samples_per_s")]
+    if not metrics:
+        return None
+    ratio = median(one["samples_per_s"] / one["epoch_samples_per_s"] for one in metrics)
+    if ratio < COSTLY_RESTARTS:
+        return None
+    return StabilityWarning(
+        kind="costly-restarts",
+        message=(
+            f"whole epochs have {1 / ratio:.0%} of the stream's rate: their restarts take the "
+            "rest, and what the library makes ready meanwhile the stream gets for nothing"
+        ),
+        action="look at the rate with restarts, too; in a larger variant (such as :medium) "
+        "restarts weigh less",
+    )
+
+
 def _epoch_times(round: RoundResult) -> list[float]:
-    """Return the mean wait per element of each complete measured epoch, in order, in ns."""
+    """Return the mean wait per element of each measured epoch's stream, in order, in ns."""
     waits: dict[float, float] = {}
     elements: dict[float, float] = {}
-    columns = (round.samples[name] for name in ("wait_ns", "elements", "epoch"))
-    for wait, size, epoch in zip(*columns, strict=True):
-        if epoch >= FIRST_MEASURED_EPOCH:
+    columns = (round.samples[name] for name in ("wait_ns", "elements", "epoch", "stream"))
+    for wait, size, epoch, counts in zip(*columns, strict=True):
+        if counts:
             waits[epoch] = waits.get(epoch, 0) + wait
             elements[epoch] = elements.get(epoch, 0) + size
     return [waits[epoch] / elements[epoch] for epoch in sorted(waits) if elements[epoch]]

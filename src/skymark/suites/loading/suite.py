@@ -77,6 +77,7 @@ class LoadingSuite(Suite):
                 "name": cls.name,
                 "install": cls.install_hint or None,
                 "formats": list(cls.formats),
+                "shuffles": cls.shuffles,
                 "native": sorted(cls.native),
             }
             for slug, cls in adapters().items()

@@ -13,8 +13,9 @@ from skymark.model.metric import Figure
 from skymark.model.plan import Selection
 from skymark.model.record import Resources, RoundResult, Verification
 from skymark.suites.loading.drives.outcome import Outcome
+from skymark.suites.loading.drives.stream import Stream
 from skymark.suites.loading.efforts import EFFORTS
-from skymark.suites.loading.figures import all_figures, measured_waits, round_metrics
+from skymark.suites.loading.figures import all_figures, round_metrics, stream_waits
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.suite import LoadingSuite
 
@@ -72,6 +73,15 @@ def test_rates_are_those_of_the_timed_region() -> None:
     assert "utilisation" not in metrics
 
 
+def test_the_rate_is_of_the_stream_and_that_of_whole_epochs_stands_beside_it() -> None:
+    outcome = outcome_of(streamed=Stream(920, 46 * MS), restart_ns=[20 * MS, 30 * MS])
+    metrics = round_metrics(outcome, import_s=0.5)
+    assert metrics["samples_per_s"] == pytest.approx(20_000)
+    assert metrics["bytes_per_s"] == pytest.approx(80e6)
+    assert metrics["epoch_samples_per_s"] == pytest.approx(10_000)
+    assert metrics["epoch_restart_ns"] == 25 * MS
+
+
 def test_a_round_without_a_timed_region_has_no_rate() -> None:
     with pytest.raises(ValueError, match="no timed region"):
         round_metrics(outcome_of(timed_ns=0), import_s=0.5)
@@ -99,7 +109,15 @@ def test_raw_samples_have_the_columns_that_the_suite_declares_equally_long() -> 
 
 
 def test_waits_of_the_warm_up_do_not_count() -> None:
-    assert measured_waits([round_of(), round_of(1)]) == [MS] * 200
+    assert stream_waits([round_of(), round_of(1)]) == [MS] * 200
+
+
+def test_waits_outside_the_stream_do_not_count() -> None:
+    streamed = [False] * 54 + [True] * 46 + [False] * 4 + [True] * 46
+    waits = [9 * MS] * 54 + [MS] * 46 + [9 * MS] * 4 + [2 * MS] * 46
+    one = round_of(wait_ns=waits, in_stream=streamed, streamed=Stream(920, 138 * MS))
+    assert stream_waits([one]) == [MS] * 46 + [2 * MS] * 46
+    assert all_figures([one])["wait_p99_ns"].value == 2 * MS
 
 
 def test_percentiles_pool_the_measured_waits_of_all_rounds() -> None:

@@ -63,7 +63,8 @@ def test_scenarios_come_by_tier_and_id_and_state_what_they_need():
     assert tiers == sorted(tiers)
     for id, cls in found.items():
         assert cls.id == id
-        assert "small" in cls.variants
+        small = cls.variants["small"]
+        assert small.elements >= 50 * small.batch_size, "an epoch is too short for a stream"
         for axes in axis_points(cls, {}):
             assert cls.requirements(axes) <= set(ABILITIES)
 

@@ -18,20 +18,26 @@ def rounds_at(
     wait_ns: tuple[int, ...] = (1,) * 250,
     elements: tuple[int, ...] = (10,) * 250,
     epoch: tuple[int, ...] = tuple(k // 50 for k in range(250)),
+    lead: int = 1,
+    whole: float = 0.9,
 ) -> list[RoundResult]:
-    """Rounds with these rates, of 200 measured batches each."""
+    """Rounds with these rates, of 200 measured batches each; `whole` is of epochs over stream."""
+    starts = {one: epoch.index(one) for one in set(epoch)}
+    in_stream = (k >= starts[one] + lead and one > 0 for k, one in enumerate(epoch))
+    stream = tuple(map(int, in_stream))
     return [
         RoundResult(
             round=k,
             started_at=datetime(2026, 1, 1, tzinfo=UTC),
             setup_s=0.1,
             timed_ns=round(1e15 / rate),
-            metrics={"samples_per_s": rate},
+            metrics={"samples_per_s": rate, "epoch_samples_per_s": whole * rate},
             samples={
                 "epoch": epoch,
                 "wait_ns": wait_ns,
                 "elements": elements,
                 "warm_up": tuple(int(one == 0) for one in epoch),
+                "stream": stream,
             },
             verification=Verification(passed=True),
         )
@@ -59,7 +65,7 @@ def test_the_rate_is_looked_at_as_in_any_suite() -> None:
 
 
 def test_percentiles_of_few_batches_are_warned_of() -> None:
-    few = rounds_at([1000, 1001, 1000], (1,) * 20, (10,) * 20, (0,) * 10 + (1,) * 10)
+    few = rounds_at([1000, 1001, 1000], (1,) * 21, (10,) * 21, (0,) * 10 + (1,) * 11)
     (warning,) = LoadingSuite().warnings(few, STANDARD)
     assert warning.kind == "few-waits"
     assert "rest on 30 batches" in warning.message
@@ -78,11 +84,28 @@ def test_one_slow_first_epoch_is_no_unfinished_warm_up() -> None:
     assert kinds([*rounds[:2], *rounds_at([1000, 1001, 1000])[2:]]) == set()
 
 
+def test_restarts_that_cannot_be_told_from_the_stream_are_named() -> None:
+    rounds = rounds_at([1000, 1001, 1000], lead=0)
+    assert kinds(rounds) == {"restarts-included"}
+    (warning,) = LoadingSuite().warnings(rounds, STANDARD)
+    assert warning.message.startswith("epochs of 50 batches are too short")
+
+
+def test_a_stream_that_is_much_faster_than_whole_epochs_is_warned_of() -> None:
+    rounds = rounds_at([1000, 1001, 1000], whole=0.4)
+    assert kinds(rounds) == {"costly-restarts"}
+    (warning,) = LoadingSuite().warnings(rounds, STANDARD)
+    assert "whole epochs have 40% of the stream's rate" in warning.message
+    assert kinds(rounds_at([1000, 1001, 1000], whole=0.81)) == set()
+
+
 def test_every_warning_says_what_to_do() -> None:
     cases = [
-        rounds_at([1e8, 1e8], (1,), (1,), (1,)),
+        rounds_at([1e8, 1e8], (1, 1), (1, 1), (1, 1)),
         rounds_at([1000] * 3, SLOW_FIRST_EPOCH),
+        rounds_at([1000] * 3, lead=0, whole=0.5),
     ]
     found = [one for case in cases for one in LoadingSuite().warnings(case, STANDARD)]
-    assert {one.kind for one in found} >= {"short-region", "few-waits", "warm-up"}
+    expected = {"short-region", "few-waits", "warm-up", "restarts-included", "costly-restarts"}
+    assert {one.kind for one in found} >= expected
     assert all(len(one.action) > 20 for one in found)

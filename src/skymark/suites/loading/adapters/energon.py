@@ -169,6 +169,7 @@ class Energon(Adapter):
         "source:columnar": "elements are read from tar shards only",
         "source:http": "shards are read from disk or from cloud stores, not over plain HTTP",
     }
+    shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
     formats: ClassVar = ("indexed-tar",)
     acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1

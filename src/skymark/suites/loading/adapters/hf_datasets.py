@@ -192,6 +192,12 @@ class HuggingFaceDatasets(Adapter):
             for start in range(0, len(dataset), ROWS_PER_WRITE):
                 stream.write_table(arrow_table(dataset, start, start + ROWS_PER_WRITE))
 
+    def shuffle_kind(self, job: LoadingJob) -> str:
+        """Return that tables are shuffled globally, tar shards through a buffer."""
+        if job.format not in {"tar", "http-tar"}:
+            return self.shuffles
+        return f"shards, buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
+
     def open(self, job: LoadingJob) -> Loader:
         """Return a table or a stream."""
         return (StreamLoader if job.format in {"tar", "http-tar"} else TableLoader)(job)

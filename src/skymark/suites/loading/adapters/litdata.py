@@ -180,6 +180,7 @@ class LitData(Adapter):
         "source:tar": "elements are read from its own chunks or from Parquet files",
         "source:http": "its client for object stores refuses plain HTTP addresses",
     }
+    shuffles: ClassVar = "shards"
     formats: ClassVar = ("chunks", "indexed-parquet")
     acceleration: ClassVar = TORCH
     variables: ClassVar = {"LITDATA_DISABLE_VERSION_CHECK": "1"}

@@ -195,6 +195,7 @@ class Mosaic(Adapter):
         "source:tar": "elements are read from its own MDS shards, not from tar shards",
         "source:columnar": "elements are read from its own MDS shards, not from columnar files",
     }
+    shuffles: ClassVar = "shards"
     formats: ClassVar = ("mds", "http-mds")
     acceleration: ClassVar = TORCH
 

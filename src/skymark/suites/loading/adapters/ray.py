@@ -218,6 +218,7 @@ class RayData(Adapter):
         "ray_shuffle": "`buffer` (files and a local buffer, the default) or `global`",
         "shuffle_buffer": f"rows in the local buffer, {SHUFFLE_BUFFER} by default",
     }
+    shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
     formats: ClassVar = ("parquet", "memory", "files", "tar", "http")
     variables: ClassVar = {
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -228,6 +229,12 @@ class RayData(Adapter):
     def __init__(self) -> None:
         self.directory: str | None = None
         self.is_head = True
+
+    def shuffle_kind(self, job: LoadingJob) -> str:
+        """Return whether it is global, or of files and a buffer of some size."""
+        if job.options.get("ray_shuffle") == "global":
+            return "global"
+        return f"shards, buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the loader, after starting Ray for the first."""

@@ -145,6 +145,7 @@ class WebDataset(Adapter):
         "source:files": "elements are read from tar shards only",
         "source:columnar": "elements are read from tar shards only",
     }
+    shuffles: ClassVar = f"shards, buffer {ELEMENT_BUFFER}"
     formats: ClassVar = ("tar", "http-tar")
     acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1

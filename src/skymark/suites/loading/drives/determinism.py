@@ -24,7 +24,7 @@ def drive(bench: Bench) -> Outcome:
     tell which of the two is broken.
     """
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s)
+        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
         first, second, *_ = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
     streams = [stream_of(first.indices), stream_of(second.indices)]
     check_workers(bench, streams)
@@ -74,7 +74,9 @@ def _streams(bench: Bench, job: LoadingJob, count: int) -> list[Array]:
     again = dataclasses.replace(bench, job=job, oracle=oracle, think_ns=0)
     with again.opened() as (loader, _):
         run = epochs.run_with(again, loader)
-        passes = [run(epoch, epochs.random_batches(again, epoch)) for epoch in range(count)]
+        passes = [
+            run(epoch, epochs.KEPT_PER_EPOCH, bench.limits.max_seconds) for epoch in range(count)
+        ]
     for epoch, done in enumerate(passes):
         epochs.verify(again, epoch, done)
     bench.oracle.absorb(oracle, f"opened again with seed {job.seed} and {job.workers} workers")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,10 @@ import numpy as np
 from skymark.measure.loop import Pass, timed_pass
 from skymark.suites.loading.devices import devices_of
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
+from skymark.suites.loading.efforts import EVERY_ELEMENT
+from skymark.suites.loading.oracle import stream_of
+from skymark.suites.loading.oracle.arrival import Arrivals
+from skymark.suites.loading.oracle.ordering import ENOUGH
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Loader, LoadingJob
@@ -21,15 +26,20 @@ if TYPE_CHECKING:
 KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""
 
-RunEpoch = Callable[[int, frozenset[int]], Pass]
-"""Runs one timed epoch, given its number and the numbers of the batches to keep."""
+KEPT_BYTES = 1 << 28
+"""Memory for kept batches of measured epochs, where all are to be kept."""
+
+RunEpoch = Callable[[int, int, float], Pass]
+"""Runs one timed epoch, given its number, how many batches to keep, and its most seconds."""
 
 
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s)
-        measure(bench, outcome, run_with(bench, loader))
+        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        warm_up, *_ = measure(bench, outcome, run_with(bench, loader))
+    if bench.round == 0 and bench.job.shuffle and bench.oracle.cause is None:
+        check_seed(bench, warm_up)
     outcome.verification = bench.oracle.verdict()
     return outcome
 
@@ -37,15 +47,19 @@ def drive(bench: Bench) -> Outcome:
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process."""
 
-    def run(epoch: int, kept: frozenset[int]) -> Pass:
-        return timed_pass(
+    def run(epoch: int, kept: int, seconds: float) -> Pass:
+        arrivals = Arrivals()
+        done = timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
-            stop_after_ns=int(bench.limits.max_seconds * 1e9),
+            stop_after_ns=int(seconds * 1e9),
             think_ns=bench.think_ns,
             copy=partial(noted_copy, loader, bench.devices),
+            receive=arrivals.receive,
         )
+        bench.oracle.check_arrivals(epoch, arrivals.cause)
+        return done
 
     return run
 
@@ -56,7 +70,8 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    warm_up = run(0, first_batches(bench.job, bench.limits.verified_elements))
+    kept = batches_holding(bench.job, bench.limits.verified_elements)
+    warm_up = run(0, kept, bench.limits.max_seconds)
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
     bench.begin()
@@ -69,29 +84,53 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
 
 
 def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
-    """Run epochs 1, 2 … until the effort's time is spent, or one was too long or had no batch."""
+    """Run epochs 1, 2 … until both time and batches suffice, or one was stopped or had no batch."""
+    limits = bench.limits
     passes: list[Pass] = []
-    measured_ns = 0
-    while measured_ns < bench.limits.min_seconds * 1e9:
+    seconds, batches = 0.0, 0
+    while not passes or seconds < limits.min_seconds or batches < limits.min_batches:
         epoch = len(passes) + 1
-        passes.append(run(epoch, random_batches(bench, epoch)))
-        measured_ns += passes[-1].wall_ns
-        if not (passes[-1].complete and passes[-1].indices):
+        done = run(epoch, kept_batches(bench, passes), limits.max_seconds - seconds)
+        passes.append(done)
+        seconds += done.wall_ns / 1e9
+        batches += len(done.indices)
+        if not (done.complete and done.indices):
             break
     return passes
 
 
-def first_batches(job: LoadingJob, elements: int) -> frozenset[int]:
-    """Return the numbers of the first batches that together hold so many elements."""
-    return frozenset(range(max(1, -(-elements // job.batch_size))))
+def batches_holding(job: LoadingJob, elements: int) -> int:
+    """Return how many batches together hold so many elements, at least one."""
+    return max(1, -(-elements // job.batch_size))
 
 
-def random_batches(bench: Bench, epoch: int) -> frozenset[int]:
-    """Return the numbers of a few batches of an epoch of one rank."""
-    job = bench.job
-    total = max(1, -(-len(job.dataset) // job.batch_size // job.world))
-    places = random.Random(f"{job.seed}/{epoch}/{bench.round}")
-    return frozenset(places.sample(range(total), min(KEPT_PER_EPOCH, total)))
+def kept_batches(bench: Bench, passes: Sequence[Pass]) -> int:
+    """Return how many batches to keep of the measured epoch that follows others.
+
+    Where the effort verifies every element, all of them, while there is memory for them; but not
+    where nothing was verified yet, which is to measure memory.
+    """
+    size = bench.oracle.batch_bytes
+    if bench.limits.verified_elements < EVERY_ELEMENT or not size:
+        return KEPT_PER_EPOCH
+    used = size * sum(len(done.kept) for done in passes)
+    return max(KEPT_PER_EPOCH, (KEPT_BYTES - used) // size)
+
+
+def check_seed(bench: Bench, first: Pass) -> None:
+    """Require that another seed gives another order: reopen the loader for a few batches."""
+    job, seed = bench.job, bench.job.seed + 1
+    scenario = dataclasses.replace(job.scenario, seed=seed)
+    other = dataclasses.replace(bench, job=dataclasses.replace(job, seed=seed, scenario=scenario))
+    count = batches_holding(job, ENOUGH)
+    with other.opened() as (loader, _):
+        indices = [np.array(batch["index"]) for batch in islice(loader.epoch(0), count)]
+    here, there = stream_of(first.indices[:count]), stream_of(indices)
+    if len(here) >= ENOUGH and np.array_equal(here, there):
+        bench.oracle.refuse(
+            "ignored-seed",
+            f"the order does not depend on the seed: {seed} gave the same as {job.seed}",
+        )
 
 
 def own_copy(batch: Batch) -> HostBatch:
@@ -119,5 +158,4 @@ def verify(bench: Bench, epoch: int, done: Pass) -> None:
     )
     if job.shuffle:
         oracle.check_shuffled(epoch, done.indices)
-    for batch in done.kept.values():
-        oracle.check_batch(epoch, batch)
+    oracle.check_kept(epoch, done.indices, done.kept)

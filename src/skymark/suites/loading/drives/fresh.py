@@ -21,6 +21,7 @@ from skymark.model.errors import SkymarkError
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
+    from skymark.model.record import Cause
     from skymark.suites.loading.adapter import LoadingJob
 
 POLL_S = 0.2
@@ -39,8 +40,8 @@ class PassOrder:
     """One timed pass, to be run in another process."""
 
     epoch: int
-    kept: frozenset[int]
-    """Numbers of the batches to send back whole."""
+    kept: int
+    """How many batches to send back whole."""
     stop_after_ns: int
     think_ns: int = 0
     state: bytes | None = None
@@ -63,6 +64,8 @@ class RemotePass:
     """Where the batches lay that were kept."""
     fault: str | None = None
     """What was wrong with where the batches lay, None where nothing was."""
+    arrival_fault: Cause | None = None
+    """What was wrong with the first batch that could not be used as it came."""
 
 
 class FreshLoader:

@@ -21,6 +21,7 @@ from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misp
 from skymark.suites.loading.drives.epochs import noted_copy
 from skymark.suites.loading.drives.fresh import PassOrder, RemotePass
 from skymark.suites.loading.drives.outcome import awaiting
+from skymark.suites.loading.oracle.arrival import Arrivals
 from skymark.suites.loading.registry import adapter_class
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Host:
                 loader.check(batch)
             return noted_copy(loader, places, batch)
 
+        arrivals = Arrivals()
         begin_ns = time.perf_counter_ns()
         done = timed_pass(
             lambda: start(order.epoch),
@@ -68,10 +70,13 @@ class Host:
             stop_after_ns=order.stop_after_ns,
             think_ns=order.think_ns,
             copy=copy,
+            receive=arrivals.receive,
         )
         end_ns = time.perf_counter_ns()
         done.indices = [np.array(index) for index in done.indices]
-        remote = RemotePass(done, begin_ns, end_ns, places=frozenset(places))
+        remote = RemotePass(
+            done, begin_ns, end_ns, places=frozenset(places), arrival_fault=arrivals.cause
+        )
         if not isinstance(loader, MeshLoader):
             return remote
         return replace(remote, devices=loader.sharding.num_devices, fault=loader.fault)

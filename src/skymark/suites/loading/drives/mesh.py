@@ -19,15 +19,15 @@ def drive(bench: Bench) -> Outcome:
     """
     bench = dataclasses.replace(bench, job=dataclasses.replace(bench.job, drop_last=True))
     with FreshLoader(bench.reference, mesh_variables()) as fresh:
-        outcome = Outcome()
+        outcome = Outcome(lead=bench.lead)
         outcome.extra["fresh_import_s"] = fresh.answer()
         fresh.open(bench.job, mesh=True)
         outcome.setup_s = fresh.answer()
 
-        def run(epoch: int, kept: frozenset[int]) -> Pass:
-            stop_after_ns = int(bench.limits.max_seconds * 1e9)
-            fresh.run(PassOrder(epoch, kept, stop_after_ns, bench.think_ns))
+        def run(epoch: int, kept: int, seconds: float) -> Pass:
+            fresh.run(PassOrder(epoch, kept, int(seconds * 1e9), bench.think_ns))
             remote = fresh.answer()
+            bench.oracle.check_arrivals(epoch, remote.arrival_fault)
             if remote.fault:
                 bench.oracle.refuse("sharding", f"epoch {epoch}: {remote.fault}")
             outcome.extra["devices"] = remote.devices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skymark.model.record import Resources, Verification
+from skymark.suites.loading.drives.stream import Stream, lead_of, stream_of_ranks
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
@@ -44,6 +45,11 @@ class Bench:
         """Start sampling what the process tree uses, right before the measured part."""
         self.timed_region_begins(self.excluded_pids)
 
+    @property
+    def lead(self) -> int:
+        """The batches at an epoch's start that are no part of its stream."""
+        return lead_of(self.job)
+
     @contextmanager
     def opened(self) -> Iterator[tuple[Loader, float]]:
         """Open a loader for the bench's job and close it at the end; yields it and `setup_s`."""
@@ -67,6 +73,8 @@ class Outcome:
     """What a drive measured in one round. Times in ns, sizes in bytes."""
 
     setup_s: float = 0.0
+    lead: int = 0
+    """The batches at an epoch's start that are no part of its stream; see `drives.stream`."""
     first_batch_ns: int | None = None
     timed_ns: int = 0
     think_ns: int = 0
@@ -75,6 +83,12 @@ class Outcome:
     wait_ns: list[int] = field(default_factory=list)
     batch_elements: list[int] = field(default_factory=list)
     epoch: list[int] = field(default_factory=list)
+    restart_ns: list[int] = field(default_factory=list)
+    """The wait for the first batch of each measured epoch; of ranks, the longest."""
+    streamed: Stream = field(default_factory=Stream)
+    """The streams of the measured epochs; nothing where no epoch has one."""
+    in_stream: list[bool] = field(default_factory=list)
+    """Whether each wait comes after its epoch's lead, and is measured."""
     resources: Resources = field(default_factory=Resources)
     verification: Verification = field(default_factory=lambda: Verification(passed=False))
     extra: dict[str, float] = field(default_factory=dict)
@@ -86,30 +100,47 @@ class Outcome:
     @property
     def samples(self) -> dict[str, tuple[int, ...]]:
         """The raw values, by column of the samples file."""
+        in_stream = self.in_stream if self.streamed.ns else [epoch > 0 for epoch in self.epoch]
         return {
             "epoch": tuple(self.epoch),
             "wait_ns": tuple(self.wait_ns),
             "elements": tuple(self.batch_elements),
             "warm_up": tuple(int(epoch == 0) for epoch in self.epoch),
+            "stream": tuple(map(int, in_stream)),
         }
 
     @property
-    def samples_per_s(self) -> float:
-        """Throughput over the measured epochs."""
-        return self.elements / self.timed_ns * 1e9
+    def stream(self) -> Stream:
+        """The streams of the measured epochs; the whole epochs where none has one."""
+        return self.streamed if self.streamed.ns else Stream(self.elements, self.timed_ns)
 
-    def add(self, done: Pass, epoch: int, *, measured: bool) -> None:
-        """Add one pass. Bytes are those per element of all kept batches, times the elements."""
+    @property
+    def samples_per_s(self) -> float:
+        """Throughput of the steady stream."""
+        return self.stream.elements / self.stream.ns * 1e9
+
+    def add(self, done: Pass, epoch: int, *, measured: bool, of_ranks: Sequence[Pass] = ()) -> None:
+        """Add one pass, or that of several ranks together with the passes of each.
+
+        Bytes are those per element of all kept batches, times the elements.
+        """
         sizes = [int(np.asarray(index).size) for index in done.indices]
         if self.first_batch_ns is None and done.wait_ns:
             self.first_batch_ns = done.wait_ns[0]
         self.wait_ns += done.wait_ns
         self.batch_elements += sizes
         self.epoch += [epoch] * len(sizes)
+        parts = of_ranks or (done,)
+        for part in parts:
+            self.in_stream += [measured and n >= self.lead for n in range(len(part.wait_ns))]
         if measured:
             self.timed_ns += done.wall_ns
             self.think_ns += done.think_ns
             self.elements += sum(sizes)
+            firsts = [one.wait_ns[0] for one in parts if one.wait_ns]
+            self.restart_ns += [max(firsts)] if firsts else []
+            if self.lead:
+                self.streamed = self.streamed.plus(stream_of_ranks(parts, self.lead))
         for batch in done.kept.values():
             self._kept_elements += len(batch["index"])
             self._kept_bytes += sum(value.nbytes for value in batch.values())

@@ -64,10 +64,9 @@ class Ranks:
             loader.open(dataclasses.replace(self.bench.job, rank=rank))
         self.setup_s = max(loader.answer() for loader in loaders)
 
-    def run(self, epoch: int, kept: frozenset[int]) -> Pass:
+    def run(self, epoch: int, kept: int, seconds: float) -> Pass:
         """Run one epoch on all ranks at once; the result is what they did together."""
-        stop_after_ns = int(self.bench.limits.max_seconds * 1e9)
-        order = PassOrder(epoch, kept, stop_after_ns, self.bench.think_ns)
+        order = PassOrder(epoch, kept, int(seconds * 1e9), self.bench.think_ns)
         for loader in self.loaders:
             loader.run(order)
         self.passes[epoch] = [loader.answer() for loader in self.loaders]
@@ -80,15 +79,22 @@ class Ranks:
         return max(waits, default=None)
 
     def samples_per_s(self, rank: int) -> float:
-        """Return one rank's throughput over the measured epochs, by its own clock."""
-        measured = [ranks[rank] for epoch, ranks in self.passes.items() if epoch > 0]
-        elements = sum(sum(len(index) for index in remote.done.indices) for remote in measured)
-        return elements / sum(remote.done.wall_ns for remote in measured) * 1e9
+        """Return the rate of one rank's stream in the measured epochs, by its own clock."""
+        alone = Outcome(lead=self.bench.lead)
+        for epoch, ranks in self.passes.items():
+            alone.add(ranks[rank].done, epoch=epoch, measured=epoch > 0)
+        return alone.samples_per_s
+
+    def passes_of(self, epoch: int) -> list[Pass]:
+        """Return the passes of an epoch, by rank."""
+        return [remote.done for remote in self.passes[epoch]]
 
     def verify(self, epoch: int) -> None:
         """Check that the ranks delivered each element once between them, and the content."""
         bench, oracle = self.bench, self.bench.oracle
-        done = [remote.done for remote in self.passes[epoch]]
+        for remote in self.passes[epoch]:
+            oracle.check_arrivals(epoch, remote.arrival_fault)
+        done = self.passes_of(epoch)
         oracle.check_ranks(epoch, [rank.indices for rank in done])
         oracle.check_indices(
             epoch,
@@ -97,26 +103,25 @@ class Ranks:
             batch_size=bench.job.batch_size,
             streams=len(done),
         )
-        for rank in done:
+        for number, rank in enumerate(done):
             if bench.job.shuffle:
-                oracle.check_shuffled(epoch, rank.indices)
-            for batch in rank.kept.values():
-                oracle.check_batch(epoch, batch)
+                oracle.check_shuffled(epoch, rank.indices, number)
+            oracle.check_kept(epoch, rank.indices, rank.kept)
 
 
 def measure(ranks: Ranks) -> Outcome:
     """Warm up, then run and verify the measured epochs of ranks that are open."""
     bench, world = ranks.bench, len(ranks.loaders)
-    outcome = Outcome(setup_s=ranks.setup_s)
-    kept = epochs.first_batches(bench.job, bench.limits.verified_elements // world)
-    outcome.add(ranks.run(0, kept), epoch=0, measured=False)
+    outcome = Outcome(setup_s=ranks.setup_s, lead=bench.lead)
+    kept = epochs.batches_holding(bench.job, bench.limits.verified_elements // world)
+    outcome.add(ranks.run(0, kept, bench.limits.max_seconds), epoch=0, measured=False)
     outcome.first_batch_ns = ranks.first_batch_ns()
     ranks.verify(0)
     bench.begin()
     passes = epochs.measured_epochs(bench, ranks.run)
     outcome.resources = bench.timed_region_ends()
     for epoch, done in enumerate(passes, 1):
-        outcome.add(done, epoch=epoch, measured=True)
+        outcome.add(done, epoch=epoch, measured=True, of_ranks=ranks.passes_of(epoch))
         ranks.verify(epoch)
     return outcome
 

@@ -42,7 +42,7 @@ def drive(bench: Bench) -> Outcome:
     batch in the new process, whose import of the library is ``resume_import_s``.
     """
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s)
+        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
         passes = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
         interrupted = interrupt(loader, len(passes), passes[0])
     if interrupted.before:
@@ -58,7 +58,7 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
     """Run what is left of an interrupted epoch in a fresh process, and add the figures."""
     order = PassOrder(
         epoch=interrupted.epoch,
-        kept=epochs.first_batches(bench.job, bench.limits.verified_elements),
+        kept=epochs.batches_holding(bench.job, bench.limits.verified_elements),
         stop_after_ns=int(bench.limits.max_seconds * 1e9),
         state=interrupted.state,
     )
@@ -68,6 +68,7 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
         open_s = fresh.answer()
         fresh.run(order)
         remote: RemotePass = fresh.answer()
+    bench.oracle.check_arrivals(interrupted.epoch, remote.arrival_fault)
     bench.devices.update(remote.places)
     resumed = remote.done
     if resumed.wait_ns:
@@ -109,8 +110,7 @@ def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
         drop_last=job.drop_last,
         batch_size=job.batch_size,
     )
-    for batch in resumed.kept.values():
-        oracle.check_batch(epoch, batch)
+    oracle.check_kept(epoch, resumed.indices, resumed.kept)
 
 
 def difference(before: Array, after: Array, rest: Array) -> str | None:

@@ -1,8 +1,10 @@
 """The oracle: verify that a loader delivered every element once, with the right content.
 
-`accounting` looks at which elements came, `comparison` at one field of a batch against the
-`reference`, and `diagnosis` names what went wrong in a field that differs. `verdict` has the
-`Oracle`, which asks them and remembers the first fault.
+`arrival` makes sure that batches can be used when they are counted. `accounting` looks at which
+elements came, `comparison` at one field of a batch against the `reference` within the tolerance of
+`arithmetic`, and `diagnosis` names what went wrong in a field that differs, by the `hypotheses` of
+the work and the `deformations` of the field. `verdict` has the `Oracle`, which asks them and
+remembers the first fault.
 """
 
 from __future__ import annotations

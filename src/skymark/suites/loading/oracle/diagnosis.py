@@ -13,6 +13,7 @@ from skymark.model.errors import DataError
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array
 from skymark.suites.loading.oracle.comparison import Tolerance, cast_fault, compare, difference
+from skymark.suites.loading.oracle.deformations import deformed
 from skymark.suites.loading.oracle.hypotheses import Hypothesis, other_draws, other_work
 from skymark.suites.loading.oracle.reference import Reference
 
@@ -93,7 +94,7 @@ def nearest_explanation(field: FaultyField) -> Hypothesis | None:
     # Beside NaN and infinity everything is near, so that only what is right explains them.
     nearest = NEAR_ENOUGH * distance if math.isfinite(distance) else field.tolerance.largest
     found = None
-    for hypothesis, guess in _guesses(field, other_work, other_draws):
+    for hypothesis, guess in _guesses(field, other_work, other_draws, _deformed(field)):
         if guess.shape != field.got.shape:
             continue
         apart = difference(field.got, guess).mean
@@ -165,6 +166,11 @@ def _guesses(
             continue
         if field.name in guess:
             yield hypothesis, guess[field.name]
+
+
+def _deformed(field: FaultyField) -> Callable[[Reference, int, Array], Iterable[Hypothesis]]:
+    """Return the hypotheses of the field itself, in the form of those of the whole batch."""
+    return lambda *_: deformed(field.name, field.want)
 
 
 def _is_rounded(field: FaultyField) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-from skymark.suites.loading.scenario import Batch, Scenario, Stage
+from skymark.suites.loading.scenario import Batch, Parameters, Scenario, Stage
 
 HostBatch = dict[str, Array]
 
@@ -16,6 +16,15 @@ HostBatch = dict[str, Array]
 def to_host(batch: Batch) -> HostBatch:
     """Return a batch of any array library as NumPy arrays."""
     return {name: np.asarray(value) for name, value in batch.items()}
+
+
+def widened(element: Element, parameters: Parameters) -> Element:
+    """Return an element whose float32 arrays are float64."""
+    del parameters
+    return {
+        name: value.astype(np.float64) if getattr(value, "dtype", None) == np.float32 else value
+        for name, value in element.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,12 @@ class Reference:
     ) -> list[Element]:
         """Return the transformed elements, in this order."""
         return [self._element(epoch, index, stages) for index in indices.tolist()]
+
+    def in_double(self, epoch: int, indices: Array) -> HostBatch:
+        """Return the batch of these elements with every stage in double precision."""
+        widen = Stage("widen", widened)
+        stages = [step for stage in self.scenario.stages() for step in (widen, stage)]
+        return self.batch_of(epoch, self.elements(epoch, indices, stages))
 
     def batch_of(self, epoch: int, elements: list[Element], *, mixed: bool = True) -> HostBatch:
         """Make a batch of transformed elements."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from skymark.model.record import Cause, Verification
 from skymark.suites.loading.dataset.canonical import Array, Dataset
-from skymark.suites.loading.oracle import accounting
-from skymark.suites.loading.oracle.comparison import Tolerance, compare
+from skymark.suites.loading.oracle import accounting, arithmetic
+from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
+from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
 from skymark.suites.loading.scenario import Batch, Scenario, Stage
 
@@ -28,11 +29,16 @@ class Oracle:
     """Whether the library's own operators did the work, so that tolerances are theirs."""
     allowed_short_batches: int = 0
     """Short batches before the last that are no fault: one per worker where each has a tail."""
+    orders: Orders = field(default_factory=Orders)
+    """The streams that were to be shuffled."""
     cause: Cause | None = None
     epochs: int = 0
     indexed_elements: int = 0
     content_elements: int = 0
     max_difference: float | None = None
+    max_tolerance: float = 0.0
+    batch_bytes: int = 0
+    """Bytes of the largest batch verified."""
     fields: tuple[str, ...] = ()
 
     @property
@@ -40,13 +46,20 @@ class Oracle:
         """The NumPy reference of the scenario on the dataset."""
         return Reference(self.scenario, self.dataset)
 
-    @property
-    def tolerance(self) -> Tolerance:
-        """Differences allowed in floating-point fields."""
+    def tolerance(self, want: Array, single: Array | None = None) -> Tolerance:
+        """Return the differences allowed in a field, exact where it holds no floats.
+
+        Args:
+            want: the reference's values.
+            single: the same computed in single precision, where `want` was in double.
+        """
         scenario = self.scenario
+        if want.dtype.kind != "f":
+            return Tolerance(0.0)
         if self.native:
             return Tolerance(scenario.native_tolerance, scenario.native_mean_tolerance)
-        return Tolerance(scenario.tolerance)
+        spread = None if single is None else difference(single, want)
+        return arithmetic.tolerance(scenario.roundings, want, spread)
 
     def verdict(self) -> Verification:
         """Return the verdict: the counts checked, and the first fault."""
@@ -58,11 +71,15 @@ class Oracle:
             cause=cause,
             verified_elements=self.indexed_elements,
             compared_elements=self.content_elements,
-            counts={"epochs": self.epochs},
+            counts={"epochs": self.epochs, **self._displacement()},
             fields=self.fields,
-            tolerance=self.tolerance.largest,
+            tolerance=self.max_tolerance,
             max_difference=self.max_difference,
         )
+
+    def _displacement(self) -> dict[str, int]:
+        share = self.orders.displacement
+        return {} if share is None else {"displacement_percent": round(100 * share)}
 
     def refuse(self, kind: str, message: str) -> None:
         """Remember the first fault."""
@@ -72,11 +89,14 @@ class Oracle:
         """Return a fresh oracle of the same kind, for another run of a loader."""
         return dataclasses.replace(
             self,
+            orders=Orders(self.orders.kind),
             cause=None,
             epochs=0,
             indexed_elements=0,
             content_elements=0,
             max_difference=None,
+            max_tolerance=0.0,
+            batch_bytes=0,
             fields=(),
             **changes,
         )
@@ -87,8 +107,14 @@ class Oracle:
         self.indexed_elements += other.indexed_elements
         self.content_elements += other.content_elements
         self._saw(other.max_difference)
+        self.max_tolerance = max(self.max_tolerance, other.max_tolerance)
         if other.cause is not None:
             self.refuse(other.cause.kind, f"{context}: {other.cause.message}")
+
+    def check_arrivals(self, epoch: int, cause: Cause | None) -> None:
+        """Add what was wrong with a batch of an epoch as it arrived, if anything was."""
+        if cause is not None:
+            self.refuse(cause.kind, f"epoch {epoch}: {cause.message}")
 
     def check_indices(
         self,
@@ -141,9 +167,27 @@ class Oracle:
         """
         self._remember(accounting.ranks_fault(epoch, ranks, len(self.dataset)))
 
-    def check_shuffled(self, epoch: int, indices: Sequence[Any]) -> None:
-        """Check that an epoch that was to be shuffled is not in storage order."""
+    def check_shuffled(self, epoch: int, indices: Sequence[Any], rank: int = 0) -> None:
+        """Check that an epoch was shuffled as the adapter declares, and anew.
+
+        Args:
+            epoch: for the message.
+            indices: the ``index`` array of each batch of one rank.
+            rank: whose they are.
+        """
         self._remember(accounting.storage_order(epoch, indices))
+        self._remember(self.orders.fault(epoch, accounting.stream_of(indices), rank))
+
+    def check_kept(self, epoch: int, indices: Sequence[Any], kept: Mapping[int, Batch]) -> None:
+        """Compare kept batches, by number, with the reference and with their indices on arrival."""
+        for number, batch in kept.items():
+            self.check_batch(epoch, batch)
+            if "index" in batch and not np.array_equal(indices[number], batch["index"]):
+                self.refuse(
+                    "changed-index",
+                    f"the index of batch {number} of epoch {epoch} was another after its arrival: "
+                    "the loader wrote into a batch that it had delivered",
+                )
 
     def check_batch(self, epoch: int, batch: Batch) -> None:
         """Compare every field of a delivered batch with the reference."""
@@ -161,9 +205,12 @@ class Oracle:
         elements = self.reference.elements(epoch, indices)
         self._remember(accounting.mixed_buckets(epoch, elements, self.scenario))
         expected = self.reference.batch_of(epoch, elements)
+        precise = self.reference.in_double(epoch, indices) if self.scenario.in_double else {}
         self.content_elements += len(indices)
         self.fields = tuple(sorted(expected))
-        self._remember(self._content_fault(epoch, indices, delivered, expected))
+        size = sum(value.nbytes for value in expected.values())
+        self.batch_bytes = max(self.batch_bytes, size)
+        self._remember(self._content_fault(epoch, indices, delivered, expected, precise))
 
     def expected(
         self,
@@ -177,20 +224,32 @@ class Oracle:
         return reference.batch(epoch, indices, stages=stages)
 
     def _content_fault(
-        self, epoch: int, indices: Array, delivered: HostBatch, expected: HostBatch
+        self,
+        epoch: int,
+        indices: Array,
+        delivered: HostBatch,
+        expected: HostBatch,
+        precise: HostBatch,
     ) -> Cause | None:
-        """Return the fault of the first faulty field, diagnosed where that is possible."""
-        for name, want in expected.items():
-            got = delivered.get(name)
-            fault, largest = compare(name, got, want, self.tolerance)
+        """Return the fault of the first faulty field, diagnosed where that is possible.
+
+        Where there is a reference in double precision, fields are compared with that one, rounded
+        to the type that was asked for.
+        """
+        for name, single in expected.items():
+            got, want, tolerance = delivered.get(name), single, self.tolerance(single)
+            if name in precise:
+                tolerance = self.tolerance(precise[name], single)
+                want = precise[name].astype(single.dtype)
+            self.max_tolerance = max(self.max_tolerance, tolerance.largest)
+            fault, largest = compare(name, got, want, tolerance)
             self._saw(largest)
             if fault is None:
                 continue
             if got is None or self.cause is not None:
                 return fault  # There is nothing to explain, or only the first fault counts.
-            reference, tolerance = self.reference, self.tolerance
             return diagnose(
-                FaultyField(reference, epoch, indices, name, got, want, tolerance, fault)
+                FaultyField(self.reference, epoch, indices, name, got, want, tolerance, fault)
             )
         return None
 

@@ -25,8 +25,8 @@ class ImageClassification(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(
-            elements=300,
-            batch_size=32,
+            elements=810,
+            batch_size=16,
             values={"height": 160, "width": 200, "side": 96, "classes": 10},
         ),
         "medium": Size(

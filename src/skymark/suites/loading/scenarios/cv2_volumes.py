@@ -20,7 +20,7 @@ class Volumes(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(
-            elements=130,
+            elements=210,
             batch_size=4,
             values={"depth": 40, "height": 48, "width": 56, "edge": 32, "classes": 2},
         ),
@@ -82,6 +82,15 @@ class Volumes(Scenario):
         def mirrored_corner(element: Element, parameters: Parameters) -> Element:
             return crop(element, {"corner": parameters["corner"][::-1]})
 
+        def next_corner(element: Element, parameters: Parameters) -> Element:
+            volume = element["volume"]
+            corner = corner_of(parameters["corner"], volume.shape, edge)
+            free = np.asarray(volume.shape) - edge
+            return {
+                **element,
+                "volume": cube(volume, np.minimum(corner + 1, free), edge, element["index"]),
+            }
+
         def normalise(element: Element, parameters: Parameters) -> Element:
             del parameters
             return {**element, "volume": z_score(element["volume"])}
@@ -97,6 +106,7 @@ class Volumes(Scenario):
                 {
                     "the central cube is cut out, not the drawn one": centre_crop,
                     "the corner's axes are in reverse order": mirrored_corner,
+                    "the corner is one voxel too far along each axis": next_corner,
                 },
             ),
             Stage(

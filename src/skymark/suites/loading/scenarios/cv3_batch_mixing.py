@@ -25,8 +25,8 @@ class BatchMixing(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle", "batch-map"})
     variants: ClassVar = {
         "small": Size(
-            elements=500,
-            batch_size=32,
+            elements=810,
+            batch_size=16,
             values={"height": 120, "width": 160, "side": 64, "classes": 10},
         ),
         "medium": Size(

@@ -30,8 +30,8 @@ class MultiResolution(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle", "batch-map"})
     variants: ClassVar = {
         "small": Size(
-            elements=500,
-            batch_size=32,
+            elements=810,
+            batch_size=16,
             values={"height": 120, "width": 160, "smallest": 64, "side": 128, "classes": 10},
         ),
         "medium": Size(

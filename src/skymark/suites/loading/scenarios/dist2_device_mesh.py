@@ -20,7 +20,7 @@ class DeviceMesh(DenseFeatures):
     tier: ClassVar = 2
     needs: ClassVar = frozenset({"map", "shuffle", "jax"})
     variants: ClassVar = {
-        "small": Size(elements=8_192, batch_size=256, values={"features": 64}),
+        "small": Size(elements=13_312, batch_size=256, values={"features": 64}),
         "medium": Size(elements=131_072, batch_size=1024, values={"features": 256}),
         "large": Size(elements=1_048_576, batch_size=8192, values={"features": 512}),
     }

@@ -26,7 +26,7 @@ class Sources(Scenario):
     tier: ClassVar = 1
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
-        "small": Size(elements=250, batch_size=16, values={"object_bytes": 32_768}),
+        "small": Size(elements=410, batch_size=8, values={"object_bytes": 32_768}),
         "medium": Size(elements=10_000, batch_size=64, values={"object_bytes": 65_536}),
         "large": Size(elements=100_000, batch_size=256, values={"object_bytes": 65_536}),
     }

@@ -25,7 +25,7 @@ class FirstBatch(Sources):
     tier: ClassVar = 2
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
-        "small": Size(elements=1_000, batch_size=32, values={"object_bytes": 65_536}),
+        "small": Size(elements=1_000, batch_size=16, values={"object_bytes": 65_536}),
         "medium": Size(elements=10_000, batch_size=64, values={"object_bytes": 65_536}),
         "large": Size(elements=100_000, batch_size=256, values={"object_bytes": 65_536}),
     }

@@ -23,7 +23,7 @@ class ImageTextPairs(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(
-            elements=400, batch_size=32, values={"height": 160, "width": 200, "side": 96}
+            elements=810, batch_size=16, values={"height": 160, "width": 200, "side": 96}
         ),
         "medium": Size(
             elements=5_000, batch_size=64, values={"height": 375, "width": 500, "side": 224}
@@ -61,6 +61,9 @@ class ImageTextPairs(Scenario):
             "bilinear, not bicubic": on(
                 "image", lambda image: clip.resize_shortest(image, side, Resampling.BILINEAR)
             ),
+            "the nearest pixel, not bicubic": on(
+                "image", lambda image: clip.resize_shortest(image, side, Resampling.NEAREST)
+            ),
             "both sides are resized, the aspect ratio is lost": on(
                 "image", lambda image: image.resize((side, side), Resampling.BICUBIC)
             ),
@@ -68,7 +71,13 @@ class ImageTextPairs(Scenario):
         wrong_places = {
             "the corner is cut out, not the centre": on(
                 "image", lambda image: clip.crop_corner(image, side)
-            )
+            ),
+            "the square is one pixel too low and too far right": on(
+                "image", lambda image: clip.crop_centre(image, side, off=1)
+            ),
+            "the square is one pixel too high and too far left": on(
+                "image", lambda image: clip.crop_centre(image, side, off=-1)
+            ),
         }
         wrong_figures = {
             "ImageNet's mean and deviation, not CLIP's": on("image", images.normalised),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Dataset
+    from skymark.suites.loading.dataset.canonical import Dataset, Element
 
 
 @scenario
@@ -22,11 +23,13 @@ class AudioTextPairs(Scenario):
     title: ClassVar = "audio–text pairs: log-mel spectrogram, tokens"
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
-        "small": Size(elements=300, batch_size=32, values={"seconds": 2.0}),
+        "small": Size(elements=410, batch_size=8, values={"seconds": 2.0}),
         "medium": Size(elements=2_000, batch_size=32, values={"seconds": 10.0}),
         "large": Size(elements=10_000, batch_size=64, values={"seconds": 10.0}),
     }
     encoded_media: ClassVar = True
+    in_double: ClassVar = True
+    version: ClassVar = 2
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -50,6 +53,10 @@ class AudioTextPairs(Scenario):
         length = int(self.size["seconds"] * audio.SAMPLE_RATE)
         in_front = on("mel", lambda samples: audio.fit_behind(samples, length))
         natural = on("mel", lambda bands: audio.log_power(bands) * np.float32(np.log(10)))
+
+        def fewer(bands: int) -> Callable[[Element, Parameters], Element]:
+            return on("mel", lambda power: audio.few_bands(power, bands))
+
         bare = on("transcript", lambda data: tokenise_bytes(data, delimited=False), into="text")
         return (
             Stage("decode", on("wav", audio.decode_wav, into="mel")),
@@ -62,7 +69,10 @@ class AudioTextPairs(Scenario):
             Stage(
                 "mel",
                 on("mel", audio.mel_bands),
-                {"the HTK scale, not Slaney's": on("mel", audio.htk_bands)},
+                {
+                    "the HTK scale, not Slaney's": on("mel", audio.htk_bands),
+                    **{f"{n} bands, not {audio.BANDS}": fewer(n) for n in (40, 64, 128)},
+                },
             ),
             Stage(
                 "log",

@@ -28,7 +28,7 @@ class TokenBlocks(Scenario):
     tier: ClassVar = 1
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
-        "small": Size(elements=2_000, batch_size=64, values={"block": 256}),
+        "small": Size(elements=3_300, batch_size=64, values={"block": 256}),
         "medium": Size(elements=20_010, batch_size=32, values={"block": 1024}),
         "large": Size(elements=200_010, batch_size=32, values={"block": 2048}),
     }

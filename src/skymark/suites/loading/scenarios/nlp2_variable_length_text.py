@@ -57,7 +57,13 @@ class TextSequences(Scenario):
             Stage(
                 "truncate",
                 on("tokens", lambda tokens: tokens[:kept]),
-                {"the end is kept, not the beginning": keep_the_end},
+                {
+                    "the end is kept, not the beginning": keep_the_end,
+                    "one token too few is kept": on("tokens", lambda tokens: tokens[: kept - 1]),
+                    "one token too many is kept": on("tokens", lambda tokens: tokens[: kept + 1]),
+                    "the last token is left out": on("tokens", lambda tokens: tokens[:-1]),
+                    "the first token is left out": on("tokens", lambda tokens: tokens[1:kept]),
+                },
             ),
             Stage(
                 "delimit",

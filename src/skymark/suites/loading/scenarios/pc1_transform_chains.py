@@ -27,11 +27,13 @@ class TransformChain(Scenario):
     tier: ClassVar = 1
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
-        "small": Size(elements=2_000, batch_size=128, values={"width": 64}),
+        "small": Size(elements=6_500, batch_size=128, values={"width": 64}),
         "medium": Size(elements=40_000, batch_size=256, values={"width": 256}),
         "large": Size(elements=400_000, batch_size=1024, values={"width": 256}),
     }
     axis_values: ClassVar = {"depth": (1, 5, 10, 50)}
+    in_double: ClassVar = True
+    version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``values`` float32 ``[W]``, the same for every depth."""

@@ -27,8 +27,8 @@ class TwoViews(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(
-            elements=500,
-            batch_size=32,
+            elements=810,
+            batch_size=16,
             values={"height": 120, "width": 160, "side": 64, "classes": 10},
         ),
         "medium": Size(
@@ -90,13 +90,28 @@ class TwoViews(Scenario):
 
         side = self.size["side"]
 
-        def view_with(view: str, drawn: str) -> images.Work:
+        def view_with(
+            view: str,
+            drawn: str,
+            crop: images.Crop = images.random_resized_crop,
+            *,
+            mirrored: bool = True,
+        ) -> images.Work:
             def crop_and_flip(element: Element, parameters: Parameters) -> Element:
                 own = _own(parameters, drawn)
-                cut = images.random_resized_crop(element["image"], own, side)
-                return {**element, f"view_{view}": images.flipped(cut) if own["flip"] else cut}
+                cut = crop(element["image"], own, side)
+                flips = mirrored and own["flip"]
+                return {**element, f"view_{view}": images.flipped(cut) if flips else cut}
 
             return crop_and_flip
+
+        def mistakes(view: str, other: str) -> dict[str, images.Work]:
+            crops = {what: view_with(view, view, crop) for what, crop in images.WRONG_CROPS.items()}
+            return {
+                f"it has the crop and flip of view {other}": view_with(view, other),
+                "no image is mirrored": view_with(view, view, mirrored=False),
+                **crops,
+            }
 
         def normalise(element: Element, parameters: Parameters) -> Element:
             del parameters
@@ -115,9 +130,9 @@ class TwoViews(Scenario):
                 Stage(
                     f"view {view}",
                     view_with(view, view),
-                    {f"it has the crop and flip of view {drawn}": view_with(view, drawn)},
+                    mistakes(view, other),
                 )
-                for view, drawn in zip(VIEWS, reversed(VIEWS), strict=True)
+                for view, other in zip(VIEWS, reversed(VIEWS), strict=True)
             ),
             Stage("normalise", normalise, {images.ONLY_SCALED: scale}),
         )

@@ -21,7 +21,7 @@ class DenseFeatures(Scenario):
     tier: ClassVar = 1
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
-        "small": Size(elements=6_000, batch_size=256, values={"features": 32}),
+        "small": Size(elements=13_000, batch_size=256, values={"features": 32}),
         "medium": Size(elements=200_000, batch_size=1024, values={"features": 64}),
         "large": Size(elements=2_000_000, batch_size=4096, values={"features": 128}),
     }

@@ -26,7 +26,8 @@ BANDS = 80
 FLOOR = 1e-10
 """Power below which the logarithm is cut off, as in Whisper."""
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[Any]
+"""float32; float64 where the oracle computes in double precision."""
 Scale: TypeAlias = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 
 
@@ -61,8 +62,8 @@ def decode_wav(data: Any) -> Floats:
 
 
 def fit(samples: Floats, length: int) -> Floats:
-    """Cut samples off at `length` or pad them with zeros behind, float32 ``[length]``."""
-    fitted = np.zeros(length, np.float32)
+    """Cut samples off at `length` or pad them with zeros behind, ``[length]`` of the same type."""
+    fitted = np.zeros(length, samples.dtype)
     fitted[: len(samples)] = samples[:length]
     return fitted
 
@@ -79,11 +80,12 @@ def power_spectrogram(samples: Floats) -> Floats:
         samples: float32 ``[n]``.
 
     Returns:
-        float32 ``[1 + (n - FRAME) // HOP, FRAME // 2 + 1]``; frames lie wholly within the sound.
+        of the same type, ``[1 + (n - FRAME) // HOP, FRAME // 2 + 1]``; frames lie wholly within
+        the sound.
     """
     frames = np.lib.stride_tricks.sliding_window_view(samples, FRAME)[::HOP]
-    spectrum = np.fft.rfft(frames * _window(), axis=1)
-    power: Floats = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+    spectrum = np.fft.rfft(frames * _window(samples.dtype), axis=1)
+    power: Floats = (spectrum.real**2 + spectrum.imag**2).astype(samples.dtype)
     return power
 
 
@@ -97,18 +99,25 @@ def htk_bands(power: Floats) -> Floats:
     return _summed(power, htk_mel, htk_hertz)
 
 
-def _summed(power: Floats, to_mel: Scale, to_hertz: Scale) -> Floats:
+def few_bands(power: Floats, bands: int) -> Floats:
+    """Sum into fewer bands over the same range (a mistake the oracle recognises)."""
+    return _summed(power, slaney_mel, slaney_hertz, bands)
+
+
+def _summed(power: Floats, to_mel: Scale, to_hertz: Scale, bands: int = BANDS) -> Floats:
     """Apply the filters where they are not zero.
 
     No matrix product: its threads would compete with those of the other worker processes.
     """
-    bins, weights, starts = _nonzero(to_mel, to_hertz)
-    return np.add.reduceat(power.T[bins] * weights, starts, axis=0)
+    bins, weights, starts = _nonzero(to_mel, to_hertz, power.dtype, bands)
+    summed: Floats = np.add.reduceat(power.T[bins] * weights, starts, axis=0)
+    return summed
 
 
 def log_power(bands: Floats) -> Floats:
     """Return the decimal logarithm of the power, cut off at `FLOOR`."""
-    return np.log10(np.maximum(bands, np.float32(FLOOR)))
+    logarithms: Floats = np.log10(np.maximum(bands, bands.dtype.type(FLOOR)))
+    return logarithms
 
 
 def slaney_mel(hertz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -134,36 +143,36 @@ def htk_hertz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 @cache
-def filters(to_mel: Scale, to_hertz: Scale) -> Floats:
+def filters(to_mel: Scale, to_hertz: Scale, bands: int = BANDS) -> Floats:
     """Return triangular filters of equal area, evenly spaced in mels from 0 to 8 kHz.
 
     Returns:
-        float32 ``[FRAME // 2 + 1, BANDS]``.
+        float64 ``[FRAME // 2 + 1, bands]``.
     """
     limits = to_mel(np.array([0.0, SAMPLE_RATE / 2]))
-    edges = to_hertz(np.linspace(limits[0], limits[1], BANDS + 2))
+    edges = to_hertz(np.linspace(limits[0], limits[1], bands + 2))
     frequency = np.fft.rfftfreq(FRAME, 1 / SAMPLE_RATE)[:, None]
     low, centre, high = edges[:-2], edges[1:-1], edges[2:]
     rising = (frequency - low) / (centre - low)
     falling = (high - frequency) / (high - centre)
     triangles = np.maximum(0, np.minimum(rising, falling))
-    return (triangles * 2 / (high - low)).astype(np.float32)
+    return triangles * 2 / (high - low)
 
 
 @cache
 def _nonzero(
-    to_mel: Scale, to_hertz: Scale
+    to_mel: Scale, to_hertz: Scale, dtype: np.dtype[Any], bands: int
 ) -> tuple[npt.NDArray[np.intp], Floats, npt.NDArray[np.intp]]:
     """Return the bins of all bands one after another, their weights, and where bands start."""
-    triangles = filters(to_mel, to_hertz)
+    triangles = filters(to_mel, to_hertz, bands)
     # A band too narrow to hold a bin keeps one of weight 0.
     used = [np.flatnonzero(band) if band.any() else np.zeros(1, np.intp) for band in triangles.T]
     bins = np.concatenate(used)
-    band_of_bin = np.repeat(np.arange(BANDS), [len(band) for band in used])
+    band_of_bin = np.repeat(np.arange(bands), [len(band) for band in used])
     starts = np.flatnonzero(np.diff(band_of_bin, prepend=-1))
-    return bins, triangles[bins, band_of_bin][:, None], starts
+    return bins, triangles[bins, band_of_bin][:, None].astype(dtype), starts
 
 
 @cache
-def _window() -> Floats:
-    return np.hanning(FRAME + 1)[:-1].astype(np.float32)
+def _window(dtype: np.dtype[Any]) -> Floats:
+    return np.hanning(FRAME + 1)[:-1].astype(dtype)

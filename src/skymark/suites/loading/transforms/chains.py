@@ -7,11 +7,13 @@ length still shows whether one of its links was left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Vector = npt.NDArray[np.float32]
+Vector = npt.NDArray[Any]
+"""float32; float64 where the oracle computes in double precision."""
 
 GAIN = np.float32(1.5)
 THRESHOLD = np.float32(0.8)
@@ -44,7 +46,7 @@ def bend(values: Vector) -> Vector:
 def level(values: Vector) -> Vector:
     """Scale to a root mean square of 2; a vector of zeros stays as it is."""
     power = float(values @ values) / len(values)
-    return values * np.float32(LEVEL / np.sqrt(power)) if power else values
+    return values * values.dtype.type(LEVEL / np.sqrt(power)) if power else values
 
 
 LINKS: Mapping[str, Callable[[Vector], Vector]] = {

@@ -111,10 +111,34 @@ def swapped_corner_crop(image: Image.Image, crop: Parameters, side: int) -> Imag
     return resize_box(image, (left, top, height, width), side)
 
 
-def shifted_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Cut a box two pixels below and right of the drawn one."""
+def changed_crop(*by: int) -> Crop:
+    """Return a crop whose box (top, left, height, width) is some pixels off."""
+
+    def crop_changed(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+        top, left, height, width = pixel_box(crop, image.height, image.width)
+        box = (top + by[0], left + by[1], height + by[2], width + by[3])
+        return resize_box(image, box, side)
+
+    return crop_changed
+
+
+def crop_resized_by(method: Image.Resampling) -> Crop:
+    """Return a crop of the drawn box that is resized by another method."""
+
+    def crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+        top, left, height, width = pixel_box(crop, image.height, image.width)
+        cut = image.crop((left, top, left + width, top + height))
+        return cut.resize((side, side), method)
+
+    return crop
+
+
+def aliased_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+    """Resize the drawn box bilinearly between four pixels each, without antialiasing."""
     top, left, height, width = pixel_box(crop, image.height, image.width)
-    return resize_box(image, (top + 2, left + 2, height, width), side)
+    box = (left, top, left + width, top + height)
+    extent = Image.Transform.EXTENT
+    return image.transform((side, side), extent, box, Image.Resampling.BILINEAR)
 
 
 WRONG_CROPS: Mapping[str, Crop] = {
@@ -124,7 +148,20 @@ WRONG_CROPS: Mapping[str, Crop] = {
     "nothing is cut out, the whole image is resized": no_crop,
     "the box's top and left are swapped": swapped_corner_crop,
     "the box's axes are swapped": transposed_crop,
-    "the box is two pixels off": shifted_crop,
+    "the box is two pixels off": changed_crop(2, 2, 0, 0),
+    "the box is one pixel too low and too far right": changed_crop(1, 1, 0, 0),
+    "the box is one pixel too high and too far left": changed_crop(-1, -1, 0, 0),
+    "the box is one pixel too low": changed_crop(1, 0, 0, 0),
+    "the box is one pixel too high": changed_crop(-1, 0, 0, 0),
+    "the box is one pixel too far right": changed_crop(0, 1, 0, 0),
+    "the box is one pixel too far left": changed_crop(0, -1, 0, 0),
+    "the box is one pixel too large": changed_crop(0, 0, 1, 1),
+    "the box is one pixel too small": changed_crop(0, 0, -1, -1),
+    "the box is resized to the nearest pixel, not bilinearly": crop_resized_by(
+        Image.Resampling.NEAREST
+    ),
+    "the box is resized bicubically, not bilinearly": crop_resized_by(Image.Resampling.BICUBIC),
+    "the box is resized without antialiasing": aliased_crop,
 }
 
 

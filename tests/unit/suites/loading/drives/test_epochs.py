@@ -10,6 +10,7 @@ import pytest
 from skymark.measure.loop import Pass
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Outcome
+from skymark.suites.loading.efforts import EVERY_ELEMENT
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
 
@@ -28,6 +29,32 @@ def test_every_epoch_is_recorded_and_only_the_measured_ones_are_timed(make_bench
     assert outcome.bytes == outcome.elements * (8 + 6 * 4 + 8)
 
 
+def test_epochs_go_on_until_there_are_batches_enough(make_bench):
+    bench = make_bench(SCENARIO)
+    many = bench.limits.model_copy(update={"min_seconds": 0.0, "min_batches": 27})
+    outcome = epochs.drive(dataclasses.replace(bench, limits=many))
+    assert max(outcome.epoch) == 3
+
+
+def test_one_epoch_is_measured_where_the_effort_asks_for_nothing(make_bench):
+    bench = make_bench(SCENARIO)
+    none = bench.limits.model_copy(update={"min_seconds": 0.0})
+    assert max(epochs.drive(dataclasses.replace(bench, limits=none)).epoch) == 1
+
+
+def test_the_measured_epochs_share_the_longest_time(make_bench):
+    bench = make_bench(SCENARIO)
+    limits = bench.limits.model_copy(update={"min_seconds": 9.0, "max_seconds": 5.0})
+    given = []
+
+    def run(epoch, kept, seconds):
+        given.append(seconds)
+        return Pass([1], [np.arange(4)], {}, int(2e9), complete=seconds > 2)
+
+    epochs.measured_epochs(dataclasses.replace(bench, limits=limits), run)
+    assert given == pytest.approx([5, 3, 1])
+
+
 def test_an_epoch_over_its_time_is_stopped_and_still_verified(make_bench):
     bench = make_bench(SCENARIO)
     hurried = bench.limits.model_copy(update={"max_seconds": 0.0})
@@ -43,18 +70,31 @@ def test_a_kept_batch_does_not_change_with_the_buffer_it_was_made_from():
     assert kept["index"].tolist() == [0, 0, 0]
 
 
-def test_kept_batches_are_the_same_for_all_adapters_and_others_in_each_round(make_bench):
+def test_a_few_batches_of_a_measured_epoch_are_kept_and_all_by_an_effort_that_verifies_all(
+    make_bench,
+):
     bench = make_bench(SCENARIO)
-    first = epochs.random_batches(bench, 4)
-    assert first == epochs.random_batches(make_bench(SCENARIO, "IsNotReproducible"), 4)
-    rounds = {epochs.random_batches(dataclasses.replace(bench, round=n), 4) for n in range(8)}
-    assert len(rounds) > 1
-    assert all(len(kept) == 2 and max(kept) < 13 for kept in rounds)
+    assert epochs.kept_batches(bench, []) == 2
+    thorough = bench.limits.model_copy(update={"verified_elements": EVERY_ELEMENT})
+    bench = dataclasses.replace(bench, limits=thorough)
+    assert epochs.kept_batches(bench, []) == 2
+    bench.oracle.batch_bytes = epochs.KEPT_BYTES // 20
+    assert epochs.kept_batches(bench, []) == 20
+    assert epochs.kept_batches(bench, [Pass(kept=dict.fromkeys(range(13)))]) == 7
+    assert epochs.kept_batches(bench, [Pass(kept=dict.fromkeys(range(30)))]) == 2
 
 
-def test_the_first_batches_cover_the_elements_to_verify(make_bench):
-    assert epochs.first_batches(make_bench(SCENARIO).job, 40) == {0, 1, 2}
-    assert epochs.first_batches(make_bench(SCENARIO).job, 0) == {0}
+def test_an_effort_that_verifies_all_compares_every_element_of_every_epoch(make_bench):
+    bench = make_bench(SCENARIO)
+    thorough = bench.limits.model_copy(update={"verified_elements": EVERY_ELEMENT})
+    outcome = epochs.drive(dataclasses.replace(bench, limits=thorough))
+    verified = outcome.verification
+    assert verified.compared_elements == verified.verified_elements > 203
+
+
+def test_so_many_batches_hold_the_elements_to_verify(make_bench):
+    assert epochs.batches_holding(make_bench(SCENARIO).job, 40) == 3
+    assert epochs.batches_holding(make_bench(SCENARIO).job, 0) == 1
 
 
 def test_throughput_is_of_the_measured_epochs():

@@ -27,6 +27,15 @@ def test_ranks_deliver_each_element_once_between_them(make_bench, count):
     )
 
 
+def test_the_rate_is_of_the_streams_of_all_ranks(make_bench):
+    outcome = ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": 2}), workers=0, prefetch=1))
+    measured = max(outcome.epoch)
+    assert outcome.streamed.elements == outcome.elements - measured * 2 * 16
+    assert sum(outcome.samples["stream"]) == measured * (14 - 2)
+    assert len(outcome.restart_ns) == measured
+    assert outcome.samples_per_s == outcome.streamed.elements / outcome.streamed.ns * 1e9
+
+
 def test_elements_of_another_rank_are_named(make_bench):
     outcome = ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": 2}), "IgnoresRank"))
     assert outcome.verification.cause.kind == "another-rank"

@@ -236,3 +236,17 @@ def test_nan_in_a_batch_is_named(oracle: Oracle) -> None:
     assert found(oracle).kind == "content"
     assert f"field {name!r} is NaN in 1 of {BATCH} elements" in found(oracle).message
     assert oracle.verdict().max_difference is None
+
+
+def test_a_kept_batch_whose_index_is_not_the_one_that_arrived_is_named(oracle: Oracle) -> None:
+    arrived = [np.arange(8), np.arange(8, 16)]
+    kept = {1: dict(oracle.expected(0, np.arange(16, 24)))}
+    oracle.check_kept(0, arrived, kept)
+    assert found(oracle).kind == "changed-index"
+    assert "batch 1 of epoch 0" in found(oracle).message
+
+
+def test_a_kept_batch_whose_index_arrived_passes(oracle: Oracle) -> None:
+    oracle.check_kept(0, [None, np.arange(8)], {1: oracle.expected(0, np.arange(8))})
+    assert oracle.cause is None
+    assert oracle.content_elements == 8

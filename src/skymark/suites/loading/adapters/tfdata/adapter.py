@@ -249,6 +249,7 @@ class TfData(Adapter):
             "gpu": {"TF_FORCE_GPU_ALLOW_GROWTH": "true"},
         },
     )
+    shuffles: ClassVar = f"buffer {SHUFFLE_BUFFER}"
     options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
     native: ClassVar = frozenset(OPERATORS)
     version: ClassVar = 2
@@ -261,6 +262,10 @@ class TfData(Adapter):
         if format != "tfrecord":
             super().convert(dataset, directory, format)
         write_records(dataset, directory)
+
+    def shuffle_kind(self, job: LoadingJob) -> str:
+        """Return the size of the buffer."""
+        return f"buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the pipeline."""

@@ -1,0 +1,125 @@
+"""The arrival of a batch, inside the clock: it must be plain arrays whose values are there.
+
+A mapping that computes on access, a future, a subclass of an array or a JAX array that nobody
+waited for would leave the work to be done after the clock has stopped. So types are compared
+exactly, memory that an array does not own is touched, and the index is copied: the library may
+write the next one into the same memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy import ndarray
+
+from skymark.model.record import Cause
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Array
+    from skymark.suites.loading.scenario import Batch
+
+PAGE = 4096
+"""Bytes; the smallest page of common processors, so that none is left out where it is larger."""
+
+PLAIN = "a dict of numpy.ndarray, torch.Tensor, jax.Array or eager tf.Tensor"
+
+
+class Arrivals:
+    """The batches of one pass as they arrive; remembers what was wrong with the first bad one."""
+
+    def __init__(self) -> None:
+        self.cause: Cause | None = None
+        self._waits: dict[type, Callable[[Any], bool] | None] = {}
+
+    def receive(self, batch: Batch) -> Any:
+        """Make sure that a batch can be used, and return a copy of its index."""
+        if type(batch) is not dict:
+            self._refuse("lazy-batch", f"a batch is a {_name(batch)}")
+            return np.array(batch["index"])
+        for value in batch.values():
+            if type(value) is not ndarray or value.base is not None:
+                self._look_at_all(batch)
+                break
+        index = batch["index"]
+        return index.copy() if type(index) is ndarray else np.array(index)
+
+    def _look_at_all(self, batch: Batch) -> None:
+        for name, value in batch.items():
+            if type(value) is not ndarray:
+                self._await(name, value)
+            elif value.base is not None:
+                touch(value)
+
+    def _await(self, name: str, value: Any) -> None:
+        """Wait for an array of another library, or refuse what is none."""
+        kind = type(value)
+        if kind not in self._waits:
+            self._waits[kind] = _wait_of(value)
+        wait = self._waits[kind]
+        if wait is None:
+            self._refuse("lazy-batch", f"field {name!r} of a batch is a {_name(value)}")
+        elif not wait(value):
+            self._remember(
+                "unfinished-batch",
+                f"field {name!r} was still being computed when its batch was delivered; wait for "
+                "it in the loader's `ready`, as with jax.block_until_ready",
+            )
+
+    def _refuse(self, kind: str, found: str) -> None:
+        self._remember(
+            kind,
+            f"{found}, which may read or compute only when it is looked at; deliver {PLAIN}",
+        )
+
+    def _remember(self, kind: str, message: str) -> None:
+        if self.cause is None:
+            self.cause = Cause(kind=kind, message=message)
+
+
+def touch(values: Array) -> None:
+    """Read a value of every page of an array, so that it is in memory."""
+    if values.size:
+        values.reshape(-1)[:: max(1, PAGE // values.itemsize)].copy()
+
+
+def _wait_of(value: Any) -> Callable[[Any], bool] | None:
+    """Return what waits for an array and tells whether it was ready; None for no known array."""
+    kind, library = type(value), type(value).__module__.partition(".")[0]
+    if (torch := sys.modules.get("torch")) and kind is torch.Tensor:
+        return _wait_for_torch
+    if (jax := sys.modules.get("jax")) and isinstance(value, jax.Array):
+        return _wait_for_jax if library == "jaxlib" else None
+    if (tensorflow := sys.modules.get("tensorflow")) and isinstance(value, tensorflow.Tensor):
+        return _wait_for_tensorflow if kind.__name__ == "EagerTensor" else None
+    return None
+
+
+def _wait_for_torch(value: Any) -> bool:
+    """Touch a tensor of the host, or wait for the stream of its device."""
+    if value.is_cpu:
+        touch((value.detach() if value.requires_grad else value).numpy())
+    elif value.is_cuda:
+        sys.modules["torch"].cuda.current_stream(value.device).synchronize()
+    return True
+
+
+def _wait_for_jax(value: Any) -> bool:
+    finished: bool = value.is_ready()
+    if not finished:
+        value.block_until_ready()
+    return finished
+
+
+def _wait_for_tensorflow(value: Any) -> bool:
+    """Touch a tensor of the host; an eager tensor is computed where it is made."""
+    if value.device.endswith("CPU:0"):
+        touch(np.asarray(memoryview(value)))
+    return True
+
+
+def _name(value: Any) -> str:
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")

@@ -1,0 +1,100 @@
+"""Orders of delivery: how far elements move from storage, and from epoch to epoch.
+
+A shuffle of n elements that knows all of them moves one by n / 3 places on average; a buffer of K
+moves it by about K, and shards whatever their number allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skymark.model.record import Cause
+from skymark.suites.loading.dataset.canonical import Array
+
+ENOUGH = 64
+"""Elements from which on the average displacement of a global shuffle is near its expectation."""
+
+LEAST = 0.5
+"""Of the displacement expected; 64 elements in random order fall below with p < 1e-6."""
+
+PAIRS = 0.5
+"""Share of neighbours that are neighbours again; by chance it is 1 / n."""
+
+
+@dataclass
+class Orders:
+    """The streams of one loader's epochs, and what was measured of them."""
+
+    kind: str = "global"
+    """What the adapter declares: ``global``, ``shards``, ``buffer K``, or shards and a buffer."""
+    previous: dict[int, tuple[int, Array]] = field(default_factory=dict)
+    """Per rank the latest epoch and its stream."""
+    displacements: list[float] = field(default_factory=list)
+
+    @property
+    def displacement(self) -> float | None:
+        """Average displacement of the epochs, as a share of a global shuffle's; None if unknown."""
+        return float(np.mean(self.displacements)) if self.displacements else None
+
+    def fault(self, epoch: int, stream: Array, rank: int = 0) -> Cause | None:
+        """Look for an epoch that is hardly shuffled, or in the order of the one before.
+
+        Args:
+            epoch: for the message.
+            stream: its elements in order of delivery, int64 ``[n]``.
+            rank: whose stream it is; each has its own.
+        """
+        before = self.previous.get(rank)
+        self.previous[rank] = epoch, stream
+        if len(stream) < ENOUGH:
+            return None
+        moved = displacement(stream)
+        self.displacements.append(moved)
+        if moved < LEAST * expected_displacement(self.kind, len(stream)):
+            return Cause(
+                kind="hardly-shuffled",
+                message=f"epoch {epoch} is hardly shuffled: elements moved {moved:.1%} of what a "
+                f"global shuffle moves them; the adapter declares {self.kind!r}",
+            )
+        return None if before is None else self._repetition(epoch, stream, *before)
+
+    def _repetition(self, epoch: int, stream: Array, other: int, before: Array) -> Cause | None:
+        common = min(len(stream), len(before))
+        same = common >= ENOUGH and np.array_equal(stream[:common], before[:common])
+        if not same and (self.kind != "global" or neighbours(stream, before) < PAIRS):
+            return None
+        return Cause(
+            kind="same-order",
+            message=f"epoch {epoch} came in the order of epoch {other}; every epoch is to be "
+            "shuffled anew",
+        )
+
+
+def displacement(stream: Array) -> float:
+    """Return how far elements moved on average, as a share of a global shuffle's n / 3."""
+    places = np.argsort(np.argsort(stream))
+    return float(np.abs(places - np.arange(len(stream))).mean() / (len(stream) / 3))
+
+
+def expected_displacement(kind: str, elements: int) -> float:
+    """Return the least displacement that a kind of shuffle promises, as such a share.
+
+    Shards promise none. A buffer of K that meets its first elements at once delivers each of them
+    about K / 2 places from where it was, at least.
+    """
+    if kind == "global":
+        return 1.0
+    name, _, size = kind.partition(" ")
+    if name != "buffer":
+        return 0.0
+    return min(1.0, 1.5 * int(size) / elements)
+
+
+def neighbours(stream: Array, before: Array) -> float:
+    """Return the share of successive elements that followed one another in another stream, too."""
+    size = int(max(stream.max(), before.max())) + 1
+    follower = np.full(size, -1)
+    follower[before[:-1]] = before[1:]
+    return float(np.mean(follower[stream[:-1]] == stream[1:]))

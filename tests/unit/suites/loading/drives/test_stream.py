@@ -1,0 +1,75 @@
+"""The steady stream of an epoch, from passes whose waits are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skymark.measure.loop import Pass
+from skymark.suites.loading.drives.outcome import Outcome
+from skymark.suites.loading.drives.stream import Stream, stream_of_pass, stream_of_ranks
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+
+
+def a_pass(*wait_ns: int, think_ns: int = 0, size: int = 4) -> Pass:
+    """A pass with these waits, which took ten nanoseconds more to end."""
+    indices = [np.arange(size)] * len(wait_ns)
+    wall_ns = sum(wait_ns) + think_ns + 10
+    return Pass(list(wait_ns), indices, {}, wall_ns, think_ns)
+
+
+def test_what_was_made_during_the_restart_is_no_part_of_the_stream():
+    assert stream_of_pass(a_pass(900, 1, 1, 1, 50, 50), lead=4) == Stream(8, 100)
+
+
+def test_a_pass_that_ended_before_its_stream_has_none():
+    assert stream_of_pass(a_pass(900, 1), lead=4) == Stream(0, 0)
+    assert stream_of_pass(a_pass(), lead=4) == Stream(0, 0)
+
+
+def test_the_streams_share_of_the_think_time_belongs_to_it():
+    assert stream_of_pass(a_pass(900, 50, 50, 50, think_ns=400), lead=1) == Stream(12, 450)
+
+
+def test_the_stream_of_ranks_lasts_as_long_as_that_of_the_slowest():
+    both = [a_pass(900, 50, 50), a_pass(100, 70, 70, 70)]
+    assert stream_of_ranks(both, lead=1) == Stream(20, 210)
+
+
+def test_an_outcome_adds_the_streams_of_the_measured_epochs():
+    outcome = Outcome(lead=2)
+    outcome.add(a_pass(5000, 1, 1, 1), epoch=0, measured=False)
+    outcome.add(a_pass(900, 1, 50, 50), epoch=1, measured=True)
+    outcome.add(a_pass(700, 1, 70, 30), epoch=2, measured=True)
+    assert outcome.stream == Stream(16, 200)
+    assert outcome.samples["stream"] == (0,) * 4 + (0, 0, 1, 1) * 2
+    assert outcome.restart_ns == [900, 700]
+    assert outcome.first_batch_ns == 5000
+    assert (outcome.elements, outcome.timed_ns) == (32, 1822)
+
+
+@pytest.mark.parametrize("lead", [0, 2])
+def test_without_a_stream_the_rate_is_of_whole_epochs_and_every_wait_counts(lead):
+    outcome = Outcome(lead=lead)
+    outcome.add(a_pass(5000, 1), epoch=0, measured=False)
+    outcome.add(a_pass(900, 1), epoch=1, measured=True)
+    assert outcome.stream == Stream(8, 911)
+    assert outcome.samples["stream"] == (0, 0, 1, 1)
+    assert outcome.restart_ns == [900]
+
+
+@pytest.mark.parametrize(
+    ("elements", "fields", "lead"),
+    [
+        (16 * 16, {}, 4),
+        (15 * 16, {}, 0),
+        (16 * 16, {"workers": 0}, 2),
+        (32 * 16, {"workers": 4}, 8),
+        (32 * 16, {"world": 2}, 4),
+        (30 * 16, {"world": 2}, 0),
+    ],
+)
+def test_the_lead_is_what_queues_hold_if_epochs_fill_them_often(make_bench, elements, fields, lead):
+    size = Size(elements=elements, batch_size=16, values={"features": 2})
+    assert make_bench(Determinism(size), **fields).lead == lead

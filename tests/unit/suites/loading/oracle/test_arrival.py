@@ -1,0 +1,104 @@
+"""A batch is usable when it is plain arrays; anything that may compute later is named."""
+
+from __future__ import annotations
+
+import mmap
+from collections import UserDict
+from concurrent.futures import Future
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skymark.suites.loading.oracle.arrival import Arrivals, touch
+
+
+class LazyArray(np.ndarray):
+    pass
+
+
+class LazyDict(dict):
+    pass
+
+
+def cause_of(batch):
+    arrivals = Arrivals()
+    arrivals.receive(batch)
+    return arrivals.cause
+
+
+def batch_with(**fields):
+    return {"index": np.arange(4), "values": np.ones((4, 3)), **fields}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.ones((4, 3)),
+        np.ones((4, 6))[:, ::2],
+        np.ones((4, 3))[::-1],
+        np.broadcast_to(np.float32(1), (4, 3)),
+        np.zeros((4, 0)),
+        np.frombuffer(bytes(96)).reshape(4, 3),
+        np.asfortranarray(np.ones((4, 3))),
+        np.ones((4, 3), ">f4"),
+    ],
+)
+def test_plain_arrays_of_any_layout_are_usable(values):
+    values.flags.writeable = False
+    assert cause_of(batch_with(values=values)) is None
+
+
+@pytest.mark.parametrize("kind", [LazyDict, UserDict])
+def test_a_mapping_that_is_no_dict_is_named(kind):
+    fault = cause_of(kind(batch_with()))
+    assert fault.kind == "lazy-batch"
+    assert kind.__qualname__ in fault.message
+    assert "numpy.ndarray" in fault.message
+
+
+def test_an_array_of_a_subclass_is_named():
+    fault = cause_of(batch_with(values=np.ones((4, 3)).view(LazyArray)))
+    assert fault.kind == "lazy-batch"
+    assert "'values'" in fault.message
+    assert "LazyArray" in fault.message
+
+
+@pytest.mark.parametrize("value", [Future(), [1, 2, 3, 4], memoryview(bytes(4)), None, 3.0])
+def test_what_is_no_array_is_named(value):
+    fault = cause_of(batch_with(values=value))
+    assert fault.kind == "lazy-batch"
+    assert type(value).__qualname__ in fault.message
+
+
+def test_a_mapped_file_is_named_and_its_pages_are_read_where_it_hides_behind_an_array(tmp_path):
+    path = tmp_path / "values"
+    path.write_bytes(bytes(64 * mmap.PAGESIZE))
+    mapped = np.memmap(path, np.uint8, "r")
+    assert cause_of(batch_with(values=mapped)).kind == "lazy-batch"
+    resident = resident_kib(path)
+    touch(np.asarray(mapped))
+    assert resident_kib(path) == 64 * mmap.PAGESIZE // 1024 > resident
+
+
+def resident_kib(path):
+    """Return how much of a mapped file is in this process's memory."""
+    lines = iter(Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            return next(int(found.split()[1]) for found in lines if found.startswith("Rss:"))
+    return 0
+
+
+def test_the_first_fault_is_kept():
+    arrivals = Arrivals()
+    arrivals.receive(batch_with(values=[1]))
+    arrivals.receive(LazyDict(batch_with()))
+    assert "'values'" in arrivals.cause.message
+
+
+def test_an_index_does_not_change_with_the_buffer_it_came_in():
+    arrivals, buffer = Arrivals(), np.arange(4)
+    received = arrivals.receive({"index": buffer})
+    buffer += 1
+    assert received.tolist() == [0, 1, 2, 3]
