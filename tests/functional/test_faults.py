@@ -24,7 +24,7 @@ def ran(tmp_path_factory):
     """One run of the broken adapters beside a good one."""
     return run_in(
         *(tmp_path_factory.mktemp("faults"), "run", "--scenarios", "TAB-1", "--rounds", "1"),
-        *("--timeout", "5", "--adapters", *BROKEN, "numpy"),
+        *("--effort", "check", "--timeout", "10", "--adapters", *BROKEN, "numpy"),
     )
 
 
@@ -36,7 +36,7 @@ def test_a_run_with_bad_cells_exits_with_status_1(ran):
 def test_an_adapter_that_hangs_is_ended_at_its_time_limit(ran):
     record = ran.records["loading.TAB-1.small.hangs"]
     assert record.status is Status.TIMEOUT
-    assert "5 s" in record.cause.message
+    assert "10 s" in record.cause.message
 
 
 def test_a_killed_worker_fails_its_cell_and_names_the_signal(ran):
