@@ -75,10 +75,10 @@ class EnergonLoader(Loader):
         plain, bucketing = encoder_class()
         self.job = job
         self.encoder = (bucketing if job.scenario.bucket_boundaries else plain)(job)
-        self.start()
+        self.start(epoch=0)
 
-    def start(self) -> None:
-        """Make the loader; its workers start with the first epoch."""
+    def start(self, epoch: int) -> None:
+        """Make the loader that shuffles from an epoch on; its workers start with the first one."""
         from megatron.energon import (
             WorkerConfig,
             get_loader,
@@ -94,7 +94,7 @@ class EnergonLoader(Loader):
                 rank=job.rank,
                 world_size=job.world,
                 num_workers=job.workers,
-                seed_offset=job.shuffle_seed(0),
+                seed_offset=job.shuffle_seed(epoch),
                 global_error_handler=reraise_exception,
             ),
             batch_size=job.batch_size,
@@ -114,7 +114,7 @@ class EnergonLoader(Loader):
         """Yield batches of tensors; the library shuffles every pass anew."""
         if not self.finished:
             self.close()  # an epoch that was left in its middle would go on there
-            self.start()
+            self.start(epoch)
         self.encoder.current.value = epoch
         self.finished = False
         yield from self.loader
