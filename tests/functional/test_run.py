@@ -50,7 +50,8 @@ def test_each_record_is_ok_and_verified_in_three_rounds(nine, id):
     verification = record.verification
     assert verification.passed
     size = record.cell.specification["size"]
-    assert verification.verified_elements >= verification.counts["epochs"] * size["elements"] > 0
+    whole = verification.counts["epochs"] - len(record.rounds)  # a round's last may be stopped
+    assert verification.verified_elements >= whole * size["elements"] > 0
     assert verification.compared_elements >= 3 * min(256, size["elements"])
     assert verification.fields
     rate = record.metrics["samples_per_s"]

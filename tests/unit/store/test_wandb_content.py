@@ -48,8 +48,9 @@ def test_columns_are_the_declared_metrics_with_the_interval_of_those_that_are_co
     columns = RunContent(run).columns
     of_metrics = columns[columns.index("versions") + 1 : columns.index("price_usd")]
     assert of_metrics == (
-        "samples_per_s", "samples_per_s_low", "samples_per_s_high", "bytes_per_s", "utilisation",
-        "first_batch_ns", "wait_p50_ns", "wait_p95_ns", "wait_p99_ns", "cpu_s_per_1000_samples",
+        "samples_per_s", "samples_per_s_low", "samples_per_s_high", "bytes_per_s",
+        "epoch_samples_per_s", "utilisation", "first_batch_ns", "epoch_restart_ns",
+        "wait_p50_ns", "wait_p95_ns", "wait_p99_ns", "cpu_s_per_1000_samples",
         "peak_pss_bytes", "import_s", "elements",
     )  # fmt: skip
 
