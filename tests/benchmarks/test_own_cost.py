@@ -15,8 +15,8 @@ def test_bare_loop_over_the_null_loader(benchmark):
 
 
 def test_timed_loop_over_the_null_loader(benchmark):
-    receive = Arrivals().receive
-    done = benchmark(lambda: timed_pass(lambda: null_loader(BATCHES), keep=1, receive=receive))
+    receiver = Arrivals()
+    done = benchmark(lambda: timed_pass(lambda: null_loader(BATCHES), keep=1, receiver=receiver))
     assert len(done.wait_ns) == BATCHES
 
 

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import sub
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""
+
+FOREVER_NS = 1 << 62
+
+LEAST_KEY, KEYS = -(1 << 63), 1 << 64
+"""The range of a 64-bit hash."""
+
+EXAMINED = 16
+"""One batch in so many is examined, whatever is kept."""
 
 
 @dataclass
 class Pass:
     """The waits of one timed pass over a loader, and the batches to verify.
 
-    `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is what was
-    received of it, its ``index`` array. `kept` holds whole batches by number.
+    `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is its
+    index as it was on arrival, int64 ``[B]``. `kept` holds whole batches by number.
     """
 
     wait_ns: list[int] = field(default_factory=list)
-    indices: list[Any] = field(default_factory=list)
+    indices: list[NDArray[np.int64]] = field(default_factory=list)
     kept: dict[int, Any] = field(default_factory=dict)
     wall_ns: int = 0
     think_ns: int = 0
     complete: bool = True
 
 
-def index_of(batch: Any) -> Any:
-    """Return a batch's own ``index`` array."""
-    return batch["index"]
+class Receiver:
+    """What is done with each batch as it arrives; this one trusts them."""
+
+    def receive(self, batch: Any) -> bytes:
+        """Make sure that a batch is usable and return the bytes of its index as int64."""
+        return np.array(batch["index"], np.int64).tobytes()
+
+    def examine(self, batch: Any) -> None:
+        """Look more closely at a batch; in no figure."""
 
 
 def timed_pass(
@@ -43,71 +63,140 @@ def timed_pass(
     clock: Clock = time.perf_counter_ns,
     sleep: Callable[[float], None] = time.sleep,
     copy: Callable[[Any], Any] = lambda batch: batch,
-    receive: Callable[[Any], Any] = index_of,
+    receiver: Receiver | None = None,
     secret: int | None = None,
 ) -> Pass:
     """Iterate once over a loader and time every wait.
 
     A batch is asked for as soon as the one before is there, so one look at the clock both ends a
-    wait and begins the next, except after a pause: copying a batch to keep it is skymark's own work
-    and is taken out of the next wait and of the wall time.
+    wait and begins the next, except after a pause: examining and copying a batch is skymark's own
+    work and is taken out of the next wait and of the wall time.
+
+    Which batches are kept or examined follows from a hash of `secret` and the time of arrival, to
+    the nanosecond: nobody can know before. Those with the least hashes are kept, so each is as
+    likely as any other (bottom-k sampling; Cohen and Kaplan, "Summarizing data using bottom-k
+    sketches", 2007), besides all that are shorter than the first.
 
     Args:
         start: begins the pass and returns its iterator; part of the first batch's wait.
         ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
-        keep: how many batches to keep whole for verification, besides those shorter than the first.
-            Each is as likely as any other (Vitter, "Random sampling with a reservoir", 1985,
-            algorithm R), and whether it is kept depends on `secret` and on when it arrived: nobody
-            can know before.
+        keep: how many batches to keep whole for verification, besides short ones.
         stop_after_ns: end the pass after the batch that crosses this wall time.
         think_ns: time to sleep after each batch, as a busy accelerator would make the caller do.
         clock: monotonic nanoseconds.
         sleep: how to let `think_ns` pass.
         copy: makes a kept batch independent of the loader's buffers.
-        receive: makes sure that a batch is usable and returns its index; inside the clock.
+        receiver: receives every batch, inside the clock, and examines those that are kept and one
+            in `EXAMINED` of the others, outside of it.
         secret: decides which batches are kept; None for the system's entropy.
 
     Returns:
         The waits and what is needed to verify them. `complete` is False if stopped early.
     """
     result = Pass()
+    receiver = receiver or Receiver()
+    receive, examine = receiver.receive, receiver.examine
+    sample = Sample(keep, copy)
     arrived: list[int] = []
     asked_again: dict[int, int] = {}
-    record_arrival, record_index = arrived.append, result.indices.append
+    indices = IndexBytes()
+    received, record_arrival = indices.joined, arrived.append
     if secret is None:
         secret = int.from_bytes(os.urandom(8))
-    reservoir: list[int] = []
-    full = copying_ns = 0
+    full = pausing_ns = 0
+    below = sample.below
     begin = clock()
-    deadline = float("inf") if stop_after_ns is None else begin + stop_after_ns
-    for number, batch in enumerate(start()):
+    deadline = begin + (FOREVER_NS if stop_after_ns is None else stop_after_ns)
+    for batch in start():
         if ready is not None:
             ready(batch)
         index = receive(batch)
         now = clock()
         record_arrival(now)
-        record_index(index)
-        place = hash((secret, now)) % (number + 1) if number >= keep else number
-        if place < keep or len(index) < full:
-            copying = clock()
-            result.kept[number] = copy(batch)
-            if number < keep:
-                reservoir.append(number)
-                full = full or len(index)
-            elif place < keep:
-                result.kept.pop(reservoir[place])
-                reservoir[place] = number
+        received += index
+        if (key := hash((now, secret))) < below or len(index) != full:
+            number, pausing = len(arrived) - 1, clock()
+            full = full or len(index)
+            indices.note_size(number, len(index))
+            examine(batch)
+            below = sample.offer(number, key, batch, always=len(index) < full)
             asked_again[number] = clock()
-            copying_ns += asked_again[number] - copying
+            pausing_ns += asked_again[number] - pausing
         if now > deadline:
             result.complete = False
             break
         if think_ns:
-            thinking = clock()
+            thinking, number = clock(), len(arrived) - 1
             sleep(think_ns / 1e9)
             asked_again[number] = clock()
             result.think_ns += asked_again[number] - thinking
-    result.wall_ns = clock() - begin - copying_ns
-    begins = [begin, *(asked_again.get(number, then) for number, then in enumerate(arrived))]
-    result.wait_ns = [end - start for start, end in zip(begins, arrived, strict=False)]
+    result.wall_ns = clock() - begin - pausing_ns
+    asked = [begin, *arrived]
+    for number, then in asked_again.items():
+        asked[number + 1] = then
+    result.wait_ns = list(map(sub, arrived, asked))
+    result.indices = indices.split(len(arrived))
+    result.kept = sample.kept
     return result
+
+
+class Sample:
+    """The batches with the least keys, and those that are kept whatever theirs.
+
+    Attributes:
+        kept: copies of the batches, by number.
+    """
+
+    def __init__(self, keep: int, copy: Callable[[Any], Any]) -> None:
+        self.kept: dict[int, Any] = {}
+        self._keep, self._copy = keep, copy
+        self._least: list[tuple[int, int]] = []
+        self._keep_below: float = float("inf") if keep else LEAST_KEY
+
+    @property
+    def below(self) -> float:
+        """Batches of lower keys are to be offered; those of the others need not be."""
+        return max(self._keep_below, LEAST_KEY + KEYS // EXAMINED)
+
+    def offer(self, number: int, key: int, batch: Any, *, always: bool) -> float:
+        """Keep a copy of a batch if it is to be `always` kept or its key is low enough.
+
+        Returns:
+            `below`, as it is now.
+        """
+        if always:
+            self.kept[number] = self._copy(batch)
+        elif key < self._keep_below:
+            self.kept[number] = self._copy(batch)
+            heapq.heappush(self._least, (-key, number))
+            if len(self._least) > self._keep:
+                del self.kept[heapq.heappop(self._least)[1]]
+            if len(self._least) == self._keep:
+                self._keep_below = -self._least[0][0]
+        return self.below
+
+
+class IndexBytes:
+    """The indices of a pass's batches, as they were on arrival, in one piece of memory.
+
+    A copy of its own for each would cost several times as much as the bytes do.
+
+    Attributes:
+        joined: the bytes of all, int64.
+    """
+
+    def __init__(self) -> None:
+        self.joined = bytearray()
+        self._sizes: dict[int, int] = {}
+
+    def note_size(self, number: int, size: int) -> None:
+        """Note the size of a batch in bytes; those of which none is noted are as the first."""
+        self._sizes[number] = size
+
+    def split(self, batches: int) -> list[NDArray[np.int64]]:
+        """Return the index of each of so many batches, int64 ``[B]``."""
+        sizes = np.full(batches, self._sizes.get(0, 0))
+        sizes[list(self._sizes)] = list(self._sizes.values())
+        ends = (sizes.cumsum() // np.dtype(np.int64).itemsize).tolist()
+        joined = np.frombuffer(self.joined, np.int64)
+        return [joined[begin:end] for begin, end in pairwise([0, *ends])]

@@ -1,6 +1,10 @@
 """The timed loop against a clock that only moves when something is made to take time."""
 
-from skymark.measure.loop import timed_pass
+import random
+
+import numpy as np
+
+from skymark.measure.loop import Receiver, timed_pass
 
 
 class Bench:
@@ -34,7 +38,7 @@ class Bench:
 def test_each_wait_is_the_time_from_asking_to_having_the_batch():
     done = Bench([500, 20, 30]).run()
     assert (done.wait_ns, done.wall_ns, done.complete) == ([500, 20, 30], 550, True)
-    assert done.indices == [[0], [1], [2]]
+    assert [index.tolist() for index in done.indices] == [[0], [1], [2]]
 
 
 def test_a_batch_counts_from_when_it_is_ready():
@@ -66,9 +70,10 @@ def test_all_batches_are_kept_where_so_many_are_asked_for():
 
 
 def test_any_batch_is_as_likely_to_be_kept_as_any_other():
-    counts = [0] * 10
-    for secret in range(2_000):
-        for number in Bench([10] * 10).run(keep=2, secret=secret).kept:
+    counts, entropy = [0] * 10, random.Random(0)
+    for _ in range(2_000):
+        waits = [500 + entropy.randrange(100) for _ in range(10)]
+        for number in Bench(waits).run(keep=2, secret=entropy.getrandbits(64)).kept:
             counts[number] += 1
     assert sum(counts) == 4_000
     assert all(300 < count < 500 for count in counts), counts
@@ -90,6 +95,43 @@ def test_a_short_batch_is_always_kept():
         done = Short([]).run(keep=2, secret=secret)
         assert {31, 49} <= set(done.kept)
         assert 2 <= len(done.kept) <= 4
+
+
+def test_indices_are_those_of_arrival_whatever_their_number():
+    class Growing(Bench):
+        def start(self):
+            index = np.zeros(7, np.int64)
+            for number, size in enumerate([4, 4, 2, 4, 7, 0, 4]):
+                index[:] = number
+                yield {"index": index[:size]}
+
+    done = Growing([]).run(keep=1)
+    found = [index.tolist() for index in done.indices]
+    assert found == [[0] * 4, [1] * 4, [2] * 2, [3] * 4, [4] * 7, [], [6] * 4]
+
+
+def test_kept_batches_are_examined_and_one_in_sixteen_of_the_others():
+    examined = []
+
+    class Examiner(Receiver):
+        def examine(self, batch):
+            examined.append(batch["index"][0])
+
+    bench = Bench([10 + number % 7 for number in range(3_200)])
+    done = bench.run(keep=3, receiver=Examiner())
+    assert set(done.kept) <= set(examined)
+    assert 120 < len(examined) < 300
+
+
+def test_examining_is_in_no_figure():
+    bench = Bench([10] * 40)
+
+    class Examiner(Receiver):
+        def examine(self, batch):
+            bench.now += 5_000
+
+    done = bench.run(keep=2, receiver=Examiner())
+    assert (set(done.wait_ns), done.wall_ns) == ({10}, 400)
 
 
 def test_a_pass_stops_after_the_batch_that_crosses_its_time():

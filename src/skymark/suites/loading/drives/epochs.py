@@ -56,7 +56,7 @@ def run_with(bench: Bench, loader: Loader) -> RunEpoch:
             stop_after_ns=int(seconds * 1e9),
             think_ns=bench.think_ns,
             copy=partial(noted_copy, loader, bench.devices),
-            receive=arrivals.receive,
+            receiver=arrivals,
         )
         bench.oracle.check_arrivals(epoch, arrivals.cause)
         return done

@@ -13,8 +13,6 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misplaced, place
@@ -70,10 +68,9 @@ class Host:
             stop_after_ns=order.stop_after_ns,
             think_ns=order.think_ns,
             copy=copy,
-            receive=arrivals.receive,
+            receiver=arrivals,
         )
         end_ns = time.perf_counter_ns()
-        done.indices = [np.array(index) for index in done.indices]
         remote = RemotePass(
             done, begin_ns, end_ns, places=frozenset(places), arrival_fault=arrivals.cause
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy import ndarray
 
+from skymark.measure.loop import Receiver
 from skymark.model.record import Cause
 
 if TYPE_CHECKING:
@@ -24,33 +25,47 @@ if TYPE_CHECKING:
 PAGE = 4096
 """Bytes; the smallest page of common processors, so that none is left out where it is larger."""
 
+INT64 = np.dtype(np.int64)
+
 PLAIN = "a dict of numpy.ndarray, torch.Tensor, jax.Array or eager tf.Tensor"
 
 
-class Arrivals:
-    """The batches of one pass as they arrive; remembers what was wrong with the first bad one."""
+class Arrivals(Receiver):
+    """The batches of one pass as they arrive; remembers what was wrong with the first bad one.
+
+    To look at every field costs as much as all else that is done per batch. So it is done to each
+    only after one that was not all NumPy arrays with memory of their own; before, to the first and
+    to those that `examine` is given.
+    """
 
     def __init__(self) -> None:
         self.cause: Cause | None = None
+        self._all_plain = False
+        self._examined = False
         self._waits: dict[type, Callable[[Any], bool] | None] = {}
 
-    def receive(self, batch: Batch) -> Any:
-        """Make sure that a batch can be used, and return a copy of its index."""
+    def receive(self, batch: Batch) -> bytes:
+        """Make sure that a batch can be used, and return the bytes of its index as int64."""
+        if self._all_plain:
+            index: Any = batch["index"]
+            if type(index) is ndarray and index.dtype is INT64:
+                return index.tobytes()
+        if not self._examined:
+            self._all_plain = self._examined = True
+        self.examine(batch)
+        return super().receive(batch)
+
+    def examine(self, batch: Batch) -> None:
+        """Look at every field of a batch."""
         if type(batch) is not dict:
             self._refuse("lazy-batch", f"a batch is a {_name(batch)}")
-            return np.array(batch["index"])
-        for value in batch.values():
-            if type(value) is not ndarray or value.base is not None:
-                self._look_at_all(batch)
-                break
-        index = batch["index"]
-        return index.copy() if type(index) is ndarray else np.array(index)
-
-    def _look_at_all(self, batch: Batch) -> None:
+            return
         for name, value in batch.items():
             if type(value) is not ndarray:
+                self._all_plain = False
                 self._await(name, value)
             elif value.base is not None:
+                self._all_plain = False
                 touch(value)
 
     def _await(self, name: str, value: Any) -> None:

@@ -101,4 +101,28 @@ def test_an_index_does_not_change_with_the_buffer_it_came_in():
     arrivals, buffer = Arrivals(), np.arange(4)
     received = arrivals.receive({"index": buffer})
     buffer += 1
-    assert received.tolist() == [0, 1, 2, 3]
+    assert np.frombuffer(received, np.int64).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("index", [np.arange(4, dtype=np.int32), (0, 1, 2, 3)])
+def test_an_index_of_any_kind_is_received_as_int64(index):
+    arrivals = Arrivals()
+    plain = np.arange(4).tobytes()
+    received = [arrivals.receive({"index": one}) for one in (np.arange(4), index, np.arange(4))]
+    assert received == [plain] * 3
+
+
+def test_what_a_stream_of_plain_arrays_turns_into_is_seen_when_it_is_examined():
+    arrivals, lazy = Arrivals(), batch_with(values=[1])
+    arrivals.receive(batch_with())
+    arrivals.receive(lazy)
+    assert arrivals.cause is None
+    arrivals.examine(lazy)
+    assert "'values'" in arrivals.cause.message
+
+
+def test_every_batch_is_looked_at_after_one_that_does_not_own_its_memory():
+    arrivals = Arrivals()
+    arrivals.receive(batch_with(values=np.ones((8, 3))[::2]))
+    arrivals.receive(batch_with(values=[1]))
+    assert arrivals.cause.kind == "lazy-batch"
