@@ -19,7 +19,7 @@ from tests.containers.conftest import CANARY, REVISION, Containers
 pytestmark = pytest.mark.containers
 
 CELL = "loading.TAB-1.small.numpy"
-SELECTION = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
+SELECTION = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check")
 ROUNDS = 15
 """About ten seconds, of which some are left when the first has been seen."""
 LEFT = ["/home/skymark:", "", "/var/cache/skymark/datasets:", "datasets", "venvs"]

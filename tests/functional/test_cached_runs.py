@@ -7,7 +7,17 @@ import pytest
 
 from skymark.model.record import Status
 
-RUN = ("run", "--scenarios", "CV-1", "--adapters", "numpy", "--rounds", "1", "--data", "./photos")
+RUN = (
+    "run",
+    "--scenarios",
+    "CV-1",
+    "--adapters",
+    "numpy",
+    "--effort",
+    "check",
+    "--data",
+    "./photos",
+)
 
 pytestmark = pytest.mark.libraries
 

@@ -51,7 +51,7 @@ def records(tmp_path_factory) -> dict[tuple[str, str], Record]:
         axis = ["--axis", "ranks=2"] if scenario == "DIST-1" else []
         done = subprocess.run(
             command(
-                *("run", "--scenarios", scenario, "--rounds", "1", "--json", *axis),
+                *("run", "--scenarios", scenario, "--effort", "check", "--json", *axis),
                 *("--output", str(directory / scenario)),
                 *("--adapters", "numpy", *(f"{CHEATS}:{name}" for name in chosen)),
             ),

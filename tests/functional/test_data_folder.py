@@ -14,7 +14,7 @@ def test_modules_in_the_current_directory_are_not_run(tmp_path, skymark, adapter
     for name in ("numpy", "pydantic", "ray", "psutil", "PIL", "pyarrow", "sitecustomize"):
         source = f"open({str(seen)!r}, 'a').write({name!r})\nraise SystemExit(9)\n"
         (tmp_path / f"{name}.py").write_text(source)
-    arguments = ("run", "--scenarios", "TAB-1", "--adapters", adapter, "--rounds", "1")
+    arguments = ("run", "--scenarios", "TAB-1", "--adapters", adapter, "--effort", "check")
     # The tests' own process is started with -m, which the installed command is not.
     ran = skymark(*arguments, PYTHONSAFEPATH="1")
     assert ran.status == 0, ran.stderr

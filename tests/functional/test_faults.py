@@ -23,7 +23,7 @@ BROKEN = [f"{CHEATS}:{name}" for name in ("Hangs", "Leaks", "Dies", "Prints", "R
 def ran(tmp_path_factory):
     """One run of the broken adapters beside a good one."""
     return run_in(
-        *(tmp_path_factory.mktemp("faults"), "run", "--scenarios", "TAB-1", "--rounds", "1"),
+        *(tmp_path_factory.mktemp("faults"), "run", "--scenarios", "TAB-1"),
         *("--effort", "check", "--timeout", "10", "--adapters", *BROKEN, "numpy"),
     )
 
@@ -168,7 +168,7 @@ def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
         "            raise RuntimeError('not yet')\n"
         "        return super().open(job)\n"
     )
-    arguments = ("run", "--scenarios", "TAB-1", "--rounds", "1", "--adapters", "numpy")
+    arguments = ("run", "--scenarios", "TAB-1", "--effort", "check", "--adapters", "numpy")
     arguments = (*arguments, "./own.py:Own")
     first = skymark(*arguments)
     assert first.status == 1
@@ -186,7 +186,17 @@ def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
 
 
 def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path):
-    arguments = ("run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "2")
+    arguments = (
+        "run",
+        "--scenarios",
+        "TAB-1",
+        "--adapters",
+        "numpy",
+        "--effort",
+        "check",
+        "--rounds",
+        "2",
+    )
     ends = []
     with (
         start(tmp_path, *arguments, output="a") as one,
@@ -235,7 +245,17 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_written(tmp_path, skymark)
         f"cp -r {small} {tmp_path}/kept; exit $status"
     )
     ran = skymark(
-        *("run", "--scenarios", "TAB-1", "NLP-1", "PC-1", "--adapters", "numpy", "--rounds", "1"),
+        *(
+            "run",
+            "--scenarios",
+            "TAB-1",
+            "NLP-1",
+            "PC-1",
+            "--adapters",
+            "numpy",
+            "--effort",
+            "check",
+        ),
         prefix=("unshare", "--mount", "--map-root-user", "sh", "-c", inside, "sh"),
     )
     if ran.status == 77 or "unshare:" in ran.stderr:

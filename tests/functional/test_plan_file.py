@@ -9,7 +9,7 @@ from skymark.execute.plan_file import read_plan
 
 def test_a_plans_file_is_what_runs_and_what_is_gone_on_with(tmp_path, skymark):
     path = tmp_path / "plan.json"
-    chosen = ("--scenarios", "TAB-1", "NLP-1", "--adapters", "numpy", "--rounds", "1")
+    chosen = ("--scenarios", "TAB-1", "NLP-1", "--adapters", "numpy", "--effort", "check")
     planned = skymark("plan", *chosen, "--workers", "0", "--output", str(path))
     assert planned.status == 0, planned.stderr
     plan = read_plan(path)

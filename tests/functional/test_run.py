@@ -132,7 +132,7 @@ def test_the_adapter_of_the_readme_runs_and_is_verified(tmp_path):
     assert len(source.splitlines()) < 30
     (tmp_path / "my_loader.py").write_text(source)
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", *SCENARIOS, "--rounds", "1"),
+        *(tmp_path, "run", "--scenarios", *SCENARIOS, "--effort", "check"),
         *("--adapters", "./my_loader.py:MyLoader"),
     )
     assert ran.status == 0, ran.stderr
@@ -145,7 +145,7 @@ def test_the_adapter_of_the_readme_runs_and_is_verified(tmp_path):
 @pytest.mark.libraries
 def test_a_library_is_compared_with_an_older_release_of_itself(tmp_path):
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "TAB-1", "--rounds", "1"),
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--effort", "check"),
         *("--adapters", "Google Grain", "grain@0.2.17"),
     )
     assert ran.status == 0, ran.stderr
@@ -159,7 +159,7 @@ def test_a_library_is_compared_with_an_older_release_of_itself(tmp_path):
 @pytest.mark.libraries
 def test_the_running_environment_serves_what_it_has_and_skips_the_rest_with_the_command(tmp_path):
     ran = run_in(
-        *(tmp_path, "run", "--env", "current", "--scenarios", "TAB-1", "--rounds", "1"),
+        *(tmp_path, "run", "--env", "current", "--scenarios", "TAB-1", "--effort", "check"),
         *("--adapters", "numpy", "grain"),
     )
     assert ran.status == 0, ran.stderr
@@ -179,7 +179,7 @@ def test_a_venv_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path
         "    requirements = ('no-such-package-xyz',)\n"
     )
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "TAB-1", "--rounds", "1"),
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--effort", "check"),
         *("--adapters", "./own.py:Own", "numpy"),
     )
     assert ran.status == 0, ran.stderr
@@ -196,7 +196,7 @@ def test_a_venv_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path
 
 def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1"),
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check"),
         *("--think-time-ms", "200"),
     )
     assert ran.status == 0, ran.stderr

@@ -11,7 +11,7 @@ import pytest
 from tests.functional.conftest import environment
 
 ROOT = Path(__file__).parents[2]
-ONE_CELL = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
+ONE_CELL = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check")
 
 
 def runner(directory: Path) -> subprocess.CompletedProcess[str]:

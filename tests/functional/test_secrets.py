@@ -83,7 +83,16 @@ def files_with(place, secret):
 def test_no_process_of_a_run_and_no_file_of_it_has_a_secret(tmp_path):
     (tmp_path / "own.py").write_text(CURIOUS)
     secrets = {name: f"{CANARY}-{name}" for name in SECRETS} | {"WANDB_MODE": "disabled"}
-    what = ("--scenarios", "TAB-1", "--adapters", "./own.py:Curious", "--rounds", "2")
+    what = (
+        "--scenarios",
+        "TAB-1",
+        "--adapters",
+        "./own.py:Curious",
+        "--effort",
+        "check",
+        "--rounds",
+        "2",
+    )
     seen = watched(tmp_path, "run", *what, "--workers", "2", "--output", "out", **secrets)
     assert any("skymark.execute.worker" in words for words, _ in seen)
     assert holders(seen, CANARY) == []
@@ -94,7 +103,7 @@ def test_no_process_of_a_run_and_no_file_of_it_has_a_secret(tmp_path):
 def test_a_store_s_key_is_only_in_the_process_that_stores(tmp_path):
     (tmp_path / "own.py").write_text(CURIOUS)
     secrets = {name: f"{CANARY}-{name}" for name in SECRETS}
-    what = ("--scenarios", "TAB-1", "--adapters", "./own.py:Curious", "--rounds", "1")
+    what = ("--scenarios", "TAB-1", "--adapters", "./own.py:Curious", "--effort", "check")
     where = ("--env", "current", "--store", "s3://results", "--output", "out")
     with s3_server() as bucket, wandb_server() as server:
         bucket.make_bucket("results")

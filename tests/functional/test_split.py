@@ -13,7 +13,7 @@ import pytest
 
 from skymark.run.reader import open_run
 
-PLAN = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy", "--rounds", "1")
+PLAN = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy", "--effort", "check")
 CELLS = 7
 TIMEOUT_S = 240.0
 

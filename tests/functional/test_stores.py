@@ -13,7 +13,7 @@ from skymark.model.record import Status
 from tests.stores.installed import install_zip_store
 from tests.stores.s3_server import s3_server
 
-PLAN = ("run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
+PLAN = ("run", "--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check")
 
 
 @pytest.fixture(scope="module")

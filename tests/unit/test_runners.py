@@ -15,7 +15,7 @@ from skymark.execute.plan_file import write_plan
 from skymark.machine.accelerator import has_driver
 
 ROOT = Path(__file__).parents[2]
-ONE_CELL = ("--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1")
+ONE_CELL = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check")
 
 
 def read(*arguments):
