@@ -270,6 +270,65 @@ class OrdersByNoSeed(Ordered):
         return np.random.default_rng(epoch).permutation(len(job.dataset))
 
 
+class KeepsFinishedElements(Cheat):
+    slug = "keeps-finished-elements"
+
+    def open(self, job: LoadingJob) -> Loader:
+        kept: dict[int, dict] = {}
+
+        class Keeping(NumpyLoader):
+            def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[dict]:
+                order = self.order(epoch)
+                for start in range(0, len(order), job.batch_size):
+                    indices = order[start : start + job.batch_size]
+                    for index in indices:
+                        if index not in kept:
+                            kept[index] = job.transform(self.reader[index], epoch)
+                    yield job.collate([kept[index] for index in indices])
+
+        return Keeping(job)
+
+
+class DeclaresWhatItKeeps(KeepsFinishedElements):
+    slug = "declares-what-it-keeps"
+    caches = "finished"
+
+
+class WorksAheadInOpen(Cheat):
+    slug = "works-ahead-in-open"
+
+    def open(self, job: LoadingJob) -> Loader:
+        loader = NumpyLoader(job)
+        elements = [job.transform(loader.reader[index], 0) for index in range(len(job.dataset))]
+
+        class Ready(NumpyLoader):
+            def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[dict]:
+                order = self.order(epoch)
+                for start in range(0, len(order), job.batch_size):
+                    yield job.collate([elements[n] for n in order[start : start + job.batch_size]])
+
+        return Ready(job)
+
+
+class KeepsFinishedArrays(Cheat):
+    slug = "keeps-finished-arrays"
+
+    def open(self, job: LoadingJob) -> Loader:
+        class Gathering(NumpyLoader):
+            arrays: dict | None = None
+
+            def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[dict]:
+                if self.arrays is None:
+                    every = range(len(job.dataset))
+                    self.arrays = job.collate([job.transform(self.reader[n], 0) for n in every])
+                order = self.order(epoch)
+                for start in range(0, len(order), job.batch_size):
+                    rows = order[start : start + job.batch_size]
+                    yield {name: values[rows] for name, values in self.arrays.items()}
+
+        return Gathering(job)
+
+
 class DeclaresItsBuffer(Ordered):
     """Honest: hardly shuffled, and it says so."""
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
@@ -46,6 +46,10 @@ ABILITIES: Mapping[str, str] = {
     "source:http": "read elements from object storage over HTTP",
 }
 
+
+Caches = Literal["nothing", "objects", "decoded", "finished"]
+"""Work of one epoch that is kept for the next: objects fetched from a store, decoded elements, or
+finished ones."""
 
 SHUFFLE = re.compile(r"global|shards|(shards, )?buffer [1-9]\d*")
 """Kinds of shuffle; see `Adapter.shuffles`."""
@@ -170,6 +174,9 @@ class Adapter(ABC):
     shuffles: ClassVar[str] = "global"
     """The kind of its shuffle: ``global``, ``shards``, ``buffer K`` (elements in it), or ``shards,
     buffer K``. The oracle measures it."""
+    caches: ClassVar[Caches] = "nothing"
+    """The work of one epoch that it keeps for the next, by its own design. The oracle refuses what
+    keeps more, and such a record is compared with its like only."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1

@@ -119,6 +119,7 @@ class AdapterBench:
                 scenario,
                 dataset,
                 native=scenario.id in adapter.native,
+                keeps_work=adapter.caches in {"decoded", "finished"},
                 orders=Orders(adapter.shuffle_kind(job)),
                 allowed_short_batches=job.workers * adapter.short_batch_per_worker,
             ),
@@ -147,6 +148,7 @@ class AdapterBench:
                 "page_cache": settings.page_cache,
                 "format": format,
                 **({"shuffle": bench.oracle.orders.kind} if job.shuffle else {}),
+                **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
             },
         )

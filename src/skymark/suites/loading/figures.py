@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from skymark.model.metric import Figure
 from skymark.model.record import Round, RoundResult
 from skymark.statistics.figures import figures_of
-from skymark.suites.loading.metrics import METRICS
+from skymark.suites.loading.metrics import METRICS, SPREAD_OVER
 
 if TYPE_CHECKING:
     from skymark.suites.loading.drives.outcome import Outcome
@@ -40,9 +40,18 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
         "epoch_restart_ns": fmean(outcome.restart_ns) if outcome.restart_ns else None,
         "utilisation": outcome.think_ns / outcome.timed_ns if outcome.think_ns else None,
         "first_batch_ns": outcome.first_batch_ns,
-        "cpu_s_per_1000_samples": None if used.cpu_s is None else 1000 * used.cpu_s / elements,
+        "cpu_s_per_1000_samples": _per_1000(used.cpu_s, elements),
         "peak_pss_bytes": used.peak_pss_bytes,
         "import_s": import_s,
+        "setup_s": outcome.setup_s,
+        "first_epoch_s": outcome.first_epoch_ns / 1e9 or None,
+        "first_epoch_cpu_s_per_1000_samples": _per_1000(
+            outcome.first_epoch_cpu_s, outcome.first_epoch_elements
+        ),
+        **{
+            f"samples_per_s_over_{epochs}_epochs": outcome.samples_per_s_over(epochs)
+            for epochs in SPREAD_OVER
+        },
         "elements": elements,
         **outcome.extra,
     }
@@ -67,6 +76,10 @@ def stream_waits(rounds: Sequence[RoundResult]) -> list[float]:
         for wait, counts in zip(round.samples["wait_ns"], round.samples["stream"], strict=True)
         if counts
     ]
+
+
+def _per_1000(cpu_s: float | None, elements: int) -> float | None:
+    return None if cpu_s is None or not elements else 1000 * cpu_s / elements
 
 
 def _percentiles(waits: Sequence[float]) -> dict[str, Figure]:

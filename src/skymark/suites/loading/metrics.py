@@ -18,6 +18,15 @@ def _own(name: str, unit: str, better: Better | None, description: str) -> Metri
     )
 
 
+PLACES = ("device", "accelerator")
+"""Conditions that say where work is done."""
+
+SPREAD_OVER = (1, 10, 100)
+"""Epochs of a training over which set-up and the first epoch are spread."""
+
+SHOWN_EPOCHS = 10
+"""Which of them a table shows."""
+
 OWN_METRICS = (
     _own("open_to_first_batch_s", "s", "lower", "from opening the loader to the first batch"),
     _own("state_bytes", "B", "lower", "size of the saved position"),
@@ -137,6 +146,39 @@ METRICS = (
         description="time to import the library",
         better="lower",
     ),
+    Metric(
+        name="setup_s",
+        heading="set-up s",
+        unit="s",
+        description="time to open the loader",
+        better="lower",
+        shown=Shown(digits=2, gives_way=9),
+    ),
+    Metric(
+        name="first_epoch_s",
+        heading="first epoch s",
+        unit="s",
+        description="time of the warm-up epoch",
+        better="lower",
+    ),
+    Metric(
+        name="first_epoch_cpu_s_per_1000_samples",
+        heading="first epoch CPU s/1k",
+        unit="s",
+        description="CPU seconds of the whole process tree per 1000 samples of the warm-up epoch",
+        better="lower",
+    ),
+    *(
+        Metric(
+            name=f"samples_per_s_over_{epochs}_epochs",
+            heading=f"over {epochs} epochs" if epochs > 1 else "over 1 epoch",
+            unit="1/s",
+            description=f"samples/s of {epochs} epochs with set-up, the first as the warm-up",
+            better="higher",
+            shown=Shown(format="count", gives_way=9) if epochs == SHOWN_EPOCHS else None,
+        )
+        for epochs in SPREAD_OVER
+    ),
     Metric(name="elements", heading="elements", description="delivered in the measured epochs"),
     *OWN_METRICS,
 )
@@ -184,7 +226,7 @@ DECLARATION = Declaration(
         "warm_up": "bool",
         "stream": "bool",
     },
-    conditions=("operators", "page_cache", "format", "shuffle", "device", "accelerator"),
+    conditions=("operators", "page_cache", "format", "shuffle", "caches", *PLACES),
     legend="waits per batch",
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "

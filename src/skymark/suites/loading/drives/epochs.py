@@ -71,7 +71,9 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
     kept = batches_holding(bench.job, bench.limits.verified_elements)
+    begin_s = bench.cpu_s()
     warm_up = run(0, kept, bench.limits.max_seconds)
+    outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
     bench.begin()
@@ -80,6 +82,7 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     for epoch, done in enumerate(passes, 1):
         outcome.add(done, epoch=epoch, measured=True)
         verify(bench, epoch, done)
+    bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
     return [warm_up, *passes]
 
 

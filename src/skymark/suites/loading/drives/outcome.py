@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skymark.measure.process_tree import cpu_seconds_of_tree
 from skymark.model.record import Resources, Verification
 from skymark.suites.loading.drives.stream import Stream, lead_of, stream_of_ranks
 
@@ -45,6 +47,10 @@ class Bench:
         """Start sampling what the process tree uses, right before the measured part."""
         self.timed_region_begins(self.excluded_pids)
 
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that the process tree has used so far."""
+        return cpu_seconds_of_tree(os.getpid(), self.excluded_pids)
+
     @property
     def lead(self) -> int:
         """The batches at an epoch's start that are no part of its stream."""
@@ -76,6 +82,10 @@ class Outcome:
     lead: int = 0
     """The batches at an epoch's start that are no part of its stream; see `drives.stream`."""
     first_batch_ns: int | None = None
+    first_epoch_elements: int = 0
+    first_epoch_ns: int = 0
+    first_epoch_cpu_s: float | None = None
+    """CPU time of the process tree in the warm-up epoch; None where it was not taken."""
     timed_ns: int = 0
     think_ns: int = 0
     elements: int = 0
@@ -114,6 +124,17 @@ class Outcome:
         """The streams of the measured epochs; the whole epochs where none has one."""
         return self.streamed if self.streamed.ns else Stream(self.elements, self.timed_ns)
 
+    def samples_per_s_over(self, epochs: int) -> float | None:
+        """Return the rate of so many epochs with set-up, the first of them as the warm-up was.
+
+        None where there was no warm-up epoch, or no later one to go by.
+        """
+        elements = self.first_epoch_elements
+        if not elements or not self.elements:
+            return None
+        later_s = (epochs - 1) * elements * self.timed_ns / self.elements / 1e9
+        return epochs * elements / (self.setup_s + self.first_epoch_ns / 1e9 + later_s)
+
     @property
     def samples_per_s(self) -> float:
         """Throughput of the steady stream."""
@@ -133,6 +154,8 @@ class Outcome:
         parts = of_ranks or (done,)
         for part in parts:
             self.in_stream += [measured and n >= self.lead for n in range(len(part.wait_ns))]
+        if not measured:
+            self.first_epoch_elements, self.first_epoch_ns = sum(sizes), done.wall_ns
         if measured:
             self.timed_ns += done.wall_ns
             self.think_ns += done.think_ns

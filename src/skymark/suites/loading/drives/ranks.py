@@ -114,7 +114,10 @@ def measure(ranks: Ranks) -> Outcome:
     bench, world = ranks.bench, len(ranks.loaders)
     outcome = Outcome(setup_s=ranks.setup_s, lead=bench.lead)
     kept = epochs.batches_holding(bench.job, bench.limits.verified_elements // world)
-    outcome.add(ranks.run(0, kept, bench.limits.max_seconds), epoch=0, measured=False)
+    begin_s = bench.cpu_s()
+    warm_up = ranks.run(0, kept, bench.limits.max_seconds)
+    outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
+    outcome.add(warm_up, epoch=0, measured=False)
     outcome.first_batch_ns = ranks.first_batch_ns()
     ranks.verify(0)
     bench.begin()
@@ -123,6 +126,7 @@ def measure(ranks: Ranks) -> Outcome:
     for epoch, done in enumerate(passes, 1):
         outcome.add(done, epoch=epoch, measured=True, of_ranks=ranks.passes_of(epoch))
         ranks.verify(epoch)
+    bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
     return outcome
 
 

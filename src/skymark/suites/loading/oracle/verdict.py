@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from skymark.suites.loading.dataset.canonical import Array, Dataset
 from skymark.suites.loading.oracle import accounting, arithmetic
 from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
+from skymark.suites.loading.oracle.kept_work import kept_work
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
 from skymark.suites.loading.scenario import Batch, Scenario, Stage
@@ -29,12 +31,16 @@ class Oracle:
     """Whether the library's own operators did the work, so that tolerances are theirs."""
     allowed_short_batches: int = 0
     """Short batches before the last that are no fault: one per worker where each has a tail."""
+    keeps_work: bool = False
+    """Whether the adapter declares that it keeps work of one epoch for the next."""
     orders: Orders = field(default_factory=Orders)
     """The streams that were to be shuffled."""
     cause: Cause | None = None
     epochs: int = 0
     indexed_elements: int = 0
     content_elements: int = 0
+    reference_s: float = float("inf")
+    """Least CPU seconds per element that the reference took for a batch."""
     max_difference: float | None = None
     max_tolerance: float = 0.0
     batch_bytes: int = 0
@@ -94,6 +100,7 @@ class Oracle:
             epochs=0,
             indexed_elements=0,
             content_elements=0,
+            reference_s=float("inf"),
             max_difference=None,
             max_tolerance=0.0,
             batch_bytes=0,
@@ -106,6 +113,7 @@ class Oracle:
         self.epochs += other.epochs
         self.indexed_elements += other.indexed_elements
         self.content_elements += other.content_elements
+        self.reference_s = min(self.reference_s, other.reference_s)
         self._saw(other.max_difference)
         self.max_tolerance = max(self.max_tolerance, other.max_tolerance)
         if other.cause is not None:
@@ -189,6 +197,18 @@ class Oracle:
                     "the loader wrote into a batch that it had delivered",
                 )
 
+    def check_work(self, cpu_s: float | None, elements: int) -> None:
+        """Check that enough CPU time was used to decode what was delivered, where media are.
+
+        Args:
+            cpu_s: CPU seconds in the measured epochs, of all that worked on a CPU; None if unknown.
+            elements: what was delivered in them.
+        """
+        if cpu_s is None or self.keeps_work or not self.scenario.encoded_media:
+            return
+        if self.content_elements:
+            self._remember(kept_work(cpu_s, elements, self.reference_s, native=self.native))
+
     def check_batch(self, epoch: int, batch: Batch) -> None:
         """Compare every field of a delivered batch with the reference."""
         delivered = to_host(batch)
@@ -202,7 +222,9 @@ class Oracle:
         if not indices.size:
             self.refuse("batch-size", f"epoch {epoch} delivered a batch without elements")
             return
+        begin = time.thread_time()
         elements = self.reference.elements(epoch, indices)
+        self.reference_s = min(self.reference_s, (time.thread_time() - begin) / len(indices))
         self._remember(accounting.mixed_buckets(epoch, elements, self.scenario))
         expected = self.reference.batch_of(epoch, elements)
         precise = self.reference.in_double(epoch, indices) if self.scenario.in_double else {}

@@ -73,3 +73,13 @@ def test_without_a_stream_the_rate_is_of_whole_epochs_and_every_wait_counts(lead
 def test_the_lead_is_what_queues_hold_if_epochs_fill_them_often(make_bench, elements, fields, lead):
     size = Size(elements=elements, batch_size=16, values={"features": 2})
     assert make_bench(Determinism(size), **fields).lead == lead
+
+
+def test_a_training_s_rate_spreads_set_up_and_the_first_epoch_over_its_epochs():
+    outcome = Outcome(setup_s=2e-6)
+    assert outcome.samples_per_s_over(1) is None
+    outcome.add(a_pass(*[1000] * 4), epoch=0, measured=False)  # 16 elements in 4,010 ns
+    outcome.add(a_pass(*[100] * 4), epoch=1, measured=True)  # 16 in 410 ns
+    outcome.add(a_pass(*[200] * 4), epoch=2, measured=True)  # 16 in 810 ns
+    assert outcome.samples_per_s_over(1) == pytest.approx(16 / 6.01e-6)
+    assert outcome.samples_per_s_over(10) == pytest.approx(160 / (6.01e-6 + 9 * 0.61e-6))

@@ -1,0 +1,33 @@
+"""Work of an earlier epoch that was kept: too little CPU time was used for what was delivered."""
+
+from __future__ import annotations
+
+from skymark.model.record import Cause
+
+LEAST_SHARE = 0.5
+"""Part of the reference's CPU time per element below which an adapter that runs the reference's own
+functions cannot have run them. Of seven scenarios with media in five such libraries, none took
+less than 1.0 of it; a batch whose images were kept decoded takes 0.5 to 0.9, by the scenario."""
+
+LEAST_NATIVE_SHARE = 0.25
+"""The same for a library's own operators; DALI and TensorFlow take 0.9 of it and more."""
+
+
+def kept_work(cpu_s: float, elements: int, reference_s: float, *, native: bool) -> Cause | None:
+    """Look for elements that were delivered without the CPU time to make them.
+
+    Args:
+        cpu_s: CPU seconds of the process tree in the measured epochs.
+        elements: what it delivered in them.
+        reference_s: CPU seconds of the NumPy reference per element, on this machine.
+        native: whether the library's own operators did the work.
+    """
+    least = LEAST_NATIVE_SHARE if native else LEAST_SHARE
+    if not elements or not reference_s or (share := cpu_s / elements / reference_s) >= least:
+        return None
+    return Cause(
+        kind="kept-work",
+        message=f"the measured epochs took {share:.0%} of the CPU time per element that the "
+        f"reference takes here, and the least with which this work can be done is {least:.0%}: "
+        "results of an earlier epoch were kept; an adapter that keeps them declares it in `caches`",
+    )

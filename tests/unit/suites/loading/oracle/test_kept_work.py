@@ -1,0 +1,30 @@
+"""The least CPU time that delivered elements can have taken."""
+
+import pytest
+
+from skymark.suites.loading.oracle.kept_work import kept_work
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "native", "kept"),
+    [(1.0, False, False), (0.51, False, False), (0.49, False, True), (0.49, True, False),
+     (0.24, True, True), (0.0, True, True)],
+)  # fmt: skip
+def test_less_than_half_of_the_reference_s_time_is_kept_work_or_a_quarter_for_native(
+    cpu_s, native, kept
+):
+    cause = kept_work(cpu_s, 1000, 0.001, native=native)
+    assert (cause is not None) == kept
+
+
+def test_the_cause_says_how_much_was_used_and_what_the_least_is():
+    cause = kept_work(0.02, 1000, 0.001, native=False)
+    assert cause.kind == "kept-work"
+    assert "took 2% of" in cause.message
+    assert "is 50%" in cause.message
+    assert "`caches`" in cause.message
+
+
+def test_nothing_is_said_of_no_elements_and_of_a_reference_that_took_no_time():
+    assert kept_work(0.0, 0, 0.001, native=False) is None
+    assert kept_work(0.0, 10, 0.0, native=False) is None
