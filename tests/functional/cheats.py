@@ -329,6 +329,50 @@ class KeepsFinishedArrays(Cheat):
         return Gathering(job)
 
 
+class KeepsObjects(Cheat):
+    slug = "keeps-objects"
+
+    def open(self, job: LoadingJob) -> Loader:
+        loader = NumpyLoader(job)
+        loader.reader = Kept(loader.reader)
+        return loader
+
+
+class CopiesInOpen(Cheat):
+    slug = "copies-in-open"
+
+    def open(self, job: LoadingJob) -> Loader:
+        loader = NumpyLoader(job)
+        loader.reader = Kept(loader.reader)
+        for index in range(len(job.dataset)):
+            loader.reader[index]
+        return loader
+
+
+class ReadsTheServersDisk(Cheat):
+    slug = "reads-the-servers-disk"
+
+    def open(self, job: LoadingJob) -> Loader:
+        return NumpyLoader(dataclasses.replace(job, format="canonical"))
+
+
+class DeclaresItsCopy(KeepsObjects):
+    slug = "declares-its-copy"
+    caches = "objects"
+
+
+class Kept:
+    """Elements of a reader, each read once."""
+
+    def __init__(self, reader):
+        self.reader, self.kept = reader, {}
+
+    def __getitem__(self, index):
+        if index not in self.kept:
+            self.kept[index] = self.reader[index]
+        return dict(self.kept[index])
+
+
 class DeclaresItsBuffer(Ordered):
     """Honest: hardly shuffled, and it says so."""
 

@@ -29,6 +29,9 @@ CAUSES = {
     "KeepsFinishedElements": ("MM-1", "keeps-finished-elements", "kept-work", "were kept"),
     "KeepsFinishedArrays": ("MM-1", "keeps-finished-arrays", "kept-work", "were kept"),
     "WorksAheadInOpen": ("MM-1", "works-ahead-in-open", "kept-work", "were kept"),
+    "KeepsObjects": ("IO-1", "keeps-objects", "kept-objects", "came from a copy"),
+    "CopiesInOpen": ("IO-1", "copies-in-open", "kept-objects", "came from a copy"),
+    "ReadsTheServersDisk": ("IO-1", "reads-the-servers-disk", "kept-objects", "came from a copy"),
     "TakesAnotherRank": ("DIST-1", "takes-another-rank", "another-rank", "rank"),
 }
 
@@ -41,9 +44,11 @@ HONEST = {
     "ServesBackwards": ("CV-1", "serves-backwards"),
     "MakesBatchesInThreads": ("CV-1", "makes-batches-in-threads"),
     "DeclaresWhatItKeeps": ("MM-1", "declares-what-it-keeps"),
+    "DeclaresItsCopy": ("IO-1", "declares-its-copy"),
 }
 
-SCENARIOS = ("CV-1", "MM-1", "DIST-1")
+SCENARIOS = {"CV-1": (), "MM-1": (), "IO-1": ("source=http",), "DIST-1": ("ranks=2",)}
+"""With the axis values to run."""
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +56,10 @@ def records(tmp_path_factory) -> dict[tuple[str, str], Record]:
     """One run of all cheats; by scenario and slug."""
     directory = tmp_path_factory.mktemp("cheats")
     found: dict[tuple[str, str], Record] = {}
-    for scenario in SCENARIOS:
+    for scenario, axes in SCENARIOS.items():
         chosen = [name for name, cause in CAUSES.items() if cause[0] == scenario]
         chosen += [name for name, home in HONEST.items() if home[0] == scenario]
-        axis = ["--axis", "ranks=2"] if scenario == "DIST-1" else []
+        axis = ["--axis", *axes] if axes else []
         done = subprocess.run(
             command(
                 *("run", "--scenarios", scenario, "--effort", "check", "--json", *axis),

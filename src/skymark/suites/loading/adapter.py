@@ -13,12 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
 from skymark.model.platform import Platform
 from skymark.suites.loading.acceleration import HOST_ONLY, Acceleration
+from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.storage_formats import format_of_source
 
 if TYPE_CHECKING:
@@ -46,10 +47,6 @@ ABILITIES: Mapping[str, str] = {
     "source:http": "read elements from object storage over HTTP",
 }
 
-
-Caches = Literal["nothing", "objects", "decoded", "finished"]
-"""Work of one epoch that is kept for the next: objects fetched from a store, decoded elements, or
-finished ones."""
 
 SHUFFLE = re.compile(r"global|shards|(shards, )?buffer [1-9]\d*")
 """Kinds of shuffle; see `Adapter.shuffles`."""

@@ -17,7 +17,7 @@ from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.record import RoundResult
 from skymark.suites.loading.adapter import LoadingJob
-from skymark.suites.loading.drives.outcome import Bench
+from skymark.suites.loading.drives.outcome import Bench, Served
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.registry import adapter_class
@@ -119,7 +119,7 @@ class AdapterBench:
                 scenario,
                 dataset,
                 native=scenario.id in adapter.native,
-                keeps_work=adapter.caches in {"decoded", "finished"},
+                caches=adapter.caches,
                 orders=Orders(adapter.shuffle_kind(job)),
                 allowed_short_batches=job.workers * adapter.short_batch_per_worker,
             ),
@@ -166,11 +166,12 @@ class AdapterBench:
         if job.format not in HTTP:
             yield {}
             return
-        from skymark.suites.loading.dataset.objects import serving
+        from skymark.suites.loading.dataset.objects import serving, stored_bytes
 
         latency_ms, bandwidth_mb_s = settings.http_latency_ms, settings.http_bandwidth_mb_s
         with serving(job.storage, latency_ms, bandwidth_mb_s) as store:
             bench.excluded_pids = (store.pid,)
+            bench.store = Served(stored_bytes(job.storage), store.sent_bytes)
             yield {"http_latency_ms": latency_ms, "http_bandwidth_mb_s": bandwidth_mb_s}
 
     def _storage(self, cell: Cell) -> tuple[Storage, str]:

@@ -3,7 +3,8 @@
 Runs as a process of its own, so that its work is not the loader's, and needs nothing but the
 standard library, so that it starts quickly:
 ``python object_server.py DIR --latency-ms 2 --bandwidth-mb-s 200`` prints its port on standard
-output and serves until its standard input is closed.
+output, answers every line of its standard input with the bytes of objects sent so far, and serves
+until that is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class Link:
-    """A network link shared by all connections, which delivers in order.
+    """A network link shared by all connections, which delivers in order and counts its bytes.
 
     Args:
         bytes_per_s: what the link carries in total.
@@ -44,6 +45,7 @@ class Link:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._free_at = clock()
+        self.carried_bytes = 0
 
     def carry(self, size: int, since: float) -> None:
         """Wait until `size` bytes have gone over the link.
@@ -54,6 +56,7 @@ class Link:
         with self._lock:
             self._free_at = max(self._free_at, since) + size / self._bytes_per_s
             arrives_at = self._free_at
+            self.carried_bytes += size
         wait_until(arrives_at, self._clock, self._sleep)
 
 
@@ -167,7 +170,7 @@ class ObjectHandler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve a directory until standard input is closed."""
+    """Serve a directory, and say how much, until standard input is closed."""
     parser = argparse.ArgumentParser(description="Serve a directory as an object store.")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--latency-ms", type=float, required=True)
@@ -175,9 +178,9 @@ def main() -> None:
     arguments = parser.parse_args()
     server = ObjectServer(arguments.directory, arguments.latency_ms, arguments.bandwidth_mb_s)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdout.write(f"{server.server_address[1]}\n")
-    sys.stdout.flush()
-    sys.stdin.read()
+    print(server.server_address[1], flush=True)  # noqa: T201 - this is how the process answers
+    for _ in sys.stdin:
+        print(server.link.carried_bytes, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

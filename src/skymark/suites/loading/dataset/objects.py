@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
@@ -34,6 +35,8 @@ class ObjectStore:
 
     url: str
     pid: int
+    sent_bytes: Callable[[], int]
+    """Returns the bytes of objects that it has sent so far."""
 
 
 @contextmanager
@@ -56,7 +59,8 @@ def serving(directory: Path, latency_ms: float, bandwidth_mb_s: float) -> Iterat
         port = from_server.readline().strip()
         if not port:
             raise DataError(f"the object server for {directory} did not start; see the cell's log")
-        store = ObjectStore(f"http://127.0.0.1:{port}", server.pid)
+        sent_bytes = partial(_sent_bytes, to_server, from_server)
+        store = ObjectStore(f"http://127.0.0.1:{port}", server.pid, sent_bytes)
         os.environ[URL_VARIABLE] = store.url
         yield store
     finally:
@@ -70,6 +74,17 @@ def serving(directory: Path, latency_ms: float, bandwidth_mb_s: float) -> Iterat
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+def stored_bytes(directory: Path) -> int:
+    """Return the bytes of all files below a directory."""
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def _sent_bytes(to_server: IO[str], from_server: IO[str]) -> int:
+    to_server.write("\n")
+    to_server.flush()
+    return int(from_server.readline())
 
 
 def object_url() -> str:

@@ -76,13 +76,17 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
     outcome.add(warm_up, epoch=0, measured=False)
     verify(bench, 0, warm_up)
+    sent = bench.store.sent_bytes() if bench.store else 0
     bench.begin()
     passes = measured_epochs(bench, run)
     outcome.resources = bench.timed_region_ends()
+    sent = bench.store.sent_bytes() - sent if bench.store else 0
     for epoch, done in enumerate(passes, 1):
         outcome.add(done, epoch=epoch, measured=True)
         verify(bench, epoch, done)
     bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
+    if bench.store:
+        bench.oracle.check_fetched(sent, outcome.elements, bench.store.stored_bytes)
     return [warm_up, *passes]
 
 

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from skymark.suites.loading.oracle import Oracle
 
 
+@dataclass(frozen=True)
+class Served:
+    """A job's storage as an object server has it."""
+
+    stored_bytes: int
+    sent_bytes: Callable[[], int]
+    """Returns what the server has sent so far."""
+
+
 @dataclass
 class Bench:
     """One round of one cell, set up and ready to be driven."""
@@ -38,6 +47,8 @@ class Bench:
     """Called right after it; returns what the process tree used."""
     excluded_pids: tuple[int, ...] = ()
     """Processes that serve the benchmark, such as the object server, and are not the library's."""
+    store: Served | None = None
+    """What the job's storage is served by, where that is over HTTP."""
     devices: set[str] = field(default_factory=set)
     """Where the batches lay that were looked at; grows while the bench is driven."""
     reference: str = ""

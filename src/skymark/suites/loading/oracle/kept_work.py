@@ -1,4 +1,4 @@
-"""Work of an earlier epoch that was kept: too little CPU time was used for what was delivered."""
+"""Work of an earlier epoch that was kept: too little CPU time used, or too few bytes fetched."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ less than 1.0 of it; a batch whose images were kept decoded takes 0.5 to 0.9, by
 LEAST_NATIVE_SHARE = 0.25
 """The same for a library's own operators; DALI and TensorFlow take 0.9 of it and more."""
 
+LEAST_MEASURED_S = 100e-6
+"""Work of the reference per element below which its time says nothing."""
+
+LEAST_FETCHED = 0.5
+"""Part of the delivered elements' bytes that must have been fetched meanwhile; the rest may have
+been fetched ahead."""
+
 
 def kept_work(cpu_s: float, elements: int, reference_s: float, *, native: bool) -> Cause | None:
     """Look for elements that were delivered without the CPU time to make them.
@@ -23,11 +30,31 @@ def kept_work(cpu_s: float, elements: int, reference_s: float, *, native: bool) 
         native: whether the library's own operators did the work.
     """
     least = LEAST_NATIVE_SHARE if native else LEAST_SHARE
-    if not elements or not reference_s or (share := cpu_s / elements / reference_s) >= least:
+    if not elements or reference_s < LEAST_MEASURED_S:
+        return None
+    share = cpu_s / elements / reference_s
+    if share >= least:
         return None
     return Cause(
         kind="kept-work",
         message=f"the measured epochs took {share:.0%} of the CPU time per element that the "
         f"reference takes here, and the least with which this work can be done is {least:.0%}: "
         "results of an earlier epoch were kept; an adapter that keeps them declares it in `caches`",
+    )
+
+
+def kept_objects(sent_bytes: int, needed_bytes: float) -> Cause | None:
+    """Look for elements that were delivered without being fetched.
+
+    Args:
+        sent_bytes: what the object server sent in the measured epochs.
+        needed_bytes: the objects of the elements delivered in them.
+    """
+    if not needed_bytes or (share := sent_bytes / needed_bytes) >= LEAST_FETCHED:
+        return None
+    return Cause(
+        kind="kept-objects",
+        message=f"the object server sent {share:.0%} of the bytes of the elements delivered in the "
+        "measured epochs: the others came from a copy; an adapter that keeps one declares it in "
+        "`caches`",
     )

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from skymark.model.record import Cause, Verification
+from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.dataset.canonical import Array, Dataset
 from skymark.suites.loading.oracle import accounting, arithmetic
 from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
-from skymark.suites.loading.oracle.kept_work import kept_work
+from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
 from skymark.suites.loading.scenario import Batch, Scenario, Stage
@@ -31,8 +32,8 @@ class Oracle:
     """Whether the library's own operators did the work, so that tolerances are theirs."""
     allowed_short_batches: int = 0
     """Short batches before the last that are no fault: one per worker where each has a tail."""
-    keeps_work: bool = False
-    """Whether the adapter declares that it keeps work of one epoch for the next."""
+    caches: Caches = "nothing"
+    """The work of one epoch that the adapter declares to keep for the next."""
     orders: Orders = field(default_factory=Orders)
     """The streams that were to be shuffled."""
     cause: Cause | None = None
@@ -204,10 +205,26 @@ class Oracle:
             cpu_s: CPU seconds in the measured epochs, of all that worked on a CPU; None if unknown.
             elements: what was delivered in them.
         """
-        if cpu_s is None or self.keeps_work or not self.scenario.encoded_media:
+        if (
+            cpu_s is None
+            or self.caches in {"decoded", "finished"}
+            or not self.scenario.encoded_media
+        ):
             return
         if self.content_elements:
             self._remember(kept_work(cpu_s, elements, self.reference_s, native=self.native))
+
+    def check_fetched(self, sent_bytes: int, elements: int, stored_bytes: int) -> None:
+        """Check that what was delivered had been fetched from the object server.
+
+        Args:
+            sent_bytes: what the server sent in the measured epochs.
+            elements: what was delivered in them.
+            stored_bytes: of all elements of the data set.
+        """
+        if self.caches == "nothing":
+            needed = stored_bytes * elements / len(self.dataset)
+            self._remember(kept_objects(sent_bytes, needed))
 
     def check_batch(self, epoch: int, batch: Batch) -> None:
         """Compare every field of a delivered batch with the reference."""

@@ -57,6 +57,16 @@ def test_an_object_arrives_whole(directory):
     assert response.getheader("Accept-Ranges") == "bytes"
 
 
+def test_the_bytes_of_objects_that_were_sent_are_counted(directory):
+    with serving(directory, **FAST) as store:
+        assert store.sent_bytes() == 0
+        ask(store)
+        ask(store, Range="bytes=10-19")
+        ask(store, method="HEAD")
+        ask(store, "/nowhere.bin")
+        assert store.sent_bytes() == len(CONTENT) + 10
+
+
 def test_a_range_arrives_with_its_place(directory):
     with serving(directory, **FAST) as store:
         response, body = ask(store, Range="bytes=10-19")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skymark.suites.loading.oracle.kept_work import kept_work
+from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,12 @@ def test_the_cause_says_how_much_was_used_and_what_the_least_is():
     assert "`caches`" in cause.message
 
 
-def test_nothing_is_said_of_no_elements_and_of_a_reference_that_took_no_time():
+def test_nothing_is_said_of_no_elements_and_of_work_that_takes_next_to_no_time():
     assert kept_work(0.0, 0, 0.001, native=False) is None
-    assert kept_work(0.0, 10, 0.0, native=False) is None
+    assert kept_work(0.0, 10, 0.00002, native=False) is None
+
+
+@pytest.mark.parametrize(("sent", "kept"), [(1000, False), (500, False), (499, True), (0, True)])
+def test_half_of_the_bytes_at_least_are_fetched_while_they_are_delivered(sent, kept):
+    assert (kept_objects(sent, 1000.0) is not None) == kept
+    assert kept_objects(sent, 0.0) is None
