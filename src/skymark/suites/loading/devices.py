@@ -14,8 +14,18 @@ HOST = "cpu"
 
 
 def devices_of(batch: Batch) -> set[str]:
-    """Return where the fields of a batch are: ``cpu``, or such as ``gpu:0 NVIDIA H100 PCIe``."""
-    return {device for value in batch.values() for device in _devices_of(value)}
+    """Return where the fields of a batch are: ``cpu``, or such as ``gpu:0 NVIDIA H100 PCIe``.
+
+    The index is left out: it is the oracle's, and may stay on the host.
+    """
+    fields = (value for name, value in batch.items() if name != "index")
+    return {device for value in fields for device in _devices_of(value)}
+
+
+def on_host(value: Any) -> Any:
+    """Return an array that NumPy can copy: PyTorch alone copies from no device by itself."""
+    torch = sys.modules.get("torch")
+    return value.cpu() if torch and isinstance(value, torch.Tensor) else value
 
 
 def _devices_of(value: Any) -> Iterator[str]:

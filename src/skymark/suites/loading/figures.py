@@ -40,6 +40,8 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
         "epoch_restart_ns": fmean(outcome.restart_ns) if outcome.restart_ns else None,
         "utilisation": outcome.think_ns / outcome.timed_ns if outcome.think_ns else None,
         "first_batch_ns": outcome.first_batch_ns,
+        "delivery_bytes_per_s": outcome.transfer.moved_bytes_per_s,
+        "copy_bytes_per_s": outcome.transfer.copied_bytes_per_s,
         "cpu_s_per_1000_samples": None if used.cpu_s is None else 1000 * used.cpu_s / elements,
         "peak_pss_bytes": used.peak_pss_bytes,
         "import_s": import_s,

@@ -137,6 +137,23 @@ METRICS = (
         description="time to import the library",
         better="lower",
     ),
+    Metric(
+        name="delivery_bytes_per_s",
+        heading="to device MB/s",
+        unit="B/s",
+        description="rate at which batches are copied to the device, over the time of the copies",
+        better="higher",
+        own=True,
+        shown=Shown(format="count", divisor=1e6, gives_way=10),
+    ),
+    Metric(
+        name="copy_bytes_per_s",
+        heading="plain copy MB/s",
+        unit="B/s",
+        description="rate of plain copies to the device, of one buffer as large as a batch",
+        own=True,
+        shown=Shown(format="count", divisor=1e6, gives_way=10),
+    ),
     Metric(name="elements", heading="elements", description="delivered in the measured epochs"),
     *OWN_METRICS,
 )
@@ -162,6 +179,11 @@ METHOD = (
         "Memory is the largest proportional set size seen of the worker's process tree, "
         "memory-mapped files included; CPU time is that of the whole tree in the measured epochs."
     ),
+    (
+        "With `deliver` at device a wait ends when the batch is on the accelerator. The rate of "
+        "the copies is their bytes over the time spent on them; beside it stands that of plain "
+        "copies of one buffer, the median of several in the same round."
+    ),
     "Raw waits of every batch are in samples/ beside this file, records in records/.",
 )
 
@@ -184,7 +206,9 @@ DECLARATION = Declaration(
         "warm_up": "bool",
         "stream": "bool",
     },
-    conditions=("operators", "page_cache", "format", "shuffle", "device", "accelerator"),
+    conditions=(
+        *("operators", "page_cache", "format", "shuffle", "deliver", "device", "accelerator"),
+    ),
     legend="waits per batch",
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "
