@@ -231,8 +231,8 @@ class Adapter(ABC):
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
         """Return a loader whose batches end on the accelerator; override for a way of its own.
 
-        As it stands, `framework` copies the fields of every batch but ``index``, which stays on
-        the host, and waits for them.
+        As it stands, `framework` copies the fields of every batch and waits for them; ``index``
+        and text stay on the host.
         """
         from skymark.suites.loading.delivery.framework import framework_named
         from skymark.suites.loading.delivery.loader import DeliveringLoader

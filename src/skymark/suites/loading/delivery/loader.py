@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.measure.transfer import Transfer
 from skymark.suites.loading.adapter import Loader
+from skymark.suites.loading.devices import is_for_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Adapter, LoadingJob
     from skymark.suites.loading.delivery.framework import Framework
     from skymark.suites.loading.scenario import Batch
-
-INDEX = "index"
-"""The field that stays where it is: the oracle's, and no model's."""
 
 PLAIN_COPIES = 21
 """Copies of a plain buffer, after one more that is not timed; the median counts."""
@@ -88,7 +86,7 @@ class DeliveringLoader(Loader):
         if self._framework is None:
             self._framework = self._start()
         framework = self._framework
-        fields = {name: value for name, value in batch.items() if name != INDEX}
+        fields = {name: value for name, value in batch.items() if is_for_model(name, value)}
         size = sum(map(framework.bytes_to_move, fields.values()))
         begin = time.perf_counter_ns()
         placed = framework.place(fields)

@@ -60,6 +60,19 @@ def test_all_fields_but_the_index_are_put_on_the_device(delivering, started):
     assert device.copied == [12 * 5 * 4] * 3
 
 
+def test_text_stays_on_the_host():
+    names = np.array(["a.jpg", "b.jpg"])
+
+    class Named(Three):
+        def epoch(self, epoch):
+            yield {"index": np.arange(2), "name": names, "x": np.ones((2, 3))}
+
+    device = PlainMemory("cpu", 0)
+    (batch,) = DeliveringLoader(Named(), lambda: device).epoch(0)
+    assert batch["name"] is names
+    assert device.copied == [2 * 3 * 8]
+
+
 def test_a_batch_is_ready_before_it_is_copied_and_the_framework_starts_with_the_first(
     delivering, started
 ):
@@ -90,7 +103,7 @@ def test_what_was_moved_is_told_once_and_plain_copies_are_made_once(delivering, 
     assert len(started[0].copied) == 3 + PLAIN_COPIES + 1
 
 
-def test_what_lies_on_the_device_already_is_not_counted(started):
+def test_what_lies_on_the_device_already_is_not_counted():
     device = PlainMemory("gpu", 1)
     there = device.place({"x": np.ones(4)})
 
