@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skymark.measure.transfer import Transfer
+
 Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""
 
@@ -40,6 +42,8 @@ class Pass:
     wall_ns: int = 0
     think_ns: int = 0
     complete: bool = True
+    transfer: Transfer | None = None
+    """The copies to an accelerator in the waits; `timed_pass` knows of none."""
 
 
 class Receiver:

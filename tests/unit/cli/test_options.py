@@ -39,7 +39,7 @@ def test_settings_come_from_their_own_options_and_from_set():
     options = parsed(
         *("--scenarios", "TAB-1", "--adapters", "numpy", "--workers", "0", "--prefetch", "3"),
         *("--think-time-ms", "1.5", "--page-cache", "cold"),
-        *("--set", "format=parquet", "batch-size=16", "http_latency_ms=2"),
+        *("--deliver", "device", "--set", "format=parquet", "batch-size=16", "http_latency_ms=2"),
     )
     (cell,) = cells(options)
     assert cell.settings == {
@@ -47,6 +47,7 @@ def test_settings_come_from_their_own_options_and_from_set():
         "prefetch": 3,
         "think_time_ms": 1.5,
         "page_cache": "cold",
+        "deliver": "device",
         "format": "parquet",
         "batch_size": 16,
         "http_latency_ms": 2,

@@ -12,8 +12,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
@@ -25,6 +26,7 @@ from skymark.suites.loading.storage_formats import format_of_source
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.reader import Reader
+    from skymark.suites.loading.delivery.framework import FrameworkName
     from skymark.suites.loading.scenario import Batch, Scenario
 
 ABILITIES: Mapping[str, str] = {
@@ -76,10 +78,17 @@ class LoadingJob:
     drop_last: bool = False
     rank: int = 0
     world: int = 1
+    deliver: Literal["host", "device"] = "host"
+    """Where a batch is to be when its wait ends."""
     platform: Platform = "cpu"
     """What the machine has besides a CPU; where it is a GPU, libraries use that as they can."""
     options: Mapping[str, Setting] = field(default_factory=dict)
     """Settings that only this adapter knows, given as ``--set NAME=VALUE``."""
+
+    @property
+    def page_locks(self) -> bool:
+        """Whether batches go to a GPU, so that PyTorch's loaders should page-lock them."""
+        return self.deliver == "device" and self.platform == "gpu"
 
     def transform(self, element: Element, epoch: int) -> Element:
         """Apply the scenario's reference work to one raw element ``{index, columns…}``."""
@@ -180,6 +189,8 @@ class Adapter(ABC):
     """Raise when the adapter's code changes what is measured, so old records are not reused."""
     variables: ClassVar[Mapping[str, str]] = {}
     """Environment variables of the worker, set before the library is imported."""
+    framework: ClassVar[FrameworkName | None] = None
+    """The framework of its venv that puts its batches on an accelerator, such as ``torch``."""
     acceleration: ClassVar[Acceleration] = HOST_ONLY
     """How it sees accelerators, and its builds for them."""
     python: ClassVar[str | None] = None
@@ -220,6 +231,20 @@ class Adapter(ABC):
     @abstractmethod
     def open(self, job: LoadingJob) -> Loader:
         """Return a loader for the job. Reading must not start before `Loader.epoch`."""
+
+    def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
+        """Return a loader whose batches end on the accelerator; override for a way of its own.
+
+        As it stands, `framework` copies the fields of every batch and waits for them; ``index``
+        and text stay on the host.
+        """
+        from skymark.suites.loading.delivery.framework import framework_named
+        from skymark.suites.loading.delivery.loader import DeliveringLoader
+
+        if self.framework is None:
+            raise NotImplementedError(f"{self.slug} names no framework of an accelerator")
+        start = partial(framework_named, self.framework, job.platform, job.rank)
+        return DeliveringLoader(loader, start)
 
     def close(self) -> None:
         """Free resources that outlive a loader, such as a cluster. Called once, at the end."""

@@ -108,6 +108,7 @@ class AdapterBench:
             workers=settings.workers,
             prefetch=settings.prefetch,
             shuffle=scenario.shuffle,
+            deliver="device" if scenario.on_device else settings.deliver,
             platform=self._platform,
             options=options,
         )
@@ -147,6 +148,7 @@ class AdapterBench:
                 "operators": "native" if bench.oracle.native else "reference",
                 "page_cache": settings.page_cache,
                 "format": format,
+                "deliver": job.deliver,
                 **({"shuffle": bench.oracle.orders.kind} if job.shuffle else {}),
                 **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),

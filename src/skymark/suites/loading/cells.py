@@ -11,9 +11,11 @@ from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import PlannedCell
+from skymark.model.platform import Platform
 from skymark.model.record import Cause, Status
 from skymark.model.span import Span
 from skymark.suites.loading.adapter import ABILITIES, Adapter
+from skymark.suites.loading.delivery.framework import REACHED
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.reference import FileReference, SlugReference
 from skymark.suites.loading.registry import adapter_class, scenario_class, scenarios
@@ -128,7 +130,7 @@ def cell_of(
     )
 
 
-def planned_cell(cell: Cell, effort: Effort) -> PlannedCell:
+def planned_cell(cell: Cell, effort: Effort, platform: Platform) -> PlannedCell:
     """Return a cell with its process, its machine and its time.
 
     Cells of one adapter share a process, unless their scenario measures memory or start-up; cells
@@ -143,7 +145,8 @@ def planned_cell(cell: Cell, effort: Effort) -> PlannedCell:
         shard_key=cell.label,
         guess=guess(cell, effort),
         local_files=tuple(specification.local_files),
-        refusal=refusal(cls, adapter, cell.axes, cell.settings),
+        refusal=refusal(cls, adapter, cell.axes, cell.settings)
+        or refused_delivery(adapter, cell.settings, platform),
     )
 
 
@@ -212,3 +215,22 @@ def refusal(
             action=f"choose from {', '.join(adapter.formats)}",
         )
     return None
+
+
+def refused_delivery(
+    adapter: type[Adapter], settings: Mapping[str, Setting], platform: Platform
+) -> tuple[Status, Cause] | None:
+    """Return why an adapter's batches cannot be put on a platform's accelerator, if asked for."""
+    name = adapter.framework
+    if settings.get("deliver") != "device" or (name and platform in REACHED[name]):
+        return None
+    lacking = (
+        f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
+        if name is None
+        else f"the framework in its venv is {name}, which reaches no {platform}"
+    )
+    return Status.UNSUPPORTED, Cause(
+        kind="lacks-framework",
+        message=f"{adapter.name} cannot deliver batches to a device: {lacking}",
+        action="measure it with --deliver host",
+    )

@@ -12,10 +12,30 @@ if TYPE_CHECKING:
 
 HOST = "cpu"
 
+INDEX = "index"
+
+TEXT_KINDS = frozenset("OSU")
+"""Kinds of NumPy's dtypes that hold text or objects."""
+
 
 def devices_of(batch: Batch) -> set[str]:
-    """Return where the fields of a batch are: ``cpu``, or such as ``gpu:0 NVIDIA H100 PCIe``."""
-    return {device for value in batch.values() for device in _devices_of(value)}
+    """Return where a model's fields of a batch are: ``cpu``, or ``gpu:0 NVIDIA H100 PCIe``."""
+    fields = (value for name, value in batch.items() if is_for_model(name, value))
+    return {device for value in fields for device in _devices_of(value)}
+
+
+def is_for_model(name: str, value: Any) -> bool:
+    """Whether a field is for a model: not the oracle's index, and no text, such as names of files.
+
+    Other fields stay on the host: no accelerator has text.
+    """
+    return name != INDEX and getattr(getattr(value, "dtype", None), "kind", "") not in TEXT_KINDS
+
+
+def on_host(value: Any) -> Any:
+    """Return an array that NumPy can copy: PyTorch alone copies from no device by itself."""
+    torch = sys.modules.get("torch")
+    return value.cpu() if torch and isinstance(value, torch.Tensor) else value
 
 
 def _devices_of(value: Any) -> Iterator[str]:

@@ -40,10 +40,12 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
         "epoch_restart_ns": fmean(outcome.restart_ns) if outcome.restart_ns else None,
         "utilisation": outcome.think_ns / outcome.timed_ns if outcome.think_ns else None,
         "first_batch_ns": outcome.first_batch_ns,
+        "delivery_bytes_per_s": outcome.transfer.moved_bytes_per_s,
+        "copy_bytes_per_s": outcome.transfer.copied_bytes_per_s,
         "cpu_s_per_1000_samples": _per_1000(used.cpu_s, elements),
         "peak_pss_bytes": used.peak_pss_bytes,
         "import_s": import_s,
-        "setup_s": outcome.setup_s,
+        "open_s": outcome.setup_s,
         "first_epoch_s": outcome.first_epoch_ns / 1e9 or None,
         "first_epoch_cpu_s_per_1000_samples": _per_1000(
             outcome.first_epoch_cpu_s, outcome.first_epoch_elements

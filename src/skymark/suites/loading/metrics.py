@@ -18,8 +18,8 @@ def _own(name: str, unit: str, better: Better | None, description: str) -> Metri
     )
 
 
-PLACES = ("device", "accelerator")
-"""Conditions that say where work is done."""
+PLACES = ("deliver", "device", "accelerator")
+"""Conditions that say where batches are delivered and work is done."""
 
 SPREAD_OVER = (1, 10, 100)
 """Epochs of a training over which set-up and the first epoch are spread."""
@@ -147,7 +147,7 @@ METRICS = (
         better="lower",
     ),
     Metric(
-        name="setup_s",
+        name="open_s",
         heading="set-up s",
         unit="s",
         description="time to open the loader",
@@ -179,6 +179,23 @@ METRICS = (
         )
         for epochs in SPREAD_OVER
     ),
+    Metric(
+        name="delivery_bytes_per_s",
+        heading="to device MB/s",
+        unit="B/s",
+        description="rate at which batches are copied to the device, over the time of the copies",
+        better="higher",
+        own=True,
+        shown=Shown(format="count", divisor=1e6, gives_way=10),
+    ),
+    Metric(
+        name="copy_bytes_per_s",
+        heading="plain copy MB/s",
+        unit="B/s",
+        description="rate of plain copies to the device, of one buffer as large as a batch",
+        own=True,
+        shown=Shown(format="count", divisor=1e6, gives_way=10),
+    ),
     Metric(name="elements", heading="elements", description="delivered in the measured epochs"),
     *OWN_METRICS,
 )
@@ -203,6 +220,11 @@ METHOD = (
     (
         "Memory is the largest proportional set size seen of the worker's process tree, "
         "memory-mapped files included; CPU time is that of the whole tree in the measured epochs."
+    ),
+    (
+        "With `deliver` at device a wait ends when the batch is on the accelerator. The rate of "
+        "the copies is their bytes over the time spent on them; beside it stands that of plain "
+        "copies of one buffer, the median of several in the same round."
     ),
     "Raw waits of every batch are in samples/ beside this file, records in records/.",
 )

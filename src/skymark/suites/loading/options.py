@@ -56,6 +56,13 @@ OPTIONS = (
         "the figures.",
     ),
     Option(
+        name="deliver",
+        choices=("host", "device"),
+        setting=True,
+        help="Where a batch is when its wait ends. host: in memory. device: on the accelerator, "
+        "or in a copy on the CPU where the profile has none.",
+    ),
+    Option(
         name="page_cache",
         choices=("warm", "cold"),
         setting=True,

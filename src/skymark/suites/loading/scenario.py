@@ -189,6 +189,11 @@ class Scenario(ABC):
         """Whether there is batch-level work."""
         return type(self).mix is not Scenario.mix
 
+    @property
+    def on_device(self) -> bool:
+        """Whether batches go to devices by the scenario itself, whatever `deliver` says."""
+        return "jax" in self.requirements(self.axes)
+
     # What follows is shared machinery; scenarios do not override it.
 
     def parameters(self, epoch: int, index: int) -> Parameters:

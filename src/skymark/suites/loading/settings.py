@@ -30,6 +30,8 @@ class LoadingSettings(Frozen):
     format: str | None = None
     """Storage format; None for what the library recommends."""
     page_cache: Literal["warm", "cold"] = "warm"
+    deliver: Literal["host", "device"] = "host"
+    """Where a batch is when its wait ends: in memory, or on the accelerator and synchronised."""
     think_time_ms: float = Field(default=0.0, ge=0, le=MOST)
     """Time per batch that an accelerator would compute."""
     http_latency_ms: float = Field(default=1.0, ge=0, le=MOST)

@@ -121,6 +121,7 @@ class LoadingSuite(Suite):
             planned_cell(
                 cell_of(cls, variant, reference, axes, selection.settings, specified[cls, variant]),
                 effort,
+                selection.platform,
             )
             for (cls, variant), reference in product(specified, references)
             for axes in axis_points(cls, chosen_axes)

@@ -117,6 +117,7 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
         "page_cache": "warm",
         "format": "parquet",
         "shuffle": "global",
+        "deliver": "host",
         "device": "cpu",
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skymark.measure.transfer import Transfer
 from skymark.model.effort import Effort
 from skymark.model.metric import Figure
 from skymark.model.plan import Selection
@@ -80,6 +81,13 @@ def test_the_rate_is_of_the_stream_and_that_of_whole_epochs_stands_beside_it() -
     assert metrics["bytes_per_s"] == pytest.approx(80e6)
     assert metrics["epoch_samples_per_s"] == pytest.approx(10_000)
     assert metrics["epoch_restart_ns"] == 25 * MS
+
+
+def test_the_rate_of_the_copies_to_a_device_stands_beside_that_of_plain_copies() -> None:
+    metrics = round_metrics(outcome_of(transfer=Transfer(3_000, 6_000, 500, 250)), import_s=0.5)
+    assert metrics["delivery_bytes_per_s"] == pytest.approx(0.5e9)
+    assert metrics["copy_bytes_per_s"] == pytest.approx(2e9)
+    assert {"delivery_bytes_per_s", "copy_bytes_per_s"}.isdisjoint(round_metrics(outcome_of(), 0.5))
 
 
 def test_a_round_without_a_timed_region_has_no_rate() -> None:

@@ -26,6 +26,7 @@ def test_general_settings_and_a_librarys_options_are_told_apart():
         ("batch_size", 0),
         ("format", 7),
         ("page_cache", "lukewarm"),
+        ("deliver", "gpu"),
         ("think_time_ms", -0.1),
         ("think_time_ms", math.inf),
         ("http_latency_ms", math.nan),

@@ -171,6 +171,7 @@ class Energon(Adapter):
     }
     shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
     formats: ClassVar = ("indexed-tar",)
+    framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
 

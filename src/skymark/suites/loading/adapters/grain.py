@@ -177,6 +177,7 @@ class Grain(Adapter):
         "parquet",
         "http",
     )
+    framework: ClassVar = "jax"
     acceleration: ClassVar = JAX
     options: ClassVar = {
         "grain_processes": "worker processes (`mp_prefetch`) in place of threads; 0 for none"

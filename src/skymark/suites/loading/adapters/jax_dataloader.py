@@ -39,10 +39,11 @@ class Elements:
         return job.collate([job.transform(reader[one], epoch) for one in index.tolist()])
 
 
-def default_backend(scenario: Scenario) -> str:
+def default_backend(job: LoadingJob) -> str:
     """Return ``pytorch`` wherever its workers can do the work."""
+    scenario = job.scenario
     collates = type(scenario).collate is not Scenario.collate
-    runs_jax = "jax" in scenario.requirements(scenario.axes)
+    runs_jax = job.deliver == "device"
     return "jax" if collates or runs_jax else "pytorch"
 
 
@@ -54,7 +55,7 @@ class JaxDataLoaderLoader(Loader):
 
         self.job = job
         self.dataset: Any = type("Dataset", (Elements, jdl.Dataset), {})(job)
-        self.backend = job.options.get("backend", default_backend(job.scenario))
+        self.backend = job.options.get("backend", default_backend(job))
         if self.backend == "pytorch":
             import torch
 
@@ -133,6 +134,7 @@ class JaxDataLoader(Adapter):
         "checkpoint": "its DataLoader has no state to save",
     }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    framework: ClassVar = "jax"
     acceleration: ClassVar = replace(
         JAX, variables={**JAX.variables, "cpu": {"JAX_PLATFORMS": "cpu"}}
     )

@@ -85,6 +85,7 @@ class LitDataLoader(Loader):
             "num_workers": count,
             "persistent_workers": count > 0,
             "prefetch_factor": job.prefetch if count else None,
+            "pin_memory": job.page_locks,
         }
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)
@@ -182,6 +183,7 @@ class LitData(Adapter):
     }
     shuffles: ClassVar = "shards"
     formats: ClassVar = ("chunks", "indexed-parquet")
+    framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
     variables: ClassVar = {"LITDATA_DISABLE_VERSION_CHECK": "1"}
 

@@ -101,6 +101,7 @@ class MosaicLoader(Loader):
             "num_workers": job.workers,
             "persistent_workers": job.workers > 0,
             "prefetch_factor": job.prefetch if job.workers else None,
+            "pin_memory": job.page_locks,
         }
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)
@@ -197,6 +198,7 @@ class Mosaic(Adapter):
     }
     shuffles: ClassVar = "shards"
     formats: ClassVar = ("mds", "http-mds")
+    framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:

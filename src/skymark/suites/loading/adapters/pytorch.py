@@ -106,6 +106,7 @@ class PyTorchLoader(Loader):
             "num_workers": job.workers,
             "persistent_workers": job.workers > 0,
             "prefetch_factor": job.prefetch if job.workers else None,
+            "pin_memory": job.page_locks,
         }
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)  # a subclass, without importing torch up there
@@ -171,6 +172,7 @@ class PyTorch(Adapter):
     )
     limits: ClassVar = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
 
     def open(self, job: LoadingJob) -> Loader:

@@ -91,6 +91,7 @@ class WebDatasetLoader(Loader):
             num_workers=job.workers,
             persistent_workers=job.workers > 0,
             prefetch_factor=job.prefetch if job.workers else None,
+            pin_memory=job.page_locks,
         )
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -147,6 +148,7 @@ class WebDataset(Adapter):
     }
     shuffles: ClassVar = f"shards, buffer {ELEMENT_BUFFER}"
     formats: ClassVar = ("tar", "http-tar")
+    framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skymark.measure.loop import Pass, timed_pass
-from skymark.suites.loading.devices import devices_of
+from skymark.suites.loading.delivery.loader import transfer_of
+from skymark.suites.loading.devices import devices_of, on_host
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.suites.loading.efforts import EVERY_ELEMENT
 from skymark.suites.loading.oracle import stream_of
@@ -49,15 +50,18 @@ def run_with(bench: Bench, loader: Loader) -> RunEpoch:
 
     def run(epoch: int, kept: int, seconds: float) -> Pass:
         arrivals = Arrivals()
+        places: set[str] = set()
         done = timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
             stop_after_ns=int(seconds * 1e9),
             think_ns=bench.think_ns,
-            copy=partial(noted_copy, loader, bench.devices),
+            copy=partial(noted_copy, loader, places),
             receiver=arrivals,
         )
+        done.transfer = transfer_of(loader)
+        bench.note_places(places)
         bench.oracle.check_arrivals(epoch, arrivals.cause)
         return done
 
@@ -131,7 +135,7 @@ def check_seed(bench: Bench, first: Pass) -> None:
     other = dataclasses.replace(bench, job=dataclasses.replace(job, seed=seed, scenario=scenario))
     count = batches_holding(job, ENOUGH)
     with other.opened() as (loader, _):
-        indices = [np.array(batch["index"]) for batch in islice(loader.epoch(0), count)]
+        indices = [np.array(on_host(batch["index"])) for batch in islice(loader.epoch(0), count)]
     here, there = stream_of(first.indices[:count]), stream_of(indices)
     if len(here) >= ENOUGH and np.array_equal(here, there):
         bench.oracle.refuse(
@@ -142,7 +146,7 @@ def check_seed(bench: Bench, first: Pass) -> None:
 
 def own_copy(batch: Batch) -> HostBatch:
     """Copy a batch to NumPy arrays: the library may reuse its buffers for the next one."""
-    return {name: np.array(value) for name, value in batch.items()}
+    return {name: np.array(on_host(value)) for name, value in batch.items()}
 
 
 def noted_copy(loader: Loader, devices: set[str], batch: Batch) -> HostBatch:

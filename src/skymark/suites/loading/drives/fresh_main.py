@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
+from skymark.suites.loading.delivery.loader import opened, transfer_of
 from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misplaced, place
 from skymark.suites.loading.drives.epochs import noted_copy
 from skymark.suites.loading.drives.fresh import PassOrder, RemotePass
@@ -44,8 +45,10 @@ class Host:
         """Open the loader and return the seconds it took, without those that JAX takes to start."""
         sharding = batch_sharding() if mesh else None
         begin = time.perf_counter()
-        loader = self.adapter.open(job)
-        self.loader = loader if sharding is None else MeshLoader(loader, sharding)
+        if sharding is None:
+            self.loader = opened(self.adapter, job)
+        else:
+            self.loader = MeshLoader(self.adapter.open(job), sharding)
         return time.perf_counter() - begin
 
     def run(self, order: PassOrder) -> RemotePass:
@@ -71,6 +74,7 @@ class Host:
             receiver=arrivals,
         )
         end_ns = time.perf_counter_ns()
+        done.transfer = transfer_of(loader)
         remote = RemotePass(
             done, begin_ns, end_ns, places=frozenset(places), arrival_fault=arrivals.cause
         )

@@ -31,7 +31,7 @@ def drive(bench: Bench) -> Outcome:
             if remote.fault:
                 bench.oracle.refuse("sharding", f"epoch {epoch}: {remote.fault}")
             outcome.extra["devices"] = remote.devices
-            bench.devices.update(remote.places)
+            bench.note_places(remote.places)
             done: Pass = remote.done
             return done
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skymark.measure.process_tree import cpu_seconds_of_tree
+from skymark.measure.transfer import Transfer
 from skymark.model.record import Resources, Verification
+from skymark.suites.loading.delivery.loader import opened
+from skymark.suites.loading.devices import HOST
 from skymark.suites.loading.drives.stream import Stream, lead_of, stream_of_ranks
 
 if TYPE_CHECKING:
@@ -62,6 +65,20 @@ class Bench:
         """Return the CPU seconds that the process tree has used so far."""
         return cpu_seconds_of_tree(os.getpid(), self.excluded_pids)
 
+    def note_places(self, places: Iterable[str]) -> None:
+        """Note where batches lay that were looked at; none may be on the host that was not to be.
+
+        A CPU's own device is the host, so that nothing can be told there.
+        """
+        self.devices.update(places)
+        job = self.job
+        if job.deliver == "device" and job.platform != "cpu" and HOST in self.devices:
+            self.oracle.refuse(
+                "not-delivered",
+                f"a batch lay on the host, where it was to be on the {job.platform}; see "
+                "`Adapter.delivering`",
+            )
+
     @property
     def lead(self) -> int:
         """The batches at an epoch's start that are no part of its stream."""
@@ -71,7 +88,7 @@ class Bench:
     def opened(self) -> Iterator[tuple[Loader, float]]:
         """Open a loader for the bench's job and close it at the end; yields it and `setup_s`."""
         begin = time.perf_counter()
-        loader = self.adapter.open(self.job)
+        loader = opened(self.adapter, self.job)
         try:
             yield loader, time.perf_counter() - begin
         finally:
@@ -110,6 +127,8 @@ class Outcome:
     """The streams of the measured epochs; nothing where no epoch has one."""
     in_stream: list[bool] = field(default_factory=list)
     """Whether each wait comes after its epoch's lead, and is measured."""
+    transfer: Transfer = field(default_factory=Transfer)
+    """What the measured epochs copied to the device."""
     resources: Resources = field(default_factory=Resources)
     verification: Verification = field(default_factory=lambda: Verification(passed=False))
     extra: dict[str, float] = field(default_factory=dict)
@@ -171,6 +190,7 @@ class Outcome:
             self.timed_ns += done.wall_ns
             self.think_ns += done.think_ns
             self.elements += sum(sizes)
+            self.transfer = self.transfer.plus(done.transfer or Transfer())
             firsts = [one.wait_ns[0] for one in parts if one.wait_ns]
             self.restart_ns += [max(firsts)] if firsts else []
             if self.lead:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from skymark.measure.loop import Pass
+from skymark.measure.transfer import Transfer
 from skymark.model.record import Resources
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
@@ -70,7 +71,7 @@ class Ranks:
         for loader in self.loaders:
             loader.run(order)
         self.passes[epoch] = [loader.answer() for loader in self.loaders]
-        self.bench.devices.update(*(remote.places for remote in self.passes[epoch]))
+        self.bench.note_places({place for remote in self.passes[epoch] for place in remote.places})
         return together(self.passes[epoch])
 
     def first_batch_ns(self) -> int | None:
@@ -152,6 +153,7 @@ def together(ranks: Sequence[RemotePass]) -> Pass:
     for rank in ranks:
         done.wait_ns += rank.done.wait_ns
         done.indices += rank.done.indices
+        done.transfer = (done.transfer or Transfer()).plus(rank.done.transfer or Transfer())
         done.kept |= {len(done.kept) + n: batch for n, batch in enumerate(rank.done.kept.values())}
     return done
 

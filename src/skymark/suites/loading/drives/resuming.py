@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skymark.suites.loading.devices import on_host
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
@@ -69,7 +70,7 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
         fresh.run(order)
         remote: RemotePass = fresh.answer()
     bench.oracle.check_arrivals(interrupted.epoch, remote.arrival_fault)
-    bench.devices.update(remote.places)
+    bench.note_places(remote.places)
     resumed = remote.done
     if resumed.wait_ns:
         outcome.extra["resume_s"] = open_s + resumed.wait_ns[0] / 1e9
@@ -83,7 +84,7 @@ def interrupt(loader: Loader, epoch: int, like: Pass) -> Interrupted:
     for number, batch in enumerate(loader.epoch(epoch), 1):
         if ready is not None:
             ready(batch)
-        (found.before if number <= stop else found.after).append(np.array(batch["index"]))
+        (found.before if number <= stop else found.after).append(np.array(on_host(batch["index"])))
         if number == stop:
             begin = time.perf_counter()
             found.state = loader.state()

@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from skymark.measure.loop import Receiver
 from skymark.model.record import Cause
+from skymark.suites.loading.devices import on_host
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array
@@ -53,7 +54,7 @@ class Arrivals(Receiver):
         if not self._examined:
             self._all_plain = self._examined = True
         self.examine(batch)
-        return super().receive(batch)
+        return super().receive({"index": on_host(batch["index"])})
 
     def examine(self, batch: Batch) -> None:
         """Look at every field of a batch."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
+from skymark.model.platform import Platform
 from skymark.suites.loading.adapter import Loader, LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
+from skymark.suites.loading.delivery.framework import Framework
+from skymark.suites.loading.delivery.loader import DeliveringLoader
 from skymark.suites.loading.scenario import Batch
 
 
@@ -172,3 +175,48 @@ class SaysWhereItIs(NumpyLoader):
 class IsChatty(Honest):
     slug: ClassVar = "is-chatty"
     loader: ClassVar = SaysWhereItIs
+
+
+class PlainMemory(Framework):
+    """A device that is memory of the host, and knows the arrays that it made."""
+
+    name: ClassVar = "torch"
+
+    def __init__(self, platform: Platform, number: int) -> None:
+        self.place_of = (platform, number)
+        self.made: list[np.ndarray] = []
+        self.copied: list[int] = []
+
+    def bytes_to_move(self, value: Any) -> int:
+        return 0 if any(value is one for one in self.made) else value.nbytes
+
+    def place(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        placed = {name: self.changed(np.array(value)) for name, value in batch.items()}
+        self.made += placed.values()
+        self.copied.append(sum(value.nbytes for value in placed.values()))
+        return placed
+
+    def changed(self, value: np.ndarray) -> np.ndarray:
+        return value
+
+
+class HalvesPrecision(PlainMemory):
+    """A device that has no values of single precision."""
+
+    def changed(self, value: np.ndarray) -> np.ndarray:
+        return value.astype(np.float16).astype(value.dtype) if value.dtype.kind == "f" else value
+
+
+class Delivers(Honest):
+    """Delivers to `PlainMemory`."""
+
+    slug: ClassVar = "delivers"
+    device: ClassVar[type[PlainMemory]] = PlainMemory
+
+    def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
+        return DeliveringLoader(loader, lambda: self.device(job.platform, job.rank))
+
+
+class DeliversHalfPrecision(Delivers):
+    slug: ClassVar = "delivers-half-precision"
+    device: ClassVar = HalvesPrecision

@@ -209,6 +209,7 @@ class Datarax(Adapter):
         "bucket": "it has no batching by length",
     }
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
+    framework: ClassVar = "jax"
     acceleration: ClassVar = JAX
     native: ClassVar = frozenset(OPERATORS)
     variables: ClassVar = {"JAX_ENABLE_X64": "1"}

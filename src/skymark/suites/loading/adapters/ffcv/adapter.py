@@ -203,6 +203,7 @@ class FFCV(Adapter):
         "source:http": "its beton file must be on a local disk",
     }
     formats: ClassVar = ("beton", "beton-images")
+    framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
     native: ClassVar = frozenset(OPERATORS)
     install_hint: ClassVar = (

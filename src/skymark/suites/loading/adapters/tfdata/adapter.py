@@ -239,6 +239,7 @@ class TfData(Adapter):
     )
     limits: ClassVar = {"jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv"}
     formats: ClassVar = ("tfrecord", "memory", "files", "tar", "parquet", "http")
+    framework: ClassVar = "tensorflow"
     acceleration: ClassVar = Acceleration(
         seen_by={"gpu": "tensorflow"},
         pins={"cuda12": "gpu", "cuda13": "gpu"},

@@ -1,0 +1,56 @@
+"""Frameworks of accelerators: the copy of a batch's arrays to a device, and the wait for it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from skymark.model.platform import Platform
+
+FrameworkName = Literal["jax", "tensorflow", "torch"]
+
+REACHED: Mapping[FrameworkName, frozenset[Platform]] = {
+    "jax": frozenset({"cpu", "gpu", "tpu"}),
+    "tensorflow": frozenset({"cpu", "gpu"}),
+    "torch": frozenset({"cpu", "gpu"}),
+}
+"""The platforms whose devices each framework computes on, as its wheels come."""
+
+
+class Framework(ABC):
+    """One device of a framework; made when the first batch is there, for it starts the framework.
+
+    On the platform ``cpu`` the device is the framework's own CPU device, and arrays of the host
+    are copied all the same, so that the same is done there as with an accelerator.
+    """
+
+    name: ClassVar[FrameworkName]
+
+    @abstractmethod
+    def __init__(self, platform: Platform, number: int) -> None:
+        """Take a device of a platform; beyond the last, they are counted from the first again."""
+
+    @abstractmethod
+    def bytes_to_move(self, value: Any) -> int:
+        """Return the bytes of an array, 0 where it lies on the device already."""
+
+    @abstractmethod
+    def place(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy arrays to the device and wait until they are there; those that are there stay."""
+
+    def buffer(self, size: int) -> Any:
+        """Return a host buffer of so many bytes, of the kind that is copied fastest."""
+        import numpy as np
+
+        return np.ones(size, np.uint8)
+
+
+def framework_named(name: FrameworkName, platform: Platform, number: int) -> Framework:
+    """Start a framework on a device of a platform."""
+    from skymark.suites.loading.delivery.on_jax import Jax
+    from skymark.suites.loading.delivery.on_tensorflow import TensorFlow
+    from skymark.suites.loading.delivery.on_torch import Torch
+
+    classes: tuple[type[Framework], ...] = (Jax, TensorFlow, Torch)
+    return {cls.name: cls for cls in classes}[name](platform, number)

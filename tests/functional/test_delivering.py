@@ -1,0 +1,95 @@
+"""Batches delivered to a device, by real frameworks: on this machine, their CPU devices."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from skymark.cache.location import cache_directory
+from skymark.execute.venvs import Venvs, import_root
+from skymark.model.record import Status
+from skymark.suites.loading.suite import venv_of
+from tests.functional.conftest import run_in
+
+FRAMEWORKS = {"grain": "jax", "pytorch": "torch", "tfdata": "tensorflow"}
+ADAPTERS = (*FRAMEWORKS, "numpy")
+
+
+@pytest.mark.libraries
+def test_batches_go_to_the_device_of_each_framework_and_are_verified(tmp_path):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--adapters", *ADAPTERS, "--deliver", "device"),
+        *("--effort", "check", "--timeout", "300"),
+    )
+    assert ran.status == 0, ran.stderr
+    records = {record.cell.adapter: record for record in ran.records.values()}
+    for slug in FRAMEWORKS:
+        record = records[slug]
+        assert record.status is Status.OK, record.cause
+        assert record.verification.compared_elements > 0
+        assert record.conditions["deliver"] == "device"
+        assert record.metrics["delivery_bytes_per_s"].value > 0
+        assert record.metrics["copy_bytes_per_s"].value > 0
+    assert records["numpy"].status is Status.UNSUPPORTED
+    assert records["numpy"].cause.kind == "lacks-framework"
+
+
+COPIES = """
+import json, sys
+import numpy as np
+from skymark.suites.loading.delivery.framework import framework_named
+from skymark.suites.loading.devices import devices_of, on_host
+
+raw = np.ones(100_064, np.uint8)
+start = -raw.ctypes.data % 64
+aligned = raw[start:start + 100_000]
+counted = np.arange(1000, dtype=np.int64)
+fields = {"aligned": aligned, "backwards": counted[::-1], "read-only": counted + 2**40}
+fields["read-only"].flags.writeable = False
+wanted = {name: value.copy() for name, value in fields.items()}
+framework = framework_named(sys.argv[1], "cpu", 5)
+size = sum(map(framework.bytes_to_move, fields.values()))
+placed = framework.place(fields)
+aligned[:] = counted[:] = 9
+print(json.dumps({
+    "size": size,
+    "types": sorted({type(value).__module__.partition(".")[0] for value in placed.values()}),
+    "places": sorted(devices_of(placed)),
+    "equal": [bool(np.array_equal(wanted[n], np.array(on_host(v)))) for n, v in placed.items()],
+    "dtypes": [str(np.array(on_host(value)).dtype) for value in placed.values()],
+}))
+"""
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("slug", FRAMEWORKS)
+def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug):
+    built = Venvs(cache_directory()).ensure(venv_of(slug))
+    done = subprocess.run(
+        [built.python, "-W", "error::UserWarning", "-c", COPIES, FRAMEWORKS[slug]],
+        env={**os.environ, "PYTHONPATH": os.fspath(import_root(cache_directory()))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found["equal"] == [True, True, True]
+    assert found["dtypes"] == ["uint8", "int64", "int64"]
+    assert found["size"] == 100_000 + 8000 + 8000
+    assert found["places"] == ["cpu"]
+    assert found["types"] == [{"jax": "jaxlib"}.get(FRAMEWORKS[slug], FRAMEWORKS[slug])]
+
+
+@pytest.mark.libraries
+def test_a_run_to_the_device_is_not_compared_with_one_to_the_host(tmp_path):
+    shared = ("--scenarios", "TAB-1", "--adapters", "pytorch", "--effort", "check")
+    for deliver in ("host", "device"):
+        (tmp_path / deliver).mkdir()
+        ran = run_in(tmp_path / deliver, "run", *shared, "--deliver", deliver)
+        assert ran.status == 0, ran.stderr
+    compared = run_in(tmp_path, "compare", "host/out", "device/out")
+    assert compared.status == 2
+    assert "the settings or definition of loading.TAB-1.small.pytorch differ" in compared.stderr

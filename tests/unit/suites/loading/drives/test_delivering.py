@@ -1,0 +1,59 @@
+"""Batches that go to a device: what is timed, verified and refused of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from skymark.suites.loading.drives import epochs, ranks, resuming
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.dist1_ranks import Ranks
+from skymark.suites.loading.scenarios.pr1_checkpoint_and_resume import Resuming
+from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+
+SIZE = Size(elements=203, batch_size=16, values={"features": 6})
+SCENARIO = Determinism(SIZE, seed=3)
+FIELDS = 6 * 4 + 8
+"""Bytes of an element without its index."""
+
+
+def test_delivered_batches_are_verified_and_the_copies_of_measured_epochs_counted(make_bench):
+    outcome = epochs.drive(make_bench(SCENARIO, "Delivers", deliver="device"))
+    assert outcome.verification.passed, outcome.verification.cause
+    assert outcome.transfer.moved_bytes == outcome.elements * FIELDS
+    assert 0 < outcome.transfer.moving_ns < outcome.timed_ns
+    assert outcome.transfer.copied_bytes_per_s > 0
+
+
+def test_nothing_is_copied_where_batches_are_to_stay_on_the_host(make_bench):
+    outcome = epochs.drive(make_bench(SCENARIO, "Delivers"))
+    assert outcome.verification.passed
+    assert outcome.transfer.moved_bytes_per_s is None
+    assert outcome.transfer.copied_bytes_per_s is None
+
+
+def test_what_the_copy_to_the_device_changed_is_found(make_bench):
+    outcome = epochs.drive(make_bench(SCENARIO, "DeliversHalfPrecision", deliver="device"))
+    assert not outcome.verification.passed
+    assert outcome.verification.cause.kind in {"precision", "content"}
+
+
+def test_a_batch_on_the_host_is_refused_where_it_was_to_be_on_a_gpu(make_bench):
+    bench = make_bench(SCENARIO, "Delivers", deliver="device", platform="gpu")
+    cause = epochs.drive(bench).verification.cause
+    assert cause.kind == "not-delivered"
+    assert "was to be on the gpu" in cause.message
+
+
+def test_each_rank_copies_its_own_batches(make_bench):
+    scenario = Ranks(SIZE, seed=3, axes={"ranks": 2})
+    outcome = ranks.drive(make_bench(scenario, "Delivers", deliver="device"))
+    assert outcome.verification.passed, outcome.verification.cause
+    assert outcome.transfer.moved_bytes == outcome.elements * FIELDS
+    assert outcome.transfer.copied_bytes_per_s > 0
+
+
+def test_an_epoch_whose_batches_go_to_a_device_can_be_resumed(make_bench):
+    bench = make_bench(Resuming(SIZE, seed=3), "Delivers", deliver="device")
+    outcome = resuming.drive(dataclasses.replace(bench, round=1))
+    assert outcome.verification.passed, outcome.verification.cause
+    assert outcome.extra["state_bytes"] > 0
