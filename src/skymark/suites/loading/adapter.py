@@ -234,6 +234,7 @@ class Adapter(ABC):
         waits for them; ``index`` and text stay on the host.
         """
         del loader, job
+        return None
 
     def close(self) -> None:
         """Free resources that outlive a loader, such as a cluster. Called once, at the end."""

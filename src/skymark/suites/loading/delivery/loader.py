@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.measure.transfer import Transfer
 from skymark.suites.loading.adapter import Loader
-from skymark.suites.loading.delivery.framework import framework_named
+from skymark.suites.loading.delivery.frameworks import framework_named
 from skymark.suites.loading.devices import is_for_model
 
 if TYPE_CHECKING:

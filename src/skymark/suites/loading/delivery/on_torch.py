@@ -18,8 +18,8 @@ class Torch(Framework):
     intermediate/pinmem_nonblock.html), so what is not page-locked yet is made so. A DataLoader with
     ``pin_memory=True`` has done that in a thread of its own.
 
-    On the CPU it is NumPy that copies: PyTorch divides a copy among threads, which on few cores wait
-    for one another longer than the copy takes.
+    On the CPU it is NumPy that copies: PyTorch divides a copy among threads, which on few cores
+    wait for one another longer than the copy takes.
     """
 
     name: ClassVar[FrameworkName] = "torch"
