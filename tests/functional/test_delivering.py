@@ -40,7 +40,7 @@ def test_batches_go_to_the_device_of_each_framework_and_are_verified(tmp_path):
 COPIES = """
 import json, sys
 import numpy as np
-from skymark.suites.loading.delivery.framework import framework_named
+from skymark.suites.loading.delivery.frameworks import framework_named
 from skymark.suites.loading.devices import devices_of, on_host
 
 raw = np.ones(100_064, np.uint8)

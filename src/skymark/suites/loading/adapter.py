@@ -12,7 +12,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -232,19 +231,14 @@ class Adapter(ABC):
     def open(self, job: LoadingJob) -> Loader:
         """Return a loader for the job. Reading must not start before `Loader.epoch`."""
 
-    def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
-        """Return a loader whose batches end on the accelerator; override for a way of its own.
+    def delivering(self, loader: Loader, job: LoadingJob) -> Loader | None:
+        """Return a loader that puts another's batches on the accelerator in the library's own way.
 
-        As it stands, `framework` copies the fields of every batch and waits for them; ``index``
-        and text stay on the host.
+        None, as it stands, for the way of `framework`: it copies the fields of every batch and
+        waits for them; ``index`` and text stay on the host.
         """
-        from skymark.suites.loading.delivery.framework import framework_named
-        from skymark.suites.loading.delivery.loader import DeliveringLoader
-
-        if self.framework is None:
-            raise NotImplementedError(f"{self.slug} names no framework of an accelerator")
-        start = partial(framework_named, self.framework, job.platform, job.rank)
-        return DeliveringLoader(loader, start)
+        del loader, job
+        return None
 
     def close(self) -> None:
         """Free resources that outlive a loader, such as a cluster. Called once, at the end."""

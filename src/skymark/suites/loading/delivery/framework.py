@@ -44,13 +44,3 @@ class Framework(ABC):
         import numpy as np
 
         return np.ones(size, np.uint8)
-
-
-def framework_named(name: FrameworkName, platform: Platform, number: int) -> Framework:
-    """Start a framework on a device of a platform."""
-    from skymark.suites.loading.delivery.on_jax import Jax
-    from skymark.suites.loading.delivery.on_tensorflow import TensorFlow
-    from skymark.suites.loading.delivery.on_torch import Torch
-
-    classes: tuple[type[Framework], ...] = (Jax, TensorFlow, Torch)
-    return {cls.name: cls for cls in classes}[name](platform, number)

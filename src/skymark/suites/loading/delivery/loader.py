@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from skymark.measure.transfer import Transfer
 from skymark.suites.loading.adapter import Loader
+from skymark.suites.loading.delivery.frameworks import framework_named
 from skymark.suites.loading.devices import is_for_model
 
 if TYPE_CHECKING:
@@ -26,7 +28,14 @@ PLAIN_COPIES = 21
 def opened(adapter: Adapter, job: LoadingJob) -> Loader:
     """Open an adapter's loader, whose batches end where the job asks for them."""
     loader = adapter.open(job)
-    return adapter.delivering(loader, job) if job.deliver == "device" else loader
+    if job.deliver == "host":
+        return loader
+    if (delivering := adapter.delivering(loader, job)) is not None:
+        return delivering
+    if adapter.framework is None:
+        raise NotImplementedError(f"{adapter.slug} names no framework of an accelerator")
+    start = partial(framework_named, adapter.framework, job.platform, job.rank)
+    return DeliveringLoader(loader, start)
 
 
 def transfer_of(loader: Loader) -> Transfer | None:
