@@ -10,11 +10,14 @@ from skymark.model.metric import Declaration, Metric
 from skymark.report.ranking import Row
 from skymark.report.text import MISSING, margin, share, significant, writer
 from skymark.statistics.difference import Difference
+from skymark.statistics.places import Place
 
 UNSURE = "≈"
 """Stands before a ratio whose distance from 1 is not shown to be real."""
 
 BASELINE_GIVES_WAY = 6
+PLACE = "place"
+PLACE_GIVES_WAY = 1
 
 
 class Entry(NamedTuple):
@@ -99,6 +102,13 @@ def _standing(declaration: Declaration) -> list[Column]:
             f"{of_best}; {UNSURE} where the difference is not shown to be real",
             lambda row: Entry(row.share, _ratio(row.share, row.to_best, share)),
         ),
+        Column(
+            PLACE,
+            "the places it may have, by comparison with each other",
+            lambda row: Entry(row.place.first, _place(row.place)),
+            gives_way=PLACE_GIVES_WAY,
+            first="ascending",
+        ),
     ]
     if (baseline := declaration.baseline) is not None:
         name = declaration.adapter_name(baseline)
@@ -113,6 +123,10 @@ def _standing(declaration: Declaration) -> list[Column]:
             )
         )
     return columns
+
+
+def _place(place: Place) -> str:
+    return f"{place.first}" if place.first == place.last else f"{place.first}–{place.last}"
 
 
 def _metric_column(metric: Metric) -> Column:
