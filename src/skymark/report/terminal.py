@@ -29,7 +29,7 @@ STYLES = {
     Status.UNSUPPORTED: "dim",
 }
 GUTTER = 2
-GROUP_MARKS = "┐│┘"
+GROUP_MARKS = ("┐", "│", "┘")
 """The first, the middle and the last line of adapters whose order is not shown."""
 
 
@@ -76,7 +76,7 @@ def _legend(declaration: Declaration) -> str:
     words = metric.words
     parts = [
         f"bold: none is shown to be {words.better}",
-        f"{GROUP_MARKS} order not shown",
+        f"{''.join(GROUP_MARKS)} order not shown",
         f"{UNSURE} not shown to differ",
         "! has a warning",
         *([] if metric.scale == "exact" else ["interval: 95 % over rounds"]),
