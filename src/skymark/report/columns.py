@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from skymark.model.metric import Declaration, Metric
 from skymark.report.ranking import Row
 from skymark.report.text import MISSING, margin, share, significant, writer
+from skymark.run.price import price_per_million_usd, rate_of
 from skymark.statistics.difference import Difference
 from skymark.statistics.places import Place
 
@@ -18,6 +19,7 @@ UNSURE = "≈"
 BASELINE_GIVES_WAY = 6
 PLACE = "place"
 PLACE_GIVES_WAY = 1
+PRICE_GIVES_WAY = 1
 
 
 class Entry(NamedTuple):
@@ -51,11 +53,12 @@ class Filled(NamedTuple):
 class Columns:
     """The columns that a declaration makes; the same for all tables of a run, but for own ones."""
 
-    def __init__(self, declaration: Declaration) -> None:
-        """Derive the columns that all tables have."""
+    def __init__(self, declaration: Declaration, hourly_price_usd: float | None = None) -> None:
+        """Derive the columns that all tables have, the price among them where it is known."""
         self.declaration = declaration
         self._known = {one.name for one in declaration.shared}
-        self._standing = tuple(_standing(declaration))
+        price = _price(declaration, hourly_price_usd)
+        self._standing = (*_standing(declaration), *([] if price is None else [price]))
         self._shared = tuple(
             _metric_column(one)
             for one in declaration.shared
@@ -123,6 +126,24 @@ def _standing(declaration: Declaration) -> list[Column]:
             )
         )
     return columns
+
+
+def _price(declaration: Declaration, hourly_price_usd: float | None) -> Column | None:
+    rate = rate_of(declaration)
+    if rate is None or hourly_price_usd is None:
+        return None
+
+    def entry(row: Row) -> Entry:
+        value = price_per_million_usd(row.record, declaration, hourly_price_usd)
+        return Entry(value, MISSING if value is None else significant(value))
+
+    return Column(
+        f"$ per 1M {rate.heading.removesuffix('/s')}",
+        f"the machine's {hourly_price_usd:g} USD per hour over {rate.heading}",
+        entry,
+        gives_way=PRICE_GIVES_WAY,
+        first="ascending",
+    )
 
 
 def _place(place: Place) -> str:

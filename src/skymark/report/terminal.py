@@ -38,7 +38,7 @@ def print_report(run: Run, console: Console) -> None:
     console.print(Text(plain(run.manifest.run_id), style="bold"))
     console.print(_machine(run))
     declaration = run.declaration
-    columns = Columns(declaration)
+    columns = Columns(declaration, run.manifest.hourly_price_usd)
     for label, records in run.by_label().items():
         if rows := ranked(records, declaration):
             title = declaration.scenario_title(records[0].cell.scenario)
