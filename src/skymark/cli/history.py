@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import print_json
+from skymark.cli.caller import note, print_json
 from skymark.cli.parameters import DIFFERENCE
 from skymark.cli.tables import Json, stdout_console
 
@@ -21,6 +21,9 @@ def history(
         DIFFERENCE,
         Parameter(help="Smallest relative difference that counts; 0.05 is 5 %."),
     ] = 0.05,
+    page: Annotated[
+        Path | None, Parameter(help="An HTML file to write, with a line per cell.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Show where the level of each cell changed over runs, in a step or by and by.
@@ -38,4 +41,9 @@ def history(
         print_json(found.model_dump_json(indent=1))
     else:
         print_history(found, stdout_console())
+    if page is not None:
+        from skymark.report.history_page import write_history
+
+        write_history(found, page)
+        note(f"page in {page}")
     return 0

@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 
 from skymark.cli.main import main
-from skymark.model.errors import UsageError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.report.history import history_of, runs_in
+from skymark.report.history_page import write_history
 from skymark.report.history_table import bars
 from skymark.statistics.difference import Verdict
 
@@ -101,3 +102,34 @@ def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
 def test_bars_span_from_the_lowest_to_the_highest() -> None:
     assert bars([1.0, 2.0, 8.0]) == "▁▂█"
     assert bars([3.0, 3.0]) == "▁▁"
+
+
+def test_the_page_has_a_line_per_cell_and_a_mark_per_change(
+    series: Series, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history.html"
+    assert main(["history", str(series([1000] * 6 + [1500] * 5)), "--page", str(path)]) == 0
+    assert f"page in {path}" in " ".join(capsys.readouterr().err.split())
+    text = path.read_text(encoding="utf-8")
+    assert text.count("<polyline") == 2
+    assert text.count('<line x1="55.0"') == 1
+    assert "% at run-05" in text
+    assert "http:" not in text
+    assert "https:" not in text
+
+
+def test_text_of_a_run_is_no_markup_on_the_page(series: Series, tmp_path: Path) -> None:
+    found = history_of(runs_in([series([1000] * 2)]))
+    cells = (found.cells[0].model_copy(update={"adapter": "<script>\x1b"}),)
+    write_history(found.model_copy(update={"cells": cells}), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "\x1b" not in text
+
+
+def test_a_page_that_cannot_be_written_says_so(series: Series, tmp_path: Path) -> None:
+    found = history_of(runs_in([series([1000])]))
+    (tmp_path / "a file").touch()
+    with pytest.raises(SkymarkError, match=r"cannot write .*; name a file in a directory"):
+        write_history(found, tmp_path / "a file" / "page.html")
