@@ -211,6 +211,13 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def accuracy(session: nox.Session) -> None:
+    """Make the table of docs/accuracy.md: how often intervals hold the truth (two minutes)."""
+    page = session.posargs or ["docs/accuracy.md"]
+    session.run("python", "-m", "tests.interval_coverage", *page)
+
+
+@nox.session
 def cache_table(session: nox.Session) -> None:
     """Make the tables of docs/caches.md: each cache policy, up to 64 processes (an hour)."""
     session.run("python", "-m", "tests.cache_table", *(session.posargs or ["docs/caches.md"]))

@@ -29,6 +29,7 @@ COMMANDS = {
     "Use results": {
         "report": "results:report",
         "compare": "results:compare",
+        "history": "history:history",
         "export": "results:export",
         "fetch": "stores:fetch",
     },

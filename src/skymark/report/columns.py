@@ -9,12 +9,17 @@ from typing import Literal, NamedTuple
 from skymark.model.metric import Declaration, Metric
 from skymark.report.ranking import Row
 from skymark.report.text import MISSING, margin, share, significant, writer
+from skymark.run.price import price_per_million_usd, rate_of
 from skymark.statistics.difference import Difference
+from skymark.statistics.places import Place
 
 UNSURE = "≈"
 """Stands before a ratio whose distance from 1 is not shown to be real."""
 
 BASELINE_GIVES_WAY = 6
+PLACE = "place"
+PLACE_GIVES_WAY = 1
+PRICE_GIVES_WAY = 1
 
 
 class Entry(NamedTuple):
@@ -48,11 +53,12 @@ class Filled(NamedTuple):
 class Columns:
     """The columns that a declaration makes; the same for all tables of a run, but for own ones."""
 
-    def __init__(self, declaration: Declaration) -> None:
-        """Derive the columns that all tables have."""
+    def __init__(self, declaration: Declaration, hourly_price_usd: float | None = None) -> None:
+        """Derive the columns that all tables have, the price among them where it is known."""
         self.declaration = declaration
         self._known = {one.name for one in declaration.shared}
-        self._standing = tuple(_standing(declaration))
+        price = _price(declaration, hourly_price_usd)
+        self._standing = (*_standing(declaration), *([] if price is None else [price]))
         self._shared = tuple(
             _metric_column(one)
             for one in declaration.shared
@@ -99,6 +105,13 @@ def _standing(declaration: Declaration) -> list[Column]:
             f"{of_best}; {UNSURE} where the difference is not shown to be real",
             lambda row: Entry(row.share, _ratio(row.share, row.to_best, share)),
         ),
+        Column(
+            PLACE,
+            "the places it may have, by comparison with each other",
+            lambda row: Entry(row.place.first, _place(row.place)),
+            gives_way=PLACE_GIVES_WAY,
+            first="ascending",
+        ),
     ]
     if (baseline := declaration.baseline) is not None:
         name = declaration.adapter_name(baseline)
@@ -113,6 +126,28 @@ def _standing(declaration: Declaration) -> list[Column]:
             )
         )
     return columns
+
+
+def _price(declaration: Declaration, hourly_price_usd: float | None) -> Column | None:
+    rate = rate_of(declaration)
+    if rate is None or hourly_price_usd is None:
+        return None
+
+    def entry(row: Row) -> Entry:
+        value = price_per_million_usd(row.record, declaration, hourly_price_usd)
+        return Entry(value, MISSING if value is None else significant(value))
+
+    return Column(
+        f"$ per 1M {rate.heading.removesuffix('/s')}",
+        f"the machine's {hourly_price_usd:g} USD per hour over {rate.heading}",
+        entry,
+        gives_way=PRICE_GIVES_WAY,
+        first="ascending",
+    )
+
+
+def _place(place: Place) -> str:
+    return f"{place.first}" if place.first == place.last else f"{place.first}–{place.last}"
 
 
 def _metric_column(metric: Metric) -> Column:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
-from skymark.report.ranking import values_of
+from skymark.report.judgement import Judged, Judgement, judge
 from skymark.run.reader import Run
-from skymark.statistics.difference import PRACTICAL, Difference, Verdict, difference
+from skymark.statistics.difference import PRACTICAL, Difference, Verdict
 
 Across = Literal["hardware", "versions", "cells"]
 """What may differ between two runs, because it is what one wants to compare: the machine, the
@@ -28,7 +28,10 @@ class MetricComparison(Frozen):
     before: float | None
     after: float | None
     difference: Difference | None
-    """After over before; null where a side lacks the metric."""
+    """After over before, corrected for the number of comparisons; null where a side lacks it."""
+    more_rounds: int | None = None
+    """Rounds that each run lacks for a verdict with 80 % probability, if the change and the spread
+    are as seen; null where there is a verdict, where 1,024 would not do, and after one round."""
     regressed: bool
     """Whether a gate says no: it is gated, and got worse or is not there any more."""
 
@@ -115,12 +118,13 @@ def compare_runs(
             + f". If that is what you want to compare, add --across {kinds}"
         )
     metrics = after.declaration.compared
+    judged = judge(pairs, metrics, practical)
     return Comparison(
         before=before.manifest.run_id,
         after=after.manifest.run_id,
         practical=practical,
         metrics=metrics,
-        cells=tuple(_compare(one, other, metrics, practical) for one, other in pairs),
+        cells=tuple(_compare(one, other, metrics, judged) for one, other in pairs),
         only_before=tuple(id for id in before.by_id if id not in after.by_id),
         only_after=tuple(id for id in after.by_id if id not in before.by_id),
         differs=(*(text for _, text in found), *_remarks(before, after)),
@@ -162,7 +166,10 @@ def _loss(one: MetricComparison) -> str:
 
 
 def _compare(
-    before: Record, after: Record, metrics: Sequence[Metric], practical: float
+    before: Record,
+    after: Record,
+    metrics: Sequence[Metric],
+    judged: Mapping[Judged, Judgement],
 ) -> CellComparison:
     return CellComparison(
         cell_id=before.cell.id,
@@ -171,7 +178,7 @@ def _compare(
         status_before=before.status,
         status_after=after.status,
         metrics=tuple(
-            _compare_metric(before, after, one, practical)
+            _compare_metric(before, after, one, judged.get((before.cell.id, one.name)))
             for one in metrics
             if one.name in before.metrics or one.name in after.metrics
         ),
@@ -179,20 +186,16 @@ def _compare(
 
 
 def _compare_metric(
-    before: Record, after: Record, metric: Metric, practical: float
+    before: Record, after: Record, metric: Metric, found: Judgement | None
 ) -> MetricComparison:
     old, new = before.metrics.get(metric.name), after.metrics.get(metric.name)
-    if old is None or new is None:
-        found = None
-        worse = old is not None
-    else:
-        found = difference(values_of(after, metric), values_of(before, metric), metric, practical)
-        worse = found.verdict is Verdict.WORSE
+    worse = old is not None if found is None else found.difference.verdict is Verdict.WORSE
     return MetricComparison(
         metric=metric.name,
         before=None if old is None else old.value,
         after=None if new is None else new.value,
-        difference=found,
+        difference=None if found is None else found.difference,
+        more_rounds=None if found is None else found.more_rounds,
         regressed=metric.gated and worse,
     )
 

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from skymark.model.metric import Metric
-    from skymark.report.compare import CellComparison, Comparison
+    from skymark.report.compare import CellComparison, Comparison, MetricComparison
     from skymark.statistics.difference import Difference
+
+LIMITLESS = "?"
+"""Stands for rounds of which no number is known to be enough."""
 
 STYLES = {
     Verdict.BETTER: "green",
@@ -40,16 +43,43 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for heading in ("before", "after", "ratio", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
+    lacking = any(_lacks(one) for cell in comparison.cells for one in cell.metrics)
+    if lacking:
+        table.add_column("rounds more", justify="right", no_wrap=True)
     for cell in comparison.cells:
         names = (Text(plain(cell.label)), Text(plain(cell.adapter)))
         for metric, entries in _rows(cell, comparison.metrics):
-            table.add_row(*names, *([Text(plain(metric))] if several else []), *entries)
+            shown = entries if lacking else entries[:-1]
+            table.add_row(*names, *([Text(plain(metric))] if several else []), *shown)
     console.print(table)
     for title, ids in (("before", comparison.only_before), ("after", comparison.only_after)):
         if ids:
             console.print(Text(f"only {title}: {plain(', '.join(ids))}", style="dim"))
     margin = f"a difference counts from {comparison.practical:.0%} on"
     console.print(Text(f"{_counts(comparison) or 'nothing was measured in both'}  ({margin})"))
+    if lacking:
+        console.print(Text(_more_rounds(comparison), style="dim"))
+
+
+def _more_rounds(comparison: Comparison) -> str:
+    """Return how many more rounds settle half and all of what can be settled."""
+    found = sorted(
+        one.more_rounds
+        for cell in comparison.cells
+        for one in cell.metrics
+        if one.more_rounds is not None
+    )
+    if not found:
+        return f"rounds more: {LIMITLESS}, a change at the margin itself or a single round"
+    least = found[(len(found) - 1) // 2]
+    return (
+        "rounds more: what each side needs for a verdict with 80 % probability, if all stays as "
+        f"seen; {least} settle half, {found[-1]} all that can be settled"
+    )
+
+
+def _lacks(one: MetricComparison) -> bool:
+    return one.difference is not None and one.difference.verdict is Verdict.INCONCLUSIVE
 
 
 def _counts(comparison: Comparison) -> str:
@@ -74,13 +104,14 @@ def _rows(cell: CellComparison, metrics: Sequence[Metric]) -> Iterator[tuple[str
     """Yield a row per metric that a side has, else one row of dashes."""
     by_name = {one.name: one for one in metrics}
     if not cell.metrics:
-        yield MISSING, [*(Text(MISSING) for _ in range(2)), *_change(cell)]
+        yield MISSING, [*(Text(MISSING) for _ in range(2)), *_change(cell), Text()]
     for one in cell.metrics:
         metric = by_name[one.metric]
         write = writer(metric)
         values = [Text(MISSING if x is None else write(x)) for x in (one.before, one.after)]
         change = _change(cell) if one.difference is None else _verdict(one.difference, metric)
-        yield metric.heading, [*values, *change]
+        more = LIMITLESS if one.more_rounds is None else f"+{one.more_rounds}"
+        yield metric.heading, [*values, *change, Text(more if _lacks(one) else "")]
 
 
 def _change(cell: CellComparison) -> list[Text]:

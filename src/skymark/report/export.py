@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.report.text import plain
+from skymark.run.price import price_per_million_usd
 from skymark.run.row import Value, columns_of, rows_of
 
 if TYPE_CHECKING:
@@ -57,10 +58,12 @@ def write_parquet(run: Run, path: Path) -> None:
 
 def columns(run: Run) -> dict[str, type]:
     """Return the name and type of every column, in order."""
-    return {"run_id": str, **columns_of(run.declaration)}
+    return {"run_id": str, **columns_of(run.declaration), "price_per_million_usd": float}
 
 
 def rows(run: Run) -> Iterator[dict[str, Value]]:
     """Yield one row per record: every column, missing as None."""
-    for row in rows_of(run.records, run.declaration):
-        yield {"run_id": run.manifest.run_id, **row}
+    declaration, hourly_usd = run.declaration, run.manifest.hourly_price_usd
+    for record, row in zip(run.records, rows_of(run.records, declaration), strict=True):
+        price_usd = price_per_million_usd(record, declaration, hourly_usd)
+        yield {"run_id": run.manifest.run_id, **row, "price_per_million_usd": price_usd}

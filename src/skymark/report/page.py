@@ -163,7 +163,7 @@ def page_of(run: Run) -> Page:
 
 def _sections(run: Run) -> Iterable[Section]:
     declaration = run.declaration
-    columns = Columns(declaration)
+    columns = Columns(declaration, run.manifest.hourly_price_usd)
     by_scenario: dict[str, list[Table]] = {}
     for label, records in run.by_label().items():
         table = _table(label, records, columns)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Record, Status
-from skymark.statistics.difference import Difference, Verdict, difference
+from skymark.statistics.difference import Difference, difference
+from skymark.statistics.places import Place, places_of
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,12 @@ class Row:
     """How many times as good as the best: below 1 is worse, whichever way the metric counts."""
     multiple: float | None
     """How many times as good as the baseline."""
-    leads: bool
-    """The best, or not shown to be worse than it."""
+    place: Place
+
+    @property
+    def leads(self) -> bool:
+        """Whether no other is shown to be better."""
+        return self.place.first == 1
 
 
 def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
@@ -39,15 +44,17 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
     good.sort(key=lambda pair: pair[1].value, reverse=metric.better == "higher")
     if not good:
         return []
-    best = values_of(good[0][0], metric)
+    values = [values_of(record, metric) for record, _ in good]
+    places = places_of(
+        len(good), lambda one, other: difference(values[one], values[other], metric).is_real
+    )
     baseline = next(
         (values_of(one, metric) for one, _ in good if one.cell.adapter == declaration.baseline),
         None,
     )
     rows = []
-    for record, figure in good:
-        own = values_of(record, metric)
-        to_best = difference(own, best, metric)
+    for (record, figure), own, place in zip(good, values, places, strict=True):
+        to_best = difference(own, values[0], metric)
         to_baseline = None if baseline is None else difference(own, baseline, metric)
         rows.append(
             Row(
@@ -57,7 +64,7 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
                 to_baseline=to_baseline,
                 share=times_as_good(to_best, metric),
                 multiple=None if to_baseline is None else times_as_good(to_baseline, metric),
-                leads=record is good[0][0] or to_best.verdict is not Verdict.WORSE,
+                place=place,
             )
         )
     return rows

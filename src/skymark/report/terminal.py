@@ -11,7 +11,7 @@ from rich.text import Text
 
 from skymark.model.metric import Declaration
 from skymark.model.record import Cause, Record, StabilityWarning, Status
-from skymark.report.columns import UNSURE, Columns
+from skymark.report.columns import PLACE, UNSURE, Columns
 from skymark.report.ranking import Row, ranked
 from skymark.report.text import MISSING, plain, size
 
@@ -29,6 +29,8 @@ STYLES = {
     Status.UNSUPPORTED: "dim",
 }
 GUTTER = 2
+GROUP_MARKS = ("┐", "│", "┘")
+"""The first, the middle and the last line of adapters whose order is not shown."""
 
 
 def print_report(run: Run, console: Console) -> None:
@@ -36,7 +38,7 @@ def print_report(run: Run, console: Console) -> None:
     console.print(Text(plain(run.manifest.run_id), style="bold"))
     console.print(_machine(run))
     declaration = run.declaration
-    columns = Columns(declaration)
+    columns = Columns(declaration, run.manifest.hourly_price_usd)
     for label, records in run.by_label().items():
         if rows := ranked(records, declaration):
             title = declaration.scenario_title(records[0].cell.scenario)
@@ -73,7 +75,8 @@ def _legend(declaration: Declaration) -> str:
     metric = declaration.primary_metric
     words = metric.words
     parts = [
-        f"bold: not shown to be {words.worse} than the {words.best}",
+        f"bold: none is shown to be {words.better}",
+        f"{''.join(GROUP_MARKS)} order not shown",
         f"{UNSURE} not shown to differ",
         "! has a warning",
         *([] if metric.scale == "exact" else ["interval: 95 % over rounds"]),
@@ -97,6 +100,9 @@ def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
         (plain(column.heading), column.gives_way, [entry.text for entry in entries])
         for column, entries in (*columns.standing(rows), *columns.others(rows))
     ]
+    for heading, _, texts in filled:
+        if heading == PLACE:
+            texts[:] = map("".join, zip(texts, _group_marks(rows), strict=True))
     widths = [max(map(cell_len, (heading, *texts))) for heading, _, texts in filled]
     while sum(widths) + GUTTER * len(widths) > width:
         gone = max(range(len(filled)), key=lambda place: filled[place][1])
@@ -108,6 +114,18 @@ def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
         line = _line([texts[place] for _, _, texts in filled], widths)
         lines = lines.append("\n").append(line, style="not dim bold" if row.leads else "not dim")
     return lines
+
+
+def _group_marks(rows: Sequence[Row]) -> list[str]:
+    """Return what follows each place: a part of a bracket, spaces, or nothing without a group."""
+    groups = [row.place.group for row in rows]
+    marks = []
+    for before, own, after in zip([-1, *groups], groups, [*groups[1:], -1], strict=False):
+        top, bottom = before != own, after != own
+        first, middle, last = GROUP_MARKS
+        mark = " " if top and bottom else first if top else last if bottom else middle
+        marks.append(f" {mark}")
+    return marks if any(map(str.strip, marks)) else [""] * len(marks)
 
 
 def _line(cells: Sequence[str], widths: Iterable[int]) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from statistics import fmean
 
 from skymark.model.base import Frozen
 from skymark.model.metric import Figure, Metric
-from skymark.statistics.interval import student_quantile
+from skymark.statistics.contrast import contrast
 
 PRACTICAL = 0.05
 """Smallest relative difference that counts, unless the caller has another."""
@@ -33,6 +32,11 @@ class Difference(Frozen):
     ratio: Figure | None
     """The candidate's mean over the reference's with its 95 % interval; null if that is zero."""
     verdict: Verdict
+    p_value: float | None = None
+    """Probability of such a ratio, or one further from 1, by chance alone (Welch's test); null
+    without an interval."""
+    corrected_p_value: float | None = None
+    """The same, enlarged for the number of comparisons; null where nobody corrected it."""
 
     @property
     def is_real(self) -> bool:
@@ -48,12 +52,11 @@ def difference(
 ) -> Difference:
     """Compare a metric's values of two cells, one per round.
 
-    The interval is Welch's on the metric's scale, its degrees of freedom rounded down (Welch, "The
-    generalization of Student's problem when several different population variances are involved",
-    Biometrika 34, 1947); on the linear scale it is given relative to the reference's mean. *Better*
-    and *worse* need both: an interval without 1, and a ratio beyond the practical margin. *No
-    difference* needs proof as well: an interval wholly within the margin. All else, a single round
-    included, is *inconclusive*.
+    The interval is Welch's on the metric's scale (Welch, "The generalization of Student's problem
+    when several different population variances are involved", Biometrika 34, 1947); on the linear
+    scale it is given relative to the reference's mean. *Better* and *worse* need both: an interval
+    without 1, and a ratio beyond the practical margin. *No difference* needs proof as well: an
+    interval wholly within the margin. All else, a single round included, is *inconclusive*.
 
     What does not vary (`exact`) has no interval and no margin: it is equal, better or worse.
 
@@ -70,19 +73,17 @@ def difference(
         raise ValueError("a comparison needs at least one round on each side")
     if metric.scale == "exact":
         return _exact(candidate[-1], reference[-1], metric)
-    # As intervals do: the log scale only where every value has a logarithm.
-    if metric.scale == "log" and min(candidate) > 0 and min(reference) > 0:
-        ours, theirs = [math.log(x) for x in candidate], [math.log(x) for x in reference]
-        change, half = fmean(ours) - fmean(theirs), _half_width(ours, theirs)
-        bounds = [math.exp(min(x, LARGEST_LOG)) for x in _places(change, half)]
-        return Difference(
-            ratio=_figure(bounds), verdict=_verdict(change, half, math.log1p(practical), metric)
-        )
-    centre = fmean(reference)
-    change, half = fmean(candidate) - centre, _half_width(candidate, reference)
-    bounds = [1 + x / centre for x in _places(change, half)] if centre else []
+    found = contrast(candidate, reference, metric, practical)
+    change, half = found.change, found.half_width()
+    places = (change,) if half is None else (change, change - half, change + half)
+    if found.centre is None:
+        ratios = [math.exp(min(place, LARGEST_LOG)) for place in places]
+    else:
+        ratios = [1 + place / found.centre for place in places] if found.centre else []
     return Difference(
-        ratio=_figure(bounds), verdict=_verdict(change, half, practical * abs(centre), metric)
+        ratio=_figure(ratios),
+        verdict=_verdict(change, half, found.margin, metric),
+        p_value=found.p_value,
     )
 
 
@@ -95,36 +96,12 @@ def _exact(candidate: float, reference: float, metric: Metric) -> Difference:
     )
 
 
-def _places(change: float, half: float | None) -> tuple[float, ...]:
-    """Return the middle of an interval and, where it is known, its ends."""
-    return (change,) if half is None else (change, change - half, change + half)
-
-
 def _figure(ratios: Sequence[float]) -> Figure | None:
     if not ratios or not all(map(math.isfinite, ratios)):
         return None
     value, *ends = ratios
     # A negative reference turns the ends round.
     return Figure(value=value, low=min(ends, default=None), high=max(ends, default=None))
-
-
-def _half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    if min(len(ours), len(theirs)) < 2:
-        return None
-    parts = [_variance(side) / len(side) for side in (ours, theirs)]
-    total = sum(parts)
-    if total == 0:
-        return 0.0
-    shares = zip(parts, (ours, theirs), strict=True)
-    spread = sum(part**2 / (len(side) - 1) for part, side in shares)
-    degrees = total**2 / spread if spread else 1.0  # the squares of tiny numbers vanish
-    return student_quantile(max(1, math.floor(degrees))) * math.sqrt(total)
-
-
-def _variance(values: Sequence[float]) -> float:
-    """Return the sample variance in floats; `statistics.variance` reckons in fractions."""
-    mean = fmean(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _verdict(change: float, half: float | None, margin: float, metric: Metric) -> Verdict:

@@ -19,6 +19,7 @@ NEEDED = {
     "run": (),
     "plan": (),
     "compare": ("before", "after"),
+    "history": ("runs",),
     "export": ("run", "--to", "to.csv"),
     "cost": ("cpu",),
     "launch": ("cpu", "--yes"),

@@ -182,6 +182,70 @@ def test_the_table_shows_rates_ratio_interval_and_verdict(build: Build) -> None:
     assert text.rstrip().endswith("1 faster · 1 no difference  (a difference counts from 5% on)")
 
 
+def many(make: ModuleType, path: Path, cells: int, better: float) -> Run:
+    """A run of as many cells as many scenarios have, of which the first has another speed."""
+    records = [
+        make.measured(
+            make.cell(f"S-{number}", "numpy"),
+            make.rounds_of(better if number == 0 else 1000, name=path.name, noise=0.1, count=4),
+        )
+        for number in range(cells)
+    ]
+    return open_run(make.write_run(path, records))
+
+
+def test_a_verdict_is_corrected_for_the_number_of_cells(make: ModuleType, tmp_path: Path) -> None:
+    def verdict(cells: int) -> tuple[Verdict, float | None]:
+        before, after = (
+            many(make, tmp_path / f"{cells}-{speed}", cells, speed) for speed in (1000, 1300)
+        )
+        (one,) = compare_runs(before, after).cells[0].metrics
+        assert one.difference is not None
+        return one.difference.verdict, one.difference.p_value
+
+    alone, p_value = verdict(1)
+    among, _ = verdict(40)
+    assert p_value is not None
+    assert 0.05 / 40 < p_value < 0.05
+    assert (alone, among) == (Verdict.BETTER, Verdict.INCONCLUSIVE)
+
+
+def test_an_inconclusive_cell_says_how_many_more_rounds_settle_it(build: Build) -> None:
+    found = compare_runs(build("a", noise=0.2), build("b", noise=0.2))
+    lacking = {cell.adapter: cell.metrics[0].more_rounds for cell in found.cells}
+    assert all(more is not None and more > 0 for more in lacking.values())
+    text = shown(found)
+    assert "rounds more" in text.splitlines()[1]
+    for adapter, more in lacking.items():
+        assert next(line for line in text.splitlines() if adapter in line).endswith(f" +{more}")
+    assert f"{max(filter(None, lacking.values()))} all that can be settled" in " ".join(
+        text.split()
+    )
+
+
+def test_where_every_cell_has_a_verdict_no_more_rounds_are_spoken_of(build: Build) -> None:
+    found = compare_runs(build("a"), build("b"))
+    assert "rounds" not in shown(found)
+    assert {one.more_rounds for cell in found.cells for one in cell.metrics} == {None}
+
+
+def test_a_single_round_says_that_nobody_knows_how_many_more(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    runs = [
+        open_run(
+            make.write_run(
+                tmp_path / name,
+                [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, count=1))],
+            )
+        )
+        for name in "ab"
+    ]
+    text = shown(compare_runs(*runs))
+    assert next(line for line in text.splitlines() if "numpy" in line).endswith(" ?")
+    assert "a single round" in text
+
+
 def test_a_run_continued_on_other_hardware_is_compared_only_on_request(
     build: Build, make: ModuleType
 ) -> None:

@@ -154,14 +154,14 @@ def test_a_table_has_the_columns_words_and_titles_of_the_declaration(build: Buil
     headings, first, second = text[start + 1 : start + 4]
     assert headings.split("  ")[0] == "adapter"
     assert headings.split()[1:] == [
-        "latency", "interval", "of", "best", "×", "plain", "steps", "recall"
+        "latency", "interval", "of", "best", "place", "×", "plain", "steps", "recall"
     ]  # fmt: skip
     assert first.split()[:3] == ["swift", "101", "ms"]
     assert "100 %" in first
     assert "80" in first.split()
     assert "25 %" in second
     (legend,) = [line for line in text if line.startswith("bold:")]
-    assert "not shown to be slower than the quickest" in legend
+    assert "bold: none is shown to be quicker" in legend
     assert legend.endswith("latency per answer")
 
 
@@ -186,7 +186,7 @@ def test_a_metric_that_only_some_scenarios_have_shows_where_there_is_room(build:
 def test_the_page_speaks_in_the_words_of_the_declaration(build: Build) -> None:
     page = render(build())
     assert "latency: share of the quickest in each scenario" in page
-    assert "not shown to be slower than the quickest" in page
+    assert "none is shown to be quicker" in page
     assert "“Quicker” and “slower” need both" in page
     assert "Plain loop" in page
     assert 'data-first="ascending"><button type="button" title="time of an answer">latency' in page

@@ -87,6 +87,14 @@ def test_every_chart_says_in_words_what_it_shows(page: str) -> None:
     assert "95 % interval" in page
 
 
+def test_a_line_parts_the_groups_whose_order_is_shown(page: str) -> None:
+    table = page.split("<h3", 2)[1]
+    rows = re.findall(r'<tr( class="\w+")?>\n<th scope="row">([\w.]+)', table)
+    assert [kind for kind, _ in rows] == [' class="leads"', ' class="opens"', "", ' class="opens"']
+    assert '<td data-value="2">2–3</td>' in table
+    assert "Within a group the order is not shown" in page
+
+
 def test_every_cell_tells_what_was_checked(page: str, saved: Run) -> None:
     section = page.split('id="verification"', 1)[1].split('id="warnings"', 1)[0]
     checked = [record for record in saved.records if record.verification is not None]

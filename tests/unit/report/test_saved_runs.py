@@ -126,9 +126,9 @@ def test_the_page_has_every_number_as_before(run: Run) -> None:
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
 def test_the_comparison_is_as_before(run: Run, version: int) -> None:
-    found = compare_runs(open_run(DATA / f"run-v{version}"), run)
-    assert len(found.cells) == len(EXPECTED["comparison"])
-    for cell in found.cells:
+    comparison = compare_runs(open_run(DATA / f"run-v{version}"), run)
+    assert len(comparison.cells) == len(EXPECTED["comparison"])
+    for cell in comparison.cells:
         wanted = EXPECTED["comparison"][cell.cell_id.removeprefix("loading.")]
         if wanted is None:
             assert cell.metrics == ()
@@ -138,8 +138,13 @@ def test_the_comparison_is_as_before(run: Run, version: int) -> None:
         assert one.difference is not None
         assert one.difference.ratio is not None
         ratio = one.difference.ratio.model_dump()
-        verdict = one.difference.verdict.value
-        assert {"before": one.before, "after": one.after, **ratio, "verdict": verdict} == wanted
+        found = {"before": one.before, "after": one.after, **ratio}
+        assert found | {"verdict": one.difference.verdict.value} == wanted | {
+            # The last digits of a quantile are those of the scipy that is installed.
+            name: pytest.approx(wanted[name], rel=1e-12)
+            for name in ratio
+            if wanted[name] is not None
+        }
     shown = io.StringIO()
-    print_comparison(found, Console(file=shown, width=300))
+    print_comparison(comparison, Console(file=shown, width=300))
     assert shown.getvalue().splitlines()[1:] == EXPECTED["comparison_table"]

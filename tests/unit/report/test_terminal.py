@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from skymark.model.record import Cause, Status
+from skymark.report.ranking import ranked
 from skymark.report.terminal import print_report
 from skymark.run.reader import Run, open_run
 
@@ -97,6 +98,43 @@ def test_a_difference_that_is_not_shown_to_be_real_is_marked(
         (line_of(text, name) for name in ("numpy", "grain")), key=lambda one: "≈" not in one
     )
     assert "≈" in slower
+
+
+def test_adapters_whose_order_is_not_shown_share_places_and_a_bracket(saved: Run) -> None:
+    text = shown(saved)
+    places = {name: line_of(text, name).split("%")[2][:9] for name in ADAPTERS}
+    assert places == {
+        "tfdata": "    1    ", "grain": "  2–3 ┐  ", "pytorch": "  2–3 ┘  ", "numpy": "    4    "
+    }  # fmt: skip
+    assert "┐│┘ order not shown" in text
+
+
+def test_a_table_in_which_every_order_is_shown_has_no_bracket(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    records = [
+        make.measured(make.cell("TAB-1", name), make.rounds_of(speed, name=name))
+        for name, speed in (("numpy", 1000), ("grain", 2000))
+    ]
+    table = shown(open_run(make.write_run(tmp_path / "run", records))).partition("bold:")[0]
+    assert set("┐│┘").isdisjoint(table)
+
+
+def test_bold_are_those_than_which_none_is_shown_to_be_faster(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    """One of which little is known leads by its mean; that raises nobody who is shown slower."""
+    speeds = {"grain": (3000, 0.9), "tfdata": (2000, 0.002), "numpy": (1000, 0.002)}
+    records = [
+        make.measured(make.cell("TAB-1", name), make.rounds_of(speed, name=name, noise=noise))
+        for name, (speed, noise) in speeds.items()
+    ]
+    run = open_run(make.write_run(tmp_path / "run", records))
+    rows = {row.record.cell.adapter: row for row in ranked(run.records, run.declaration)}
+    assert {name: row.leads for name, row in rows.items()} == {
+        "grain": True, "tfdata": True, "numpy": False
+    }  # fmt: skip
+    assert len({row.place.group for row in rows.values()}) == 1
 
 
 def test_text_from_a_record_can_neither_steer_the_terminal_nor_be_markup(

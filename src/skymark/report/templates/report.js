@@ -22,6 +22,7 @@ for (const button of document.querySelectorAll("th button")) {
       return sign * (x - y);
     };
     const body = table.tBodies[0];
+    body.classList.add("sorted");
     body.append(...[...body.rows].sort(compare));
   });
 }

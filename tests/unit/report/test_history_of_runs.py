@@ -1,0 +1,135 @@
+"""Cells over many runs, and where their level changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from skymark.cli.main import main
+from skymark.model.errors import SkymarkError, UsageError
+from skymark.report.history import history_of, runs_in
+from skymark.report.history_page import write_history
+from skymark.report.history_table import bars
+from skymark.statistics.difference import Verdict
+
+Series = Callable[..., Path]
+
+
+@pytest.fixture
+def series(make: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Series:
+    """Returns a maker of hourly runs in which numpy has these speeds and grain stays."""
+
+    def runs(speeds: Sequence[float], **more: object) -> Path:
+        begin = make.BEGIN
+        for number, speed in enumerate(speeds):
+            # Names do not tell the order; the time of a run does.
+            name = f"run-{len(speeds) - number:02}"
+            monkeypatch.setattr(make, "BEGIN", begin + timedelta(hours=number))
+            records = [
+                make.measured(
+                    make.cell("TAB-1", adapter, **(more if number == 0 else {})),
+                    make.rounds_of(rate, name=f"{name}{adapter}"),
+                )
+                for adapter, rate in (("numpy", speed), ("grain", 2000))
+            ]
+            make.write_run(tmp_path / "results" / name, records)
+        monkeypatch.setattr(make, "BEGIN", begin)
+        return tmp_path / "results"
+
+    return runs
+
+
+def test_a_step_is_named_by_the_first_run_that_has_it(series: Series) -> None:
+    found = history_of(runs_in([series([1000] * 6 + [800] * 5)]))
+    numpy, grain = found.cells
+    assert found.run_ids[0] == "run-11"
+    assert len(numpy.values) == 11
+    (change,) = numpy.changes
+    assert change.run_id == "run-05"
+    assert change.difference.verdict is Verdict.WORSE
+    assert change.difference.ratio is not None
+    assert change.difference.ratio.value == pytest.approx(0.8, rel=0.02)
+    assert grain.changes == ()
+
+
+def test_the_command_shows_bars_and_changes(
+    series: Series, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    directory = series([1000] * 6 + [1300] * 5)
+    assert main(["history", str(directory)]) == 0
+    text = capsys.readouterr().out
+    assert "% at run-05" in text
+    assert "█" in text
+    assert "11 runs · 1 of 2 cells changed  (a change counts from 5% on)" in text
+    assert main(["history", str(directory), "--practical", "0.5", "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [cell["changes"] for cell in cells] == [[], []]
+
+
+def test_runs_of_other_settings_are_left_out_and_counted(series: Series) -> None:
+    found = history_of(runs_in([series([1000] * 5, settings={"workers": 8})]))
+    assert [(len(cell.values), cell.other_runs) for cell in found.cells] == [(4, 1), (4, 1)]
+
+
+def test_runs_of_another_machine_are_refused(
+    series: Series, make: ModuleType, tmp_path: Path
+) -> None:
+    directory = series([1000] * 3)
+    hardware = make.MACHINE.hardware.model_copy(update={"cpu_model": "Another CPU"})
+    other = make.MACHINE.model_copy(update={"hardware": hardware})
+    records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000))]
+    make.write_run(directory / "other", records, machine=other)
+    with pytest.raises(UsageError, match="different machines; name the runs of one kind only"):
+        history_of(runs_in([directory]))
+
+
+def test_a_run_is_taken_once_however_often_it_is_named(series: Series) -> None:
+    directory = series([1000] * 2)
+    assert len(runs_in([directory, directory / "run-01"])) == 2
+
+
+def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no run and has none in it"):
+        runs_in([tmp_path])
+
+
+def test_bars_span_from_the_lowest_to_the_highest() -> None:
+    assert bars([1.0, 2.0, 8.0]) == "▁▂█"
+    assert bars([3.0, 3.0]) == "▁▁"
+
+
+def test_the_page_has_a_line_per_cell_and_a_mark_per_change(
+    series: Series, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history.html"
+    assert main(["history", str(series([1000] * 6 + [1500] * 5)), "--page", str(path)]) == 0
+    assert f"page in {path}" in " ".join(capsys.readouterr().err.split())
+    text = path.read_text(encoding="utf-8")
+    assert text.count("<polyline") == 2
+    assert text.count('<line x1="55.0"') == 1
+    assert "% at run-05" in text
+    assert "http:" not in text
+    assert "https:" not in text
+
+
+def test_text_of_a_run_is_no_markup_on_the_page(series: Series, tmp_path: Path) -> None:
+    found = history_of(runs_in([series([1000] * 2)]))
+    cells = (found.cells[0].model_copy(update={"adapter": "<script>\x1b"}),)
+    write_history(found.model_copy(update={"cells": cells}), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "\x1b" not in text
+
+
+def test_a_page_that_cannot_be_written_says_so(series: Series, tmp_path: Path) -> None:
+    found = history_of(runs_in([series([1000])]))
+    (tmp_path / "a file").touch()
+    with pytest.raises(SkymarkError, match=r"cannot write .*; name a file in a directory"):
+        write_history(found, tmp_path / "a file" / "page.html")
