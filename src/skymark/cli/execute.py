@@ -31,6 +31,7 @@ from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.variables import VariableOptions
 from skymark.execute.profiles import load_profile
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
@@ -128,7 +129,6 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.kept_machine import queue
     from skymark.cloud.lifecycle.user_jobs import check_nodes
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.stores import check_stores
     from skymark.cloud.submission import new_submission
     from skymark.run.layout import new_run_id

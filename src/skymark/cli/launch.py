@@ -29,6 +29,7 @@ from skymark.cli.rented_ends import show_end
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.variables import VariableOptions
 from skymark.execute.profiles import load_profile
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -181,7 +182,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.names import name_for
-    from skymark.cloud.order import Order, idle_minutes_for, seconds_of
+    from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import check_stores, lasting_store
     from skymark.run.layout import new_run_id

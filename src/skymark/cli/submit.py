@@ -22,6 +22,7 @@ from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.suite.registry import suite_named
@@ -257,7 +258,6 @@ def _order(
     plan: Plan, cluster: str, deadline: str | None, store: Sequence[str], variables: VariableOptions
 ) -> Order:
     from skymark.cloud.lifecycle.adopting import order_of
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.submission import job_name, new_submission
     from skymark.run.layout import new_run_id
 

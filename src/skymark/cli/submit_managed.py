@@ -27,6 +27,7 @@ from skymark.execute.partition.explain import WorkerPart, named_keys, worker_par
 from skymark.execute.partition.shard import items_of
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.report.text import MISSING, duration
@@ -182,7 +183,7 @@ def _order(
     store: Sequence[str],
 ) -> Order:
     """Return the order of all jobs, whose limits are not known yet."""
-    from skymark.cloud.order import Order, idle_minutes_for, seconds_of
+    from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.stores import lasting_store
     from skymark.cloud.submission import job_name
     from skymark.run.layout import new_run_id

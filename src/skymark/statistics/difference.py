@@ -9,7 +9,7 @@ from statistics import fmean
 
 from skymark.model.base import Frozen
 from skymark.model.metric import Figure, Metric
-from skymark.statistics.interval import student_quantile
+from skymark.statistics.interval import CONFIDENCE, student_quantile
 
 PRACTICAL = 0.05
 """Smallest relative difference that counts, unless the caller has another."""
@@ -45,6 +45,7 @@ def difference(
     reference: Sequence[float],
     metric: Metric,
     practical: float = PRACTICAL,
+    confidence: float = CONFIDENCE,
 ) -> Difference:
     """Compare a metric's values of two cells, one per round.
 
@@ -62,6 +63,7 @@ def difference(
         reference: the same of what it is compared with.
         metric: its scale, and whether higher or lower is better.
         practical: the margin; 0.05 means ratios between 1/1.05 and 1.05 do not matter.
+        confidence: of the interval, where another one than 95 % is wanted.
 
     Raises:
         ValueError: a side has no round.
@@ -73,13 +75,13 @@ def difference(
     # As intervals do: the log scale only where every value has a logarithm.
     if metric.scale == "log" and min(candidate) > 0 and min(reference) > 0:
         ours, theirs = [math.log(x) for x in candidate], [math.log(x) for x in reference]
-        change, half = fmean(ours) - fmean(theirs), _half_width(ours, theirs)
+        change, half = fmean(ours) - fmean(theirs), _half_width(ours, theirs, confidence)
         bounds = [math.exp(min(x, LARGEST_LOG)) for x in _places(change, half)]
         return Difference(
             ratio=_figure(bounds), verdict=_verdict(change, half, math.log1p(practical), metric)
         )
     centre = fmean(reference)
-    change, half = fmean(candidate) - centre, _half_width(candidate, reference)
+    change, half = fmean(candidate) - centre, _half_width(candidate, reference, confidence)
     bounds = [1 + x / centre for x in _places(change, half)] if centre else []
     return Difference(
         ratio=_figure(bounds), verdict=_verdict(change, half, practical * abs(centre), metric)
@@ -108,7 +110,7 @@ def _figure(ratios: Sequence[float]) -> Figure | None:
     return Figure(value=value, low=min(ends, default=None), high=max(ends, default=None))
 
 
-def _half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+def _half_width(ours: Sequence[float], theirs: Sequence[float], confidence: float) -> float | None:
     if min(len(ours), len(theirs)) < 2:
         return None
     parts = [_variance(side) / len(side) for side in (ours, theirs)]
@@ -118,7 +120,7 @@ def _half_width(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     shares = zip(parts, (ours, theirs), strict=True)
     spread = sum(part**2 / (len(side) - 1) for part, side in shares)
     degrees = total**2 / spread if spread else 1.0  # the squares of tiny numbers vanish
-    return student_quantile(max(1, math.floor(degrees))) * math.sqrt(total)
+    return student_quantile(max(1, math.floor(degrees)), confidence) * math.sqrt(total)
 
 
 def _variance(values: Sequence[float]) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from skymark.cloud.order import seconds_of
 from skymark.model.base import Frozen
+from skymark.model.duration_text import seconds_of
 from skymark.model.plan import Profile
 
 
