@@ -123,7 +123,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             ),
             detach=detach,
         )
-    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.lifecycle.adopting import order_of
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
@@ -155,6 +155,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     run_id = new_run_id(known.profile, datetime.now(UTC))
     orders = _orders(asked, run_id, dataclasses.replace(options, profile=known.profile), grid)
     for _, plan in orders:
+        require_time_before(plan, limit_s)
         require_data(variables.cache_policy, plan)
     runs = [_with_secrets(order, plan, variables) for order, plan in orders]
     check_home(output)

@@ -173,7 +173,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
     the command that ends it are printed.
     """
-    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.leaving import hire_and_leave
@@ -196,6 +196,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     known = variables.beside(os.environ)
     limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    require_time_before(plan, limits.deadline_s)
     require_data(variables.cache_policy, plan)
     check_home(output)
     order = Order(

@@ -143,6 +143,11 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         raise UsageError(
             f"cells of {wanted.suite} need the machine for themselves; queue them with exec"
         )
+    if wanted.allotment is not None:
+        raise UsageError(
+            "--time is spent on cells that are compared with one another, and each job has only "
+            "some of those; leave it out, or queue the plan with exec"
+        )
     needs: dict[str, int | None] = {}
     for one in wanted.runnable:
         known = (needs.get(one.group), suite.device_bytes(one.cell))

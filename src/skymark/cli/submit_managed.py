@@ -123,6 +123,7 @@ def submit_managed(
         UsageError: nothing was hired: no store outlives the machines, or an option is wrong.
         GateError: they may cost more than the ceiling together, or that was not agreed to.
     """
+    from skymark.cloud.cost.limits import require_time_before
     from skymark.cloud.group_jobs import submission_key
     from skymark.cloud.known_machines import turn_of
     from skymark.cloud.part_jobs import outstanding_parts
@@ -146,6 +147,7 @@ def submit_managed(
             say("no job was submitted")
             return 0
         order = _limited(order, hiring, deadline, len(rest.attempts))
+        require_time_before(plan, order.deadline_s)
         parts = worker_parts(split, items)
         _show([parts[number] for number in rest.attempts], split.workers)
         quoted = _quoted(order, plan, variables, len(rest.attempts))
