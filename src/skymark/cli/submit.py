@@ -25,6 +25,7 @@ from skymark.cli.variables import VariableOptions
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
+from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
@@ -139,15 +140,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     sendable(wanted, with_source=True)
     require_data(variables.cache_policy, wanted)
     suite = suite_named(wanted.suite)
-    if not suite.shares_machine:
-        raise UsageError(
-            f"cells of {wanted.suite} need the machine for themselves; queue them with exec"
-        )
-    if wanted.allotment is not None:
-        raise UsageError(
-            "--time is spent on cells that are compared with one another, and each job has only "
-            "some of those; leave it out, or queue the plan with exec"
-        )
+    _require_shareable(wanted, suite)
     needs: dict[str, int | None] = {}
     for one in wanted.runnable:
         known = (needs.get(one.group), suite.device_bytes(one.cell))
@@ -256,6 +249,19 @@ def _tell_of_queue(cluster: str) -> None:
         say(
             f"jobs that wait or run on {cluster}: {count}. The queue does not tell which groups "
             "workers hold; no group that another holds is taken a second time"
+        )
+
+
+def _require_shareable(plan: Plan, suite: Suite) -> None:
+    """Refuse a plan whose cells cannot be measured by several jobs on one machine."""
+    if not suite.shares_machine:
+        raise UsageError(
+            f"cells of {plan.suite} need the machine for themselves; queue them with exec"
+        )
+    if plan.allotment is not None:
+        raise UsageError(
+            "--time is spent on cells that are compared with one another, and each job has only "
+            "some of those; leave it out, or queue the plan with exec"
         )
 
 
