@@ -126,11 +126,13 @@ def cost(
 
 
 def _quote(options: CostOptions, where: MachineOptions, deadline_s: int | None) -> Quote:
+    from skymark.cloud.cost.limits import require_time_before
     from skymark.cloud.cost.quote import quote_for
     from skymark.cloud.sky.catalogue import SkyPilotCatalogue
     from skymark.run.history import read_history
 
     plan = options.plan()
+    require_time_before(plan, deadline_s)
     task = _task_of(plan, options.profile, where)
     history = read_history(where.history, plan)
     return quote_for(task, plan, SkyPilotCatalogue(say), history=history, deadline_s=deadline_s)

@@ -31,6 +31,7 @@ from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.variables import VariableOptions
 from skymark.execute.profiles import load_profile
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
@@ -122,13 +123,12 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             ),
             detach=detach,
         )
-    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.lifecycle.adopting import order_of
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.kept_machine import queue
     from skymark.cloud.lifecycle.user_jobs import check_nodes
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.stores import check_stores
     from skymark.cloud.submission import new_submission
     from skymark.run.layout import new_run_id
@@ -155,6 +155,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     run_id = new_run_id(known.profile, datetime.now(UTC))
     orders = _orders(asked, run_id, dataclasses.replace(options, profile=known.profile), grid)
     for _, plan in orders:
+        require_time_before(plan, limit_s)
         require_data(variables.cache_policy, plan)
     runs = [_with_secrets(order, plan, variables) for order, plan in orders]
     check_home(output)

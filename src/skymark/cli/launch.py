@@ -29,6 +29,7 @@ from skymark.cli.rented_ends import show_end
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.variables import VariableOptions
 from skymark.execute.profiles import load_profile
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -172,7 +173,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
     the command that ends it are printed.
     """
-    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.lifecycle.carrying_out import carry_out
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.leaving import hire_and_leave
@@ -181,7 +182,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.names import name_for
-    from skymark.cloud.order import Order, idle_minutes_for, seconds_of
+    from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import check_stores, lasting_store
     from skymark.run.layout import new_run_id
@@ -195,6 +196,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     known = variables.beside(os.environ)
     limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    require_time_before(plan, limits.deadline_s)
     require_data(variables.cache_policy, plan)
     check_home(output)
     order = Order(

@@ -13,6 +13,7 @@ from skymark.cli.parameters import COUNT, HOW, SOME_SECONDS, WHAT, Several
 from skymark.cli.suite_options import DeclaredOption, declared_options, field_of
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
+from skymark.model.allotment import Goal
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, Profile, Selection
@@ -72,6 +73,23 @@ class SharedOptions:
         COUNT,
         Parameter(group=HOW, help="Exactly so many rounds, whatever the effort says."),
     ] = None
+    time: Annotated[
+        str | None,
+        Parameter(
+            group=HOW,
+            help="The time of all rounds, such as 20m: each cell gets the effort's least rounds, "
+            "at least 3, and the others go to the cells whose rank is undecided. [default: as long "
+            "as the effort takes]",
+        ),
+    ] = None
+    goal: Annotated[
+        Goal | None,
+        Parameter(
+            group=HOW,
+            help="With --time, what it is spent on. table: rank all, and narrow all intervals; "
+            "best: only what may be the best. [default: table]",
+        ),
+    ] = None
     timeout: Annotated[
         float | None,
         SOME_SECONDS,
@@ -109,7 +127,15 @@ class SharedOptions:
         selection = Selection(
             scenarios=self.scenarios, adapters=self.adapters, settings=settings, options=options
         )
-        return make_plan(profile, selection, self.effort, self.rounds, timeout_s=self.timeout)
+        return make_plan(
+            profile,
+            selection,
+            self.effort,
+            self.rounds,
+            timeout_s=self.timeout,
+            time=self.time,
+            goal=self.goal,
+        )
 
     def given(self) -> tuple[str, ...]:
         """Return the options that differ from their default, as they are typed."""

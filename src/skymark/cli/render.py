@@ -84,7 +84,7 @@ def slurm(
     Near the time limit, and where a node fails, a task queues up again and goes on where it was.
     Submit it with sbatch, from a shell in which `skymark` is found.
     """
-    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.render.slurm import SlurmJob, slurm_script
 
     chosen = dataclasses.replace(options, profile=profile)
@@ -94,6 +94,7 @@ def slurm(
         made, words = _from_file(plan, options)
     work = sharing.workload(profile, made, words)
     limit_s = limits_for(load_profile(profile), deadline).deadline_s
+    require_time_before(made, limit_s)
     job = SlurmJob(limit_s=limit_s, gpus=gpus, results=results, stagger_minutes=stagger)
     _write(slurm_script(work, job, _template(template)), output, "sbatch FILE")
     return 0
@@ -223,12 +224,14 @@ def sky(
     Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
     """
     from skymark.cli.launch import plan_to_send
-    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.order import Order, cluster_name
     from skymark.cloud.render.sky_task import sky_text
     from skymark.execute.plan_file import write_plan
 
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=True)
+    deadline_s = limits_for(load_profile(profile), deadline).deadline_s
+    require_time_before(plan, deadline_s)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -239,7 +242,7 @@ def sky(
         infra=infra,
         spot=spot,
         num_nodes=num_nodes,
-        deadline_s=limits_for(load_profile(profile), deadline).deadline_s,
+        deadline_s=deadline_s,
     )
     beside = output.with_suffix(".plan.json")
     write_plan(plan, beside)  # SkyPilot refuses a file that is not there

@@ -31,7 +31,7 @@ from skymark.cli.parameters import (
     TotalCpus,
     TotalMemory,
 )
-from skymark.cli.tables import Json, expected_time
+from skymark.cli.tables import Json, expected_time, short_time
 from skymark.execute.plan_file import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
@@ -156,6 +156,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cli.progress import ProgressObserver
     from skymark.cli.splitting import part_asked_for
     from skymark.cli.stores import open_stores, say_what_was_stored
+    from skymark.execute.duration import require_time
     from skymark.execute.run_manifest import run_id_of
     from skymark.execute.session import run_plan
     from skymark.execute.sharing import run_shared
@@ -174,12 +175,16 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     if group and not share:
         raise UsageError("--group needs --share")
     require_policy(cache_policy, cache_root)
+    time = expected_time(wanted, part)
+    require_time(wanted, time)
+    if warning := short_time(wanted, time):
+        note(warning)
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
     open_all = partial(open_stores, store, run_id_of(path))
     end_when_told()
     progress_console = PlainConsole(stderr=True)
     try:
-        expected_s = expected_time(wanted, part).measuring.expected_s
+        expected_s = time.measuring.expected_s
         with (
             caches_of_run(cache_policy, cache_root, wanted, part) as kept,
             ProgressObserver(progress_console, expected_s) as observer,

@@ -22,8 +22,10 @@ from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
+from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
@@ -138,10 +140,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     sendable(wanted, with_source=True)
     require_data(variables.cache_policy, wanted)
     suite = suite_named(wanted.suite)
-    if not suite.shares_machine:
-        raise UsageError(
-            f"cells of {wanted.suite} need the machine for themselves; queue them with exec"
-        )
+    _require_shareable(wanted, suite)
     needs: dict[str, int | None] = {}
     for one in wanted.runnable:
         known = (needs.get(one.group), suite.device_bytes(one.cell))
@@ -253,11 +252,23 @@ def _tell_of_queue(cluster: str) -> None:
         )
 
 
+def _require_shareable(plan: Plan, suite: Suite) -> None:
+    """Refuse a plan whose cells cannot be measured by several jobs on one machine."""
+    if not suite.shares_machine:
+        raise UsageError(
+            f"cells of {plan.suite} need the machine for themselves; queue them with exec"
+        )
+    if plan.allotment is not None:
+        raise UsageError(
+            "--time is spent on cells that are compared with one another, and each job has only "
+            "some of those; leave it out, or queue the plan with exec"
+        )
+
+
 def _order(
     plan: Plan, cluster: str, deadline: str | None, store: Sequence[str], variables: VariableOptions
 ) -> Order:
     from skymark.cloud.lifecycle.adopting import order_of
-    from skymark.cloud.order import seconds_of
     from skymark.cloud.submission import job_name, new_submission
     from skymark.run.layout import new_run_id
 

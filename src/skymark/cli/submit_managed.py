@@ -27,6 +27,7 @@ from skymark.execute.partition.explain import WorkerPart, named_keys, worker_par
 from skymark.execute.partition.shard import items_of
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.report.text import MISSING, duration
@@ -122,6 +123,7 @@ def submit_managed(
         UsageError: nothing was hired: no store outlives the machines, or an option is wrong.
         GateError: they may cost more than the ceiling together, or that was not agreed to.
     """
+    from skymark.cloud.cost.limits import require_time_before
     from skymark.cloud.group_jobs import submission_key
     from skymark.cloud.known_machines import turn_of
     from skymark.cloud.part_jobs import outstanding_parts
@@ -145,6 +147,7 @@ def submit_managed(
             say("no job was submitted")
             return 0
         order = _limited(order, hiring, deadline, len(rest.attempts))
+        require_time_before(plan, order.deadline_s)
         parts = worker_parts(split, items)
         _show([parts[number] for number in rest.attempts], split.workers)
         quoted = _quoted(order, plan, variables, len(rest.attempts))
@@ -182,7 +185,7 @@ def _order(
     store: Sequence[str],
 ) -> Order:
     """Return the order of all jobs, whose limits are not known yet."""
-    from skymark.cloud.order import Order, idle_minutes_for, seconds_of
+    from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.stores import lasting_store
     from skymark.cloud.submission import job_name
     from skymark.run.layout import new_run_id

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
+from skymark.cli.caller import note
 from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime, run_time
 from skymark.execute.partition.shard import Shard
@@ -45,7 +46,7 @@ def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str
 
 def print_plan(plan: Plan) -> None:
     """Print a plan: one row per scenario, adapters that run, and those that do not with why."""
-    effort = plan.effort
+    effort = plan.bounds
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for planned in plan.cells:
         runs, refused = rows.setdefault(planned.cell.label, ([], []))
@@ -65,14 +66,33 @@ def print_plan(plan: Plan) -> None:
     )
     adapters = {planned.cell.adapter for planned in plan.runnable}
     time = expected_time(plan)
+    if plan.allotment is None:
+        takes = (
+            f"about {duration(time.measuring.expected_s)} "
+            f"({duration(time.measuring.low_s)} to {duration(time.measuring.high_s)})"
+        )
+    else:
+        takes = f"at most {duration(plan.allotment.time_s)} (goal {plan.allotment.goal})"
     stdout_console().print(
         f"\n{len(plan.runnable)} cells of {len(adapters)} adapters to measure, "
         f"{len(plan.cells) - len(plan.runnable)} not; {rounds} rounds each "
-        f"(effort {effort.name}); about {duration(time.measuring.expected_s)} "
-        f"({duration(time.measuring.low_s)} to {duration(time.measuring.high_s)}) "
+        f"(effort {effort.name}); {takes} "
         "once venvs and data are made; costs nothing on this machine",
         highlight=False,
         soft_wrap=True,
+    )
+    if warning := short_time(plan, time):
+        note(warning)
+
+
+def short_time(plan: Plan, time: RunTime) -> str | None:
+    """Return a warning where the least rounds are expected to take longer than the run's time."""
+    if plan.allotment is None or time.least_rounds.expected_s <= plan.allotment.time_s:
+        return None
+    return (
+        f"the time of {duration(plan.allotment.time_s)} may be short: the {plan.bounds.min_rounds} "
+        f"rounds that each cell needs are expected to take "
+        f"{duration(time.least_rounds.expected_s)}; some cells may get fewer"
     )
 
 

@@ -12,7 +12,6 @@ from pydantic import Field
 from skymark.cloud.stores import results_leave
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
-from skymark.model.span import LONGEST_S
 
 STORED_IDLE_MINUTES = 1
 """Without a job, until a machine ends itself whose results lie elsewhere too."""
@@ -20,8 +19,6 @@ IDLE_MINUTES = 10
 """The same where they lie on it alone: for so long the connection may be away when a run ends."""
 KEPT_IDLE_MINUTES = 30
 """The same of a machine that is kept for more runs."""
-
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Order(Frozen):
@@ -107,21 +104,6 @@ def check_cluster_name(name: str) -> None:
             f"--cluster {name!r} is no name of a machine; give letters, digits and hyphens, a "
             "letter first"
         )
-
-
-def seconds_of(text: str, option: str = "--deadline") -> int:
-    """Read a duration such as ``90m``, ``2h``, ``1h30m`` or ``45s``.
-
-    Raises:
-        UsageError: it is none, zero, or more than a year.
-    """
-    parts = re.findall(r"([0-9]{1,9})([smhd])", text)
-    total = sum(int(count) * UNITS_S[unit] for count, unit in parts)
-    if "".join(count + unit for count, unit in parts) != text or not 0 < total <= LONGEST_S:
-        raise UsageError(
-            f"{option} {text!r} is no duration of a year at most; give one such as 90m, 2h or 1h30m"
-        )
-    return total
 
 
 def limit_s(order: Order, hourly_price_usd: float | None, around_s: float) -> int | None:

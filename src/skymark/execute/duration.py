@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from skymark.execute.partition.shard import Shard
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
+from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.span import NOTHING, Span
 from skymark.run.history import PastRun
@@ -47,6 +48,8 @@ class RunTime(Frozen):
     """To make data that is not there."""
     measuring: Span
     """Of all rounds, with the starts of their processes."""
+    least_rounds: Span
+    """Of the least rounds of each cell, without which a run's time would rank little."""
     cells: int
     """Cells to measure."""
     known_cells: int
@@ -69,9 +72,20 @@ def run_time(plan: Plan, history: Sequence[PastRun] = (), shard: Shard | None = 
     ranked = sorted(history, key=lambda past: _likeness(past, plan), reverse=True)
     part = plan.cells if shard is None else shard.take(plan.cells)
     cells = [planned for planned in part if planned.refusal is None]
+    bounds = plan.bounds
+    least = bounds.model_copy(update={"max_rounds": bounds.min_rounds})
+    least_rounds = _measuring(cells, plan, least, ranked)
+    if plan.allotment is None:
+        measuring = _measuring(cells, plan, bounds, ranked)
+    else:
+        time_s = plan.allotment.time_s if cells else 0.0
+        measuring = least_rounds.at_most(time_s).model_copy(
+            update={"expected_s": time_s, "high_s": time_s}
+        )
     return RunTime(
         preparing=_preparing(cells),
-        measuring=_measuring(cells, plan, ranked),
+        measuring=measuring,
+        least_rounds=least_rounds,
         cells=len(cells),
         known_cells=sum(_known(one, ranked) is not None for one in cells),
     )
@@ -93,26 +107,48 @@ def _preparing(cells: Sequence[PlannedCell]) -> Span:
     return DATA_PER_SCENARIO.times(len(sizes)).plus(DATA_PER_ADAPTER.times(len(conversions)))
 
 
-def _measuring(cells: Sequence[PlannedCell], plan: Plan, ranked: Sequence[PastRun]) -> Span:
+def require_time(plan: Plan, time: RunTime) -> None:
+    """Refuse a run whose time cannot hold the least rounds of its cells.
+
+    Args:
+        plan: with the time that the rounds may take, if any.
+        time: of the plan, or of the part that is meant.
+
+    Raises:
+        UsageError: even at best it cannot.
+    """
+    least_s = time.least_rounds.low_s
+    if plan.allotment is None or least_s <= plan.allotment.time_s:
+        return
+    raise UsageError(
+        f"the time of {plan.allotment.time_s:g} s is too short: the {plan.bounds.min_rounds} "
+        f"rounds that each of {time.cells} cells needs take at least {least_s:.0f} s; give a "
+        "longer --time, or fewer scenarios or adapters"
+    )
+
+
+def _measuring(
+    cells: Sequence[PlannedCell], plan: Plan, bounds: Effort, ranked: Sequence[PastRun]
+) -> Span:
     total = NOTHING
     for planned in cells:
         past = _known(planned, ranked)
         if past is None:
-            total = total.plus(_guessed(planned, plan.effort))
+            total = total.plus(_guessed(planned, bounds))
         else:
-            total = total.plus(_remembered(planned, past, plan))
+            total = total.plus(_remembered(planned, past, plan, bounds))
     for group in dict.fromkeys(one.group for one in cells):
-        total = total.plus(_starts(group, plan, ranked))
+        total = total.plus(_starts(group, plan, bounds, ranked))
     return total
 
 
-def _remembered(planned: PlannedCell, past: PastRun, plan: Plan) -> Span:
+def _remembered(planned: PlannedCell, past: PastRun, plan: Plan, effort: Effort) -> Span:
     """Return a cell's time from an earlier run of it.
 
     A round that is to be longer than it was is counted longer; one that may be shorter is not
     counted shorter, because a round has a least amount of work.
     """
-    effort, seen = plan.effort, past.cells[planned.cell.hash]
+    seen = past.cells[planned.cell.hash]
     least_s = 0.0 if planned.guess is None else planned.guess.low_s
     round_s = seen.round_s + max(0.0, least_s - seen.timed_s)
     rounds = min(max(seen.rounds, effort.min_rounds), effort.max_rounds)
@@ -137,9 +173,8 @@ def _guessed(planned: PlannedCell, effort: Effort) -> Span:
     )
 
 
-def _starts(group: str, plan: Plan, ranked: Sequence[PastRun]) -> Span:
+def _starts(group: str, plan: Plan, effort: Effort, ranked: Sequence[PastRun]) -> Span:
     """Return the time to start the process of a group, once a round."""
-    effort = plan.effort
     rounds = _expected_rounds(effort)
     for past in ranked:
         if (seen_s := past.start_s.get(group)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -19,13 +20,14 @@ from skymark.execute.process import (
     WorkerProcess,
     describe_leaks,
 )
+from skymark.execute.timed_sweeps import TimedSweeps
 from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.venvs import import_root
 from skymark.execute.worker_pool import WorkerPool
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Cause, Record, Status
+from skymark.model.record import Cause, Record, Status, Stop
 from skymark.run.directory import RunDirectory
 from skymark.suite.contract import Suite
 
@@ -54,6 +56,7 @@ class Engine:
         shared: bool = False,
         workers: WorkerPool | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Get ready; nothing runs yet.
 
@@ -70,8 +73,9 @@ class Engine:
             workers: where worker processes come from and go to; None for some of its own, which
                 end with the cells that they are started for.
             now: the wall clock, UTC.
+            clock: of the run's time, where the plan has one; seconds, monotonic.
         """
-        self._plan = plan
+        self._effort = plan.bounds
         self._cells = plan.cells if cells is None else tuple(cells)
         self._suite = suite
         self._run = run
@@ -82,6 +86,11 @@ class Engine:
         self._shared = shared
         self._workers = workers or WorkerPool(observer.stage, keeps=False)
         self._now = now
+        self._timed = (
+            None
+            if plan.allotment is None
+            else TimedSweeps(plan.allotment, plan.bounds, suite.declaration.primary_metric, clock)
+        )
         self._pythons: dict[str, Path | None] = {}
         self._unfinished: dict[str, UnfinishedCell] = {}
         self.records: dict[str, Record] = {}
@@ -161,7 +170,7 @@ class Engine:
                 one.accelerator = seen.text
                 if seen.fault is not None:
                     cause = no_accelerator(library.name, platform, seen.fault)
-                    self._end(one, Status.FAILED, cause)
+                    self._end(one, Status.FAILED, cause, Stop.FAILED)
 
     def _prepare(self) -> None:
         cells = [one.planned.cell for one in self._unfinished.values()]
@@ -173,29 +182,53 @@ class Engine:
             self._observer.stage(f"preparing {cell.scenario} ({cell.variant}) for {cell.adapter}")
             worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
 
-        for group, members in self._processes().items():
+        for group, members in self._processes(self._unfinished).items():
             if waiting := [cell for cell in members if cell.id in unprepared]:
                 self._with_worker(group, waiting, prepare)
 
     # Measuring
 
     def _measure_rounds(self) -> None:
-        effort = self._plan.effort
-        left = [effort.min_rounds - len(one.rounds) for one in self._unfinished.values()]
+        least = self._effort.min_rounds
+        left = [least - len(one.rounds) for one in self._unfinished.values()]
         self._observer.planned(sum(max(0, rounds) for rounds in left))
         for unfinished in list(self._unfinished.values()):
             self._end_if_enough(unfinished)
+        if self._timed is not None:
+            self._timed.begin(self._unfinished.values(), self.records.values())
         turn = 0
-        while self._unfinished:
-            processes = self._processes()
+        while sweep := self._next_sweep():
+            processes = self._processes(sweep)
             names = list(processes)
             first = turn % len(names)
             for name in names[first:] + names[:first]:
-                self._with_worker(name, processes[name], self._measure)
+                self._measure_in_process(name, processes[name])
             turn += 1
 
+    def _next_sweep(self) -> Collection[str]:
+        """Return the cells that get another round each; none at the end."""
+        if self._timed is None:
+            return self._unfinished.keys()
+        sweep = self._timed.next(self._unfinished, self.records)
+        if not sweep.names:
+            for unfinished in list(self._unfinished.values()):
+                self._end(unfinished, Status.OK, None, sweep.stops[unfinished.planned.cell.id])
+        return sweep.names
+
+    def _measure_in_process(self, name: str, cells: Iterable[Cell]) -> None:
+        if self._timed is None:
+            self._with_worker(name, cells, self._measure)
+        elif in_time := self._timed.in_time(cells, self._unfinished):
+            with self._timed.pace.process(name):
+                self._with_worker(name, in_time, self._measure_timed)
+
+    def _measure_timed(self, worker: WorkerProcess, cell: Cell) -> None:
+        assert self._timed is not None
+        with self._timed.pace.round(cell.id):
+            self._measure(worker, cell)
+
     def _measure(self, worker: WorkerProcess, cell: Cell) -> None:
-        unfinished, effort = self._unfinished[cell.id], self._plan.effort
+        unfinished, effort = self._unfinished[cell.id], self._effort
         number = unfinished.next_round
         unfinished.next_round += 1
         self._observer.measuring(cell, number)
@@ -294,7 +327,8 @@ class Engine:
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
         if error.cause.kind == "LibraryAbsentError":
             status = Status.SKIPPED
-        self._end(self._unfinished[cell.id], status, error.cause)
+        stop = Stop.FAILED if status.is_bad else None
+        self._end(self._unfinished[cell.id], status, error.cause, stop)
 
     def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
         while waiting:
@@ -304,16 +338,24 @@ class Engine:
         if not unfinished.rounds:
             return
         verification = unfinished.rounds[-1].verification
-        cell, effort = unfinished.planned.cell, self._plan.effort
+        cell, rounds, effort = unfinished.planned.cell, unfinished.rounds, self._effort
         if not verification.passed:
-            self._end(unfinished, Status.INVALID, verification.cause)
-        elif self._suite.is_enough(cell, unfinished.rounds, effort):
-            self._end(unfinished, Status.OK, None)
+            self._end(unfinished, Status.INVALID, verification.cause, Stop.FAILED)
+        elif self._timed is None and self._suite.is_enough(cell, rounds, effort):
+            # Fewer than the least are enough for what does not vary.
+            is_narrow = effort.min_rounds <= len(rounds) < effort.max_rounds
+            self._end(unfinished, Status.OK, None, Stop.INTERVAL if is_narrow else Stop.ROUNDS)
 
-    def _end(self, unfinished: UnfinishedCell, status: Status, cause: Cause | None) -> None:
+    def _end(
+        self,
+        unfinished: UnfinishedCell,
+        status: Status,
+        cause: Cause | None,
+        stop: Stop | None = None,
+    ) -> None:
         """Write a cell's record and forget about the cell."""
-        effort = self._plan.effort
-        record = unfinished.record(self._suite, effort, status, cause, self._now())
+        effort = self._effort
+        record = unfinished.record(self._suite, effort, status, cause, stop, self._now())
         record = self._run.write_record(record, unfinished.rounds)
         self.records[record.cell.id] = record
         self._unfinished.pop(record.cell.id, None)
@@ -327,12 +369,19 @@ class Engine:
             groups.setdefault(one.planned.group, []).append(one.planned.cell)
         return groups
 
-    def _processes(self) -> dict[str, list[Cell]]:
-        """Return the unfinished cells by the first group of those that a process serves, in order.
+    def _processes(self, ids: Collection[str]) -> dict[str, list[Cell]]:
+        """Return cells by the first group of those that a process serves, in order.
 
         That is one group, or all that run in the same venv where the suite shares its processes.
+
+        Args:
+            ids: of the unfinished cells that are meant.
         """
-        groups = self._groups()
+        groups = {
+            group: chosen
+            for group, cells in self._groups().items()
+            if (chosen := [cell for cell in cells if cell.id in ids])
+        }
         if not self._suite.shares_process:
             return groups
         first_of: dict[Path | None, str] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Profile
 from skymark.resources import resource_directory
@@ -22,7 +23,7 @@ def load_profile(name: str) -> Profile:
 
     Raises:
         UnknownNameError: there is no such profile.
-        UsageError: the file is no TOML, or has a key that profiles do not have.
+        UsageError: the file is no TOML, or has a key or value that profiles do not have.
     """
     paths = profile_paths()
     path = Path(name) if name.endswith(".toml") else paths.get(name)
@@ -30,11 +31,16 @@ def load_profile(name: str) -> Profile:
         raise UnknownNameError("profile", name, paths)
     try:
         content = tomllib.loads(path.read_text("utf-8"))
-        return Profile.model_validate({"name": path.stem, **content})
+        profile = Profile.model_validate({"name": path.stem, **content})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"profile {path}: {error}; mend the file") from error
     except ValidationError as error:
         raise UsageError(f"profile {path}: {faults_of(error, Profile)}") from error
+    if profile.time is not None:
+        seconds_of(profile.time, f"profile {path}: time")
+    elif profile.goal is not None:
+        raise UsageError(f"profile {path}: goal needs a time, which is spent on it")
+    return profile
 
 
 def faults_of(error: ValidationError, model: type[Profile]) -> str:

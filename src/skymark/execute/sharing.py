@@ -89,6 +89,11 @@ def run_shared(
             f"cells of {plan.suite} are measured one at a time on a machine, or their figures "
             "would tell of each other's load; leave out --share, or use --shard on several machines"
         )
+    if plan.allotment is not None:
+        raise UsageError(
+            "--time is spent on cells that are compared with one another, and each process of "
+            "--share has only some of those; leave out one of the two, or use --shard"
+        )
     cells = _cells_of(plan, groups)
     require_accelerator(plan.platform, observer.stage, own=own)
     cache = cache_directory()

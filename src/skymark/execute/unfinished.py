@@ -15,6 +15,7 @@ from skymark.model.record import (
     RoundResult,
     StabilityWarning,
     Status,
+    Stop,
     Verification,
 )
 from skymark.suite.contract import Suite
@@ -53,6 +54,7 @@ class UnfinishedCell:
         effort: Effort,
         status: Status,
         cause: Cause | None,
+        stop: Stop | None,
         ended_at: datetime,
     ) -> Record:
         """Return the record of the cell; figures only where it ended `ok`."""
@@ -65,6 +67,7 @@ class UnfinishedCell:
             status=status,
             cause=cause,
             rounds=tuple(result.summary for result in rounds),
+            stopped_by=stop,
             metrics=suite.figures(rounds) if is_ok else {},
             verification=all_verified(rounds) if rounds else None,
             conditions=self._conditions() if rounds else {},

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from pydantic import Field, JsonValue
 
+from skymark.model.allotment import Allotment, Goal
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
@@ -47,6 +48,10 @@ class Profile(Frozen):
     the suite's own."""
     adapters: tuple[str, ...] = ()
     effort: str = "quick"
+    time: str | None = None
+    """The time of all rounds, such as ``45m``; None for as long as the effort takes."""
+    goal: Goal | None = None
+    """The aim that the time is spent on; None for a table."""
     deadline_minutes: int | None = Field(default=None, ge=1)
     """Longest time of set-up and run on a rented machine, unless told otherwise."""
     max_cost_usd: float | None = Field(default=None, gt=0)
@@ -77,6 +82,8 @@ class Plan(Frozen):
     profile: str
     platform: Platform = "cpu"
     effort: Effort
+    allotment: Allotment | None = None
+    """The time of its rounds on each machine; None for as long as the effort takes."""
     settings: dict[str, Setting] = Field(default_factory=dict)
     """Settings of the whole run, such as ``workers``."""
     settings_from: dict[str, str] = Field(default_factory=dict)
@@ -87,10 +94,16 @@ class Plan(Frozen):
     def hash(self) -> str:
         """SHA-256 hex digest over cells and effort; a run directory belongs to one plan.
 
-        The time limit does not count, so that cells which ran out of time can be run again.
+        Neither the time limit of a round counts, so that cells which ran out of it can be run
+        again, nor the time of the run, so that an interrupted one can be given more.
         """
         effort = self.effort.model_dump(mode="json", exclude={"cell_timeout_s"})
         return digest_of([sorted(planned.cell.hash for planned in self.cells), effort])
+
+    @property
+    def bounds(self) -> Effort:
+        """The effort, with the rounds that the run's time allows where it has one."""
+        return self.effort if self.allotment is None else self.allotment.bounds(self.effort)
 
     @property
     def runnable(self) -> tuple[PlannedCell, ...]:

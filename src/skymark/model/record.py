@@ -35,6 +35,21 @@ class Status(StrEnum):
         return self in {Status.INVALID, Status.FAILED, Status.TIMEOUT}
 
 
+class Stop(StrEnum):
+    """The rule that ended the rounds of a cell."""
+
+    INTERVAL = "interval"
+    """Its interval is as narrow as the effort asks, and its rank, within a time, is decided."""
+    DECIDED = "decided"
+    """Within a time: too far behind the best, or shown not to be the best where that is wanted."""
+    ROUNDS = "rounds"
+    """It has the most rounds; of what does not vary, one."""
+    TIME = "time"
+    """The time of the run was over."""
+    FAILED = "failed"
+    """A round failed, took too long or was refused by the oracle."""
+
+
 class Cause(Frozen):
     """Why a cell did not end `ok`: a stable kind, what happened, and what to do about it."""
 
@@ -120,6 +135,8 @@ class Record(Frozen):
     status: Status
     cause: Cause | None = None
     rounds: tuple[Round, ...] = ()
+    stopped_by: Stop | None = None
+    """The rule that ended its rounds; null where none began, or an earlier version wrote it."""
     metrics: dict[str, Figure] = Field(default_factory=dict)
     """Figures over all rounds, by name; empty where the cell did not end `ok`."""
     verification: Verification | None = None

@@ -7,9 +7,11 @@ from typing import Literal
 
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
+from skymark.model.manifest import Manifest
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import Judged, Judgement, judge
+from skymark.report.text import duration
 from skymark.run.reader import Run
 from skymark.statistics.difference import PRACTICAL, Difference, Verdict
 
@@ -242,6 +244,8 @@ def _remarks(before: Run, after: Run) -> Iterator[str]:
     one, other = before.manifest, after.manifest
     if one.effort != other.effort:
         yield f"effort is {one.effort.name} and {other.effort.name}"
+    if one.plan.allotment != other.plan.allotment:
+        yield f"time is {_time_of(one)} and {_time_of(other)}"
     if one.machine.system != other.machine.system:
         yield f"system is {one.machine.system} and {other.machine.system}"
     if one.machine.skymark != other.machine.skymark:
@@ -249,6 +253,14 @@ def _remarks(before: Run, after: Run) -> Iterator[str]:
     for run in (before, after):
         if run.missing:
             yield f"{run.manifest.run_id} lacks {len(run.missing)} planned cells"
+
+
+def _time_of(manifest: Manifest) -> str:
+    """Return the time that a run's rounds had, and its goal."""
+    allotment = manifest.plan.allotment
+    if allotment is None:
+        return "as the effort takes"
+    return f"{duration(allotment.time_s)} (goal {allotment.goal})"
 
 
 def _fields(one: Frozen, other: Frozen) -> Iterator[tuple[str, object, object]]:

@@ -13,7 +13,7 @@ from skymark.model.metric import Declaration
 from skymark.model.record import Cause, Record, StabilityWarning, Status
 from skymark.report.columns import PLACE, UNSURE, Columns
 from skymark.report.ranking import Row, ranked
-from skymark.report.text import MISSING, plain, size
+from skymark.report.text import MISSING, duration, plain, size
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -58,10 +58,12 @@ def print_report(run: Run, console: Console) -> None:
 
 def _machine(run: Run) -> Text:
     hardware = run.manifest.machine.hardware
+    allotment = run.manifest.plan.allotment
     limits = run.manifest.machine.limits
     parts = [
         f"profile {run.manifest.profile}",
         f"effort {run.manifest.effort.name}",
+        *((f"time {duration(allotment.time_s)} (goal {allotment.goal})",) if allotment else ()),
         hardware.cpu_model or hardware.architecture,
         f"{limits.usable_cores or hardware.logical_cores or MISSING} cores",
         size(hardware.memory_bytes),

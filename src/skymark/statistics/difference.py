@@ -9,6 +9,7 @@ from enum import StrEnum
 from skymark.model.base import Frozen
 from skymark.model.metric import Figure, Metric
 from skymark.statistics.contrast import contrast
+from skymark.statistics.student import CONFIDENCE
 
 PRACTICAL = 0.05
 """Smallest relative difference that counts, unless the caller has another."""
@@ -49,6 +50,7 @@ def difference(
     reference: Sequence[float],
     metric: Metric,
     practical: float = PRACTICAL,
+    confidence: float = CONFIDENCE,
 ) -> Difference:
     """Compare a metric's values of two cells, one per round.
 
@@ -65,6 +67,7 @@ def difference(
         reference: the same of what it is compared with.
         metric: its scale, and whether higher or lower is better.
         practical: the margin; 0.05 means ratios between 1/1.05 and 1.05 do not matter.
+        confidence: of the interval, where another one than 95 % is wanted.
 
     Raises:
         ValueError: a side has no round.
@@ -74,7 +77,7 @@ def difference(
     if metric.scale == "exact":
         return _exact(candidate[-1], reference[-1], metric)
     found = contrast(candidate, reference, metric, practical)
-    change, half = found.change, found.half_width()
+    change, half = found.change, found.half_width(confidence)
     places = (change,) if half is None else (change, change - half, change + half)
     if found.centre is None:
         ratios = [math.exp(min(place, LARGEST_LOG)) for place in places]

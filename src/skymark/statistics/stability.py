@@ -86,8 +86,8 @@ def wide_interval(seen: Seen) -> StabilityWarning | None:
             f"{seen.effort.name} effort asks for ±{seen.effort.target_relative_interval:.0%}"
         ),
         action=(
-            "run more rounds (--effort standard or rigorous) with nothing else running; "
-            "`skymark doctor` says what disturbs this machine"
+            "run more rounds (--effort standard or rigorous, or a longer --time) with nothing "
+            "else running; `skymark doctor` says what disturbs this machine"
         ),
     )
 

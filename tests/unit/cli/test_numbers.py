@@ -53,7 +53,9 @@ DURATIONS = [
     (command, option)
     for command, options in {
         "launch": ("--deadline", "--boot-timeout"),
-        "cost": ("--deadline",),
+        "cost": ("--deadline", "--time"),
+        "run": ("--time",),
+        "plan": ("--time",),
     }.items()
     for option in options
 ]

@@ -95,6 +95,7 @@ def test_a_setting_without_name_or_value_is_refused(text):
         ("--profile", "cpu", "--scenarios", "TAB-1", "NLP-1:medium", "--adapters", "numpy"),
         ("--effort", "standard", "--rounds", "4", "--timeout", "2.5", "--workers", "3"),
         ("--set", "page_cache=cold", "shuffle_buffer=10", "--think-time-ms", "2.5"),
+        ("--time", "20m", "--goal", "best"),
         ("--profile", "clip", "--tasks", "zeroshot_retrieval", "--precision", "bf16"),
     ],
     ids=len,

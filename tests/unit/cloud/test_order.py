@@ -1,4 +1,4 @@
-"""Durations, limits and names of an order."""
+"""Limits and names of an order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from skymark.cloud.order import (
     cluster_name,
     idle_minutes_for,
     limit_s,
-    seconds_of,
 )
 from skymark.model.errors import UsageError
 from skymark.resources import resource_directory
@@ -23,21 +22,6 @@ from skymark.resources import resource_directory
 def order_of(**changes):
     known = {"profile": "cpu", "plan_hash": "0", "run_id": "run", "cluster": "skymark-cpu-1"}
     return Order(**{**known, **changes})
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("45s", 45), ("90m", 5400), ("2h", 7200), ("1h30m", 5400), ("1d", 86400)]
-)
-def test_a_duration_is_read(text, seconds):
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize(
-    "text", ["", "90", "m", "1.5h", "-1h", "0s", "1h 30m", "2w", "366d", "9" * 5000 + "s", "१m"]
-)
-def test_what_is_no_duration_is_refused(text):
-    with pytest.raises(UsageError, match="such as 90m"):
-        seconds_of(text)
 
 
 def test_without_deadline_and_ceiling_there_is_no_limit():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition.shard import Shard
 from skymark.execute.venvs import Venvs
+from skymark.model.allotment import Allotment
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Metric
@@ -143,13 +145,22 @@ def planned_cell(cell: Cell, **more: Any) -> PlannedCell:
 
 
 def plan_of(
-    *cells: Cell | PlannedCell, effort: Effort = EFFORT, refused: Iterable[Cell] = ()
+    *cells: Cell | PlannedCell,
+    effort: Effort = EFFORT,
+    refused: Iterable[Cell] = (),
+    allotment: Allotment | None = None,
 ) -> Plan:
     """A plan of cells to run, and of cells that are refused."""
     reason = (Status.UNSUPPORTED, Cause(kind="lacks-ability", message="it cannot"))
     planned = [one if isinstance(one, PlannedCell) else planned_cell(one) for one in cells]
     planned += [planned_cell(cell, refusal=reason) for cell in refused]
-    return Plan(suite="scripted", profile="test", effort=effort, cells=tuple(planned))
+    return Plan(
+        suite="scripted",
+        profile="test",
+        effort=effort,
+        allotment=allotment,
+        cells=tuple(planned),
+    )
 
 
 class Bed:
@@ -171,6 +182,7 @@ class Bed:
         suite: Suite | None = None,
         shard: Shard | None = None,
         target: Target = "cpu",
+        clock: Callable[[], float] = time.monotonic,
     ) -> Engine:
         """An engine for a plan, with the tests' own Python or venvs of the cache."""
         return Engine(
@@ -185,6 +197,7 @@ class Bed:
                 target,
             ),
             cells=None if shard is None else shard.take(plan.cells),
+            clock=clock,
         )
 
     def journal(self, do: str) -> list[dict]:

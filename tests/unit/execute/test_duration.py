@@ -10,9 +10,12 @@ from skymark.execute.duration import (
     EXPECTED_SHARE_OF_LIMIT,
     EXPECTED_START_S,
     HIGH_START_S,
+    require_time,
     run_time,
 )
 from skymark.execute.partition.shard import Shard
+from skymark.model.allotment import Allotment
+from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Status
 from skymark.run.history import past_run
 from tests.unit.run.past_runs import BEGIN, EFFORT, GUESS, cell, manifest, plan, record
@@ -124,3 +127,22 @@ def test_a_shard_s_time_is_of_the_cells_that_it_takes_also_where_some_cannot_run
         runnable = [one for one in taken if one.refusal is None]
         assert run_time(some, shard=Shard.of(number, 2)).cells == len(runnable)
     assert sum(run_time(some, shard=Shard.of(number, 2)).cells for number in (0, 1)) == 3
+
+
+def test_a_time_is_what_the_rounds_are_expected_to_take_and_the_most():
+    timed = plan([cell()]).model_copy(update={"allotment": Allotment(time_s=600)})
+    found = run_time(timed)
+    assert found.measuring.low_s == pytest.approx(3 * GUESS.low_s)
+    assert (found.measuring.expected_s, found.measuring.high_s) == (600, 600)
+    assert found.whole.high_s == pytest.approx(found.preparing.high_s + 600)
+    short = timed.model_copy(update={"allotment": Allotment(time_s=1)})
+    assert run_time(short).measuring.low_s == 1
+
+
+def test_a_time_that_cannot_hold_the_least_rounds_is_refused():
+    timed = plan([cell()]).model_copy(update={"allotment": Allotment(time_s=2.9)})
+    with pytest.raises(UsageError, match=r"the 3 rounds that each of 1 cells needs take at least"):
+        require_time(timed, run_time(timed))
+    enough = timed.model_copy(update={"allotment": Allotment(time_s=3)})
+    require_time(enough, run_time(enough))
+    require_time(plan([cell()]), run_time(plan([cell()])))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skymark.execute.planner import make_plan
+from skymark.execute.profiles import load_profile
+from skymark.model.allotment import LEAST_ROUNDS, MOST_ROUNDS, Allotment
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Profile, Selection
 from skymark.suite.registry import suite_named
@@ -62,6 +64,49 @@ def test_a_time_limit_bounds_the_guesses_too():
     plan = make_plan(PROFILE, Selection(), effort="quick", timeout_s=7.5)
     assert plan.effort.cell_timeout_s == 7.5
     assert {planned.guess.high_s for planned in plan.cells} == {7.5}
+
+
+def test_a_time_and_its_goal_are_the_plan_s_and_the_command_line_goes_over_the_profile():
+    timed = PROFILE.model_copy(update={"time": "45m", "goal": "best"})
+    assert make_plan(PROFILE, Selection()).allotment is None
+    assert make_plan(timed, Selection()).allotment == Allotment(time_s=2700, goal="best")
+    assert make_plan(timed, Selection(), time="1m").allotment.time_s == 60
+    assert make_plan(timed, Selection(), goal="table").allotment.goal == "table"
+    assert make_plan(timed, Selection(), rounds=4).allotment is None
+
+
+def test_within_a_time_a_cell_has_three_rounds_or_more_and_no_few_most():
+    plan = make_plan(PROFILE, Selection(), effort="check", time="10m")
+    assert plan.effort == EFFORTS["check"]
+    assert (plan.bounds.min_rounds, plan.bounds.max_rounds) == (LEAST_ROUNDS, MOST_ROUNDS)
+    assert make_plan(PROFILE, Selection(), effort="rigorous", time="10m").bounds.min_rounds == 10
+    assert make_plan(PROFILE, Selection()).bounds == EFFORTS["standard"]
+
+
+def test_a_run_may_be_continued_with_another_time():
+    hashes = {make_plan(PROFILE, Selection(), time=time).hash for time in (None, "1m", "2m")}
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"time": "soon"}, "--time 'soon' is no duration"),
+        ({"time": "0s"}, "--time '0s' is no duration"),
+        ({"time": "0"}, "such as 90m"),
+        ({"time": "1m", "rounds": 3}, "leave one of them out"),
+        ({"goal": "best", "rounds": 3}, "leave one of them out"),
+        ({"goal": "best"}, "--goal best needs --time"),
+    ],
+)
+def test_times_and_goals_that_mean_nothing_are_refused(given, words):
+    with pytest.raises(UsageError, match=words):
+        make_plan(PROFILE, Selection(), **given)
+
+
+def test_a_time_is_refused_where_nothing_varies():
+    with pytest.raises(UsageError, match="of the suite clip does not; leave it out"):
+        make_plan(load_profile("clip"), Selection(), time="1m")
 
 
 def test_no_round_at_all_is_refused():

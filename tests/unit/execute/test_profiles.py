@@ -87,3 +87,22 @@ def test_a_profile_that_is_no_text_or_not_there_is_refused(tmp_path):
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="mend the file"):
         load_profile(str(binary))
+
+
+def test_a_profile_may_have_a_time_and_a_goal(tmp_path):
+    profile = load_profile(written(tmp_path, GOOD + 'time = "45m"\ngoal = "best"\n'))
+    assert (profile.time, profile.goal) == ("45m", "best")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('time = "soon"', "time 'soon' is no duration"),
+        ("time = 45", "time: "),
+        ('goal = "best"', "goal needs a time"),
+        ('time = "45m"\ngoal = "worst"', "goal: "),
+    ],
+)
+def test_a_wrong_time_or_goal_of_a_profile_is_said(tmp_path, line, words):
+    with pytest.raises(UsageError, match=words):
+        load_profile(written(tmp_path, f"{GOOD}{line}\n"))

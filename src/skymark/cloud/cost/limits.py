@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from skymark.cloud.order import seconds_of
 from skymark.model.base import Frozen
-from skymark.model.plan import Profile
+from skymark.model.duration_text import seconds_of
+from skymark.model.errors import UsageError
+from skymark.model.plan import Plan, Profile
 
 
 class Limits(Frozen):
@@ -14,6 +15,24 @@ class Limits(Frozen):
     """Of set-up and run together."""
     max_cost_usd: float | None
     """Of all machines together."""
+
+
+def require_time_before(plan: Plan, deadline_s: float | None) -> None:
+    """Refuse a plan whose rounds may take longer than its machine may live.
+
+    Args:
+        plan: with the time of its rounds, if it has one.
+        deadline_s: of set-up and run together; None where nothing ends them.
+
+    Raises:
+        UsageError: cells would be left over when the machine ends.
+    """
+    if plan.allotment is None or deadline_s is None or plan.allotment.time_s < deadline_s:
+        return
+    raise UsageError(
+        f"--time {plan.allotment.time_s:g}s does not end before the deadline of {deadline_s:g} s, "
+        "which is for set-up and run together; give a longer --deadline or a shorter --time"
+    )
 
 
 def limits_for(
