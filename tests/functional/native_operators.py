@@ -95,6 +95,35 @@ class TestTensorFlow:
             batch = step(batch)
         agree(batch, scenario, dataset)
 
+    def test_one_iterator_delivers_epochs_as_a_loader_that_begins_there_does(self, tmp_path):
+        from skymark.suites.loading.adapter import LoadingJob
+        from skymark.suites.loading.adapters.tfdata import records
+        from skymark.suites.loading.adapters.tfdata.adapter import TfDataLoader
+
+        scenario, dataset = made("PR-2", tmp_path / "canonical")
+        records.write_records(dataset, tmp_path)
+        job = LoadingJob(scenario, dataset, tmp_path, "tfrecord", batch_size=16, seed=7)
+
+        def epoch(loader, number):
+            batches = [{k: np.asarray(v) for k, v in b.items()} for b in loader.epoch(number)]
+            return {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+
+        loader = TfDataLoader(job)
+        streams = [epoch(loader, number) for number in range(3)]
+        first = loader.iterator
+        next(loader.epoch(3))  # and left in its middle
+        assert loader.iterator is first
+        streams.append(epoch(loader, 3))
+        for number, stream in enumerate(streams):
+            assert sorted(stream["index"]) == list(range(len(dataset)))
+            alone = epoch(TfDataLoader(job), number)
+            for name, values in stream.items():
+                np.testing.assert_array_equal(values, alone[name])
+        order = streams[EPOCH]["index"]
+        expected = [scenario.transform(dataset[int(i)], EPOCH)["features"] for i in order]
+        np.testing.assert_allclose(streams[EPOCH]["features"], expected, atol=1e-3)
+        assert not np.array_equal(streams[0]["index"], streams[1]["index"])
+
     @pytest.mark.parametrize("format", ["tfrecord", "files", "tar", "memory"])
     @pytest.mark.parametrize("id", ["CV-2", "NLP-1", "TAB-2"])
     def test_every_format_gives_the_raw_elements(self, id, format, tmp_path, tensorflow):

@@ -1,11 +1,12 @@
-"""tf.data: TFRecord files, shuffled through a buffer, mapped in parallel, prefetched.
+"""tf.data: TFRecord files, shuffled through a buffer, mapped in parallel, repeated, prefetched.
 
 The work of the scenarios in `native` is done by TensorFlow's operators (`operators`), on whole
 batches where it is small, as TensorFlow's performance guide advises. Other work is the reference's,
 called through `tf.numpy_function`, which holds Python's lock. `workers` is `num_parallel_calls` and
 the size of the private thread pool; 0 maps one element after another, in the one thread that
 tf.data needs. ``--set shuffle_buffer=N`` shuffles through a buffer of another size than
-`SHUFFLE_BUFFER`: tf.data has no global shuffle.
+`SHUFFLE_BUFFER`: tf.data has no global shuffle. Records of small sets are cached as they are
+stored, before the shuffle.
 """
 
 from __future__ import annotations
@@ -23,74 +24,120 @@ from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapters.tfdata.operators import Tensors
-    from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
+    from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.reader import Reader
     from skymark.suites.loading.scenario import Batch
 
 HOST = "CPU:0"
-SHUFFLE_BUFFER = 10_000
+SHUFFLE_BUFFER = 1000
+"""Elements held while shuffling, as in the other libraries that shuffle a stream."""
+CACHED_BYTES = 256 << 20
+"""Records that together take no more are kept in memory from the first epoch on."""
+LAST_EPOCH = 1 << 32
 FILES_AT_ONCE = 4
 """Files read in turns. Fixed, because the order of records depends on it."""
 
 
 class TfDataLoader(Loader):
-    """One dataset graph for all epochs; an epoch's seed and parameters are variables."""
+    """One iterator over all epochs, of which `epoch` hands out one after the other.
+
+    The dataset is repeated by mapping the numbers of epochs to datasets, so that each epoch has
+    its own order and random parameters, and the next one begins while the last batches of the one
+    before are waited for.
+    """
 
     def __init__(self, job: LoadingJob) -> None:
-        import tensorflow as tf
-
         self.job = job
         self.operators = OPERATORS.get(job.scenario.id)
-        self.epoch_number = 0
-        # tf.data runs on the host; without this, its variables would go to a GPU that is there.
-        with tf.device(HOST):
-            self.seed = tf.Variable(0, dtype=tf.int64)
-            self.tables = {name: tf.Variable(values) for name, values in self.drawn(0).items()}
         self.iterator: Any = None
-
-    def drawn(self, epoch: int) -> dict[str, Array]:
-        """Return the tables of random parameters that TensorFlow's operators need."""
-        if self.operators is None:
-            return {}
-        return self.operators.draw(self.job.scenario, self.job.dataset, epoch)
+        self.position = 0, 0
+        """The epoch that the iterator is in, and the elements delivered of it."""
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Set the variables and return a new iterator over the same graph: batches of tensors."""
+        """Yield an epoch's batches of tensors; one that does not follow is started anew."""
+        if self.iterator is None or self.position != (epoch, 0):
+            self.start(epoch)
+        return self.rest()
+
+    def start(self, epoch: int) -> None:
+        """Make an iterator over this epoch and all that follow."""
         import tensorflow as tf
 
-        self.epoch_number = epoch
+        # tf.data runs on the host; without this, its variables would go to a GPU that is there.
         with tf.device(HOST):
-            self.seed.assign(self.job.shuffle_seed(epoch))
-            for name, values in self.drawn(epoch).items():
-                self.tables[name].assign(values)
-            self.iterator = iter(self.dataset)
-        batches: Iterator[Batch] = self.iterator
-        return batches
+            self.iterator = iter(self.from_epoch(epoch))
+        self.position = epoch, 0
+
+    def rest(self) -> Iterator[Batch]:
+        """Yield the batches up to the end of the epoch, which is known by their elements."""
+        epoch, delivered = self.position
+        while delivered < self.elements:
+            batch = next(self.iterator)
+            delivered += len(batch["index"])
+            self.position = (epoch, delivered) if delivered < self.elements else (epoch + 1, 0)
+            yield batch
 
     @cached_property
-    def dataset(self) -> Any:
-        """The whole pipeline."""
+    def elements(self) -> int:
+        """The elements that an epoch delivers."""
+        job = self.job
+        mine = len(range(job.rank, len(job.dataset), job.world))
+        return mine - mine % job.batch_size if job.drop_last else mine
+
+    def from_epoch(self, first: int) -> Any:
+        """Return the pipeline, from the first batch of an epoch on."""
         import tensorflow as tf
 
-        job = self.job
-        keys = self.keys().shard(job.world, job.rank)
-        if job.shuffle:
-            # Made anew when an epoch starts, so that its order is that of the variable's seed.
-            in_order, buffer = keys, int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
-            keys = tf.data.Dataset.from_tensors(0).flat_map(
-                lambda _: in_order.shuffle(buffer, seed=self.seed)
-            )
-        dataset = self.batches(keys)
+        job, keys, read = self.job, self.keys(), self.read
+
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        def of(epoch: Any) -> Any:
+            return self.batches(self.shuffled(keys, epoch), read, epoch)
+
+        dataset = tf.data.Dataset.range(first, LAST_EPOCH).flat_map(of)
         if job.workers:
             dataset = dataset.prefetch(job.prefetch)
         options = tf.data.Options()
         options.deterministic = True
-        # A checkpoint need not hold the variables: they are set from seed and epoch on resuming.
+        # A checkpoint need not hold what Python functions know: they are made anew on resuming.
         options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
         options.experimental_optimization.map_fusion = True
         options.threading.private_threadpool_size = max(1, job.workers)
         options.threading.max_intra_op_parallelism = 1
         return dataset.with_options(options)
+
+    def shuffled(self, keys: Any, epoch: Any) -> Any:
+        """Return the keys in an epoch's order."""
+        import numpy as np
+        import tensorflow as tf
+
+        job = self.job
+        if not job.shuffle:
+            return keys
+        seed = tf.numpy_function(
+            lambda number: np.int64(job.shuffle_seed(int(number))), [epoch], tf.int64
+        )
+        buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
+        return keys.shuffle(buffer, seed=tf.ensure_shape(seed, []))
+
+    def tables(self, epoch: Any) -> Tensors:
+        """Return the tables of random parameters that TensorFlow's operators need in an epoch."""
+        import tensorflow as tf
+
+        from skymark.suites.loading.adapters.tfdata.records import in_python
+
+        if self.operators is None:
+            return {}
+        draw, job = self.operators.draw, self.job
+        like = draw(job.scenario, job.dataset, 0)
+        if not like:
+            return {}
+        tables = in_python(
+            lambda given: draw(job.scenario, job.dataset, int(given["epoch"])),
+            {"epoch": epoch},
+            like,
+        )
+        return {name: tf.ensure_shape(table, like[name].shape) for name, table in tables.items()}
 
     def keys(self) -> Any:
         """Return the dataset that is shuffled: serialised records, or indices of elements."""
@@ -98,27 +145,37 @@ class TfDataLoader(Loader):
 
         job = self.job
         if job.format != "tfrecord":
-            return tf.data.Dataset.range(len(job.dataset))
-        paths = sorted(str(path) for path in job.storage.glob("*.tfrecord"))
-        return tf.data.Dataset.from_tensor_slices(paths).interleave(
+            return tf.data.Dataset.range(len(job.dataset)).shard(job.world, job.rank)
+        paths = sorted(job.storage.glob("*.tfrecord"))
+        records = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).interleave(
             tf.data.TFRecordDataset,
             cycle_length=FILES_AT_ONCE,
             num_parallel_calls=job.workers or None,
         )
+        mine = records.shard(job.world, job.rank)
+        return mine.cache() if sum(p.stat().st_size for p in paths) <= CACHED_BYTES else mine
 
-    def batches(self, keys: Any) -> Any:
+    @cached_property
+    def read(self) -> Any:
+        """The tensors' source, or a `Reader` where Python reads and works in one call.
+
+        Asked for outside of any function of TensorFlow's, which would hold data in memory as
+        constants of its own.
+        """
+        from skymark.suites.loading.adapters.tfdata.records import THROUGH_PYTHON, source
+
+        job = self.job
+        in_one_call = self.operators is None and job.format in THROUGH_PYTHON
+        return job.reader() if in_one_call else source(job)
+
+    def batches(self, keys: Any, read: Any, epoch: Any) -> Any:
         """Read, work and batch: small work on whole batches, other work on elements."""
-        from skymark.suites.loading.adapters.tfdata.records import (
-            THROUGH_PYTHON,
-            VECTORISED,
-            source,
-        )
+        from skymark.suites.loading.adapters.tfdata.records import THROUGH_PYTHON, VECTORISED
 
         job, scenario = self.job, self.job.scenario
-        steps = () if self.operators is None else self.operators.steps(scenario, self.tables)
+        steps = () if self.operators is None else self.operators.steps(scenario, self.tables(epoch))
         parallel = {"num_parallel_calls": job.workers} if job.workers else {}
         size, drop_last = job.batch_size, job.drop_last
-        read = source(job)
         if self.operators is not None and self.operators.on_batches:
             if job.format in VECTORISED:
                 dataset = keys.batch(size, drop_last).map(read, **parallel)
@@ -131,15 +188,15 @@ class TfDataLoader(Loader):
             dataset = keys.map(read, **parallel)
             for step in steps:
                 dataset = dataset.map(step, **parallel)
-        elif job.format in THROUGH_PYTHON:  # one call of Python instead of two
-            dataset = keys.map(self.reference(job.reader()), **parallel)
+        elif job.format in THROUGH_PYTHON:
+            dataset = keys.map(self.reference(epoch, read), **parallel)
         else:
-            dataset = keys.map(read, **parallel).map(self.reference(), **parallel)
+            dataset = keys.map(read, **parallel).map(self.reference(epoch), **parallel)
         if scenario.bucket_boundaries:
             dataset = self.bucketed(dataset)
         else:
             dataset = dataset.batch(size, drop_last)
-        return dataset.map(self.mixed, **parallel) if scenario.mixes else dataset
+        return dataset.map(self.mixed(epoch), **parallel) if scenario.mixes else dataset
 
     def bucketed(self, elements: Any) -> Any:
         """Batch by length; TensorFlow's buckets end before their boundary, skymark's with it."""
@@ -158,54 +215,62 @@ class TfDataLoader(Loader):
             drop_remainder=job.drop_last,
         )
 
-    def reference(self, reader: Reader | None = None) -> Callable[[Any], Tensors]:
+    def reference(self, epoch: Any, reader: Reader | None = None) -> Callable[[Any], Tensors]:
         """Return all of the reference's work as one step, in Python, with reading if need be."""
         from skymark.suites.loading.adapters.tfdata.records import in_python
 
         job = self.job
         like = job.transform(job.dataset[0], 0)
 
-        def work(element: Element) -> Element:
-            raw = element if reader is None else reader[int(element["index"])]
-            return job.transform(raw, self.epoch_number)
+        def work(given: Element) -> Element:
+            number = int(given.pop("epoch"))
+            raw = given if reader is None else reader[int(given["index"])]
+            return job.transform(raw, number)
 
         def step(element: Any) -> Tensors:
-            return in_python(work, element if reader is None else {"index": element}, like)
+            given = element if reader is None else {"index": element}
+            return in_python(work, {**given, "epoch": epoch}, like)
 
         return step
 
-    def mixed(self, batch: Tensors) -> Tensors:
-        """Do the reference's batch-level work, in Python."""
+    def mixed(self, epoch: Any) -> Callable[[Tensors], Tensors]:
+        """Return the reference's batch-level work as a step, in Python."""
         from skymark.suites.loading.adapters.tfdata.records import in_python
 
         job = self.job
         like = job.mix(job.collate([job.transform(job.dataset[0], 0)]), 0)
-        return in_python(lambda arrays: job.mix(arrays, self.epoch_number), batch, like)
+
+        def work(given: dict[str, Any]) -> Batch:
+            number = int(given.pop("epoch"))
+            return job.mix(given, number)
+
+        return lambda batch: in_python(work, {**batch, "epoch": epoch}, like)
 
     def state(self) -> bytes:
-        """Return the checkpoint of the iterator: the files that TensorFlow writes."""
+        """Return the position, and the checkpoint of the iterator: files that TensorFlow writes."""
         import tensorflow as tf
 
         with tempfile.TemporaryDirectory() as directory:
             tf.train.Checkpoint(iterator=self.iterator).write(f"{directory}/position")
             files = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-        return pickle.dumps(files)
+        return pickle.dumps((self.position, files))
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Restore the iterator from those files."""
         import tensorflow as tf
 
-        batches = self.epoch(epoch)
+        position, files = pickle.loads(state)  # noqa: S301 - our own bytes
+        self.start(epoch)
         with tempfile.TemporaryDirectory() as directory:
-            for name, content in pickle.loads(state).items():  # noqa: S301 - our own bytes
+            for name, content in files.items():
                 Path(directory, name).write_bytes(content)
             tf.train.Checkpoint(iterator=self.iterator).read(f"{directory}/position")
-        return batches
+        self.position = position
+        return self.rest()
 
     def close(self) -> None:
-        """Drop iterator and dataset, which ends their threads."""
+        """Drop the iterator, which ends its threads."""
         self.iterator = None
-        self.__dict__.pop("dataset", None)
 
 
 @adapter
@@ -253,7 +318,7 @@ class TfData(Adapter):
     shuffles: ClassVar = f"buffer {SHUFFLE_BUFFER}"
     options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
     native: ClassVar = frozenset(OPERATORS)
-    version: ClassVar = 2
+    version: ClassVar = 3
     variables: ClassVar = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
