@@ -171,7 +171,7 @@ def test_a_request_to_stop_keeps_what_was_measured_and_the_next_run_goes_on(
     containers, image, tmp_path
 ):
     results = owned(tmp_path / "results", 12345, 12346)
-    selection = (*SELECTION[:-1], str(ROUNDS))
+    selection = (*SELECTION, "--rounds", str(ROUNDS))
     detached = ("--detach", "--name", "stopped")
     command = containers.run_command(image, results, *selection, options=detached)
     command.remove("--rm")
