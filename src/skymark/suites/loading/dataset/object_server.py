@@ -169,6 +169,12 @@ class ObjectHandler(BaseHTTPRequestHandler):
         """Log nothing: an answer's status tells the client."""
 
 
+def answer(number: int) -> None:
+    """Write a line to whoever started the server."""
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     """Serve a directory, and say how much, until standard input is closed."""
     parser = argparse.ArgumentParser(description="Serve a directory as an object store.")
@@ -178,9 +184,9 @@ def main() -> None:
     arguments = parser.parse_args()
     server = ObjectServer(arguments.directory, arguments.latency_ms, arguments.bandwidth_mb_s)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_address[1], flush=True)  # noqa: T201 - this is how the process answers
+    answer(server.server_address[1])
     for _ in sys.stdin:
-        print(server.link.carried_bytes, flush=True)  # noqa: T201
+        answer(server.link.carried_bytes)
 
 
 if __name__ == "__main__":
