@@ -28,7 +28,7 @@ ADAPTERS = REQUIREMENTS / "adapters"
 EXTRAS = {
     "dev": ("dev",),
     "container": ("bucket", "data", "report", "wandb"),
-    "cloud": ("cloud",),
+    "cloud": ("bucket", "cloud"),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
 BANDIT = "B613,B614,B615"
@@ -212,9 +212,25 @@ def faults(session: nox.Session) -> None:
 
 @nox.session
 def accuracy(session: nox.Session) -> None:
-    """Make the table of docs/accuracy.md: how often intervals hold the truth (two minutes)."""
+    """Make the tables of docs/accuracy.md: intervals, comparisons (two minutes); -- --real."""
+    if "--real" in session.posargs:
+        session.run("python", "-m", "tests.duet_accuracy", *session.posargs)
+        return
     page = session.posargs or ["docs/accuracy.md"]
     session.run("python", "-m", "tests.interval_coverage", *page)
+    session.run("python", "-m", "tests.duet_accuracy", *page)
+
+
+@nox.session
+def spread(session: nox.Session) -> None:
+    """Make the table of rounds' spread of docs/accuracy.md (a quarter of an hour); -- --run DIR."""
+    session.run("python", "-m", "tests.round_spread", "docs/accuracy.md", *session.posargs)
+
+
+@nox.session
+def tune_table(session: nox.Session) -> None:
+    """Make the table of docs/tuning.md: a tune beside an exhaustive sweep (an hour or two)."""
+    session.run("python", "-m", "tests.tune_table", "docs/tuning.md", *session.posargs)
 
 
 @nox.session

@@ -26,12 +26,18 @@ MEASURED = "COVERAGE_PROCESS_CONFIG"
 START_COVERAGE = """
 import os
 import sys
+import threading
+
+def stop_tracing():
+    sys.settrace(None)
+    threading.settrace(None)
 
 # Coverage's compiled part fits this Python only.
 if "COVERAGE_PROCESS_CONFIG" in os.environ and sys.version_info[:2] == {version}:
     import coverage
 
     coverage.process_startup()
+    os.register_at_fork(after_in_child=stop_tracing)  # what a fork runs is never written
 """
 
 

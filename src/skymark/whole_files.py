@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from skymark.model.errors import StorageFullError
+from skymark.model.errors import StorageFullError, UsageError
 
 LARGEST_FILE_BYTES = 256 << 20
 """Largest file that is read from a store or opened; skymark writes none so large."""
@@ -51,6 +51,21 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def named_by_user(path: Path, what: str = "a file in a directory") -> Iterator[None]:
+    """Raise a refused write to a place of the user's choice as an error that asks for another.
+
+    Raises:
+        UsageError: the write was refused; the message ends with the request to name `what`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}; name {what} that can be written"
+        ) from error
 
 
 @contextmanager

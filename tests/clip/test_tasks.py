@@ -10,6 +10,7 @@ from skymark.model.errors import DataError, UsageError  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe  # noqa: E402
 from skymark.suites.clip.tasks import linear_probe, zeroshot_classification  # noqa: E402
 from skymark.suites.clip.tasks.image_caption_selection import selection_metrics  # noqa: E402
+from skymark.suites.clip.tasks.similarity import unit  # noqa: E402
 from skymark.suites.clip.tasks.zeroshot_retrieval import retrieval_metrics  # noqa: E402
 
 
@@ -68,6 +69,19 @@ def test_a_query_is_found_if_one_of_its_own_is_near():
         "image_retrieval_recall@2": 0.75,
         "text_retrieval_recall@2": 1.0,
     }
+
+
+def test_among_equal_texts_each_k_takes_its_own():
+    """clip_benchmark asks for the k nearest anew for each k; among ties that is not one order."""
+    images, unique = torch.randn(2, 100, 8, generator=torch.Generator().manual_seed(3)).unbind()
+    texts, of_text = unique[:20].repeat(5, 1), torch.arange(100)
+    scores = unit(images) @ unit(texts).T
+    metrics = retrieval_metrics(images, texts, of_text, (1, 5))
+    for k in (1, 5):
+        found = (scores.topk(k, dim=1).indices == of_text[:, None]).any(dim=1)
+        assert metrics[f"text_retrieval_recall@{k}"] == pytest.approx(float(found.float().mean()))
+    nearest_of_five = scores.topk(5, dim=1).indices[:, :1]
+    assert not torch.equal(nearest_of_five, scores.topk(1, dim=1).indices)
 
 
 def test_recall_beyond_the_number_of_images_is_refused():

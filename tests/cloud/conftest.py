@@ -26,7 +26,7 @@ from tests.cloud.table import Tables
 collect_ignore_glob = [] if find_spec("sky") else ["test_*.py"]
 """SkyPilot has an environment of its own, where ``nox -s cloud_tests`` runs these tests."""
 
-COMMAND_TIMEOUT_S = 400.0
+COMMAND_TIMEOUT_S = 1200.0
 LOG_TAIL_CHARACTERS = 5000
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.known_machines import recall
+from skymark.cloud.machine_script import RESULTS
 from skymark.model.errors import UsageError
 from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
@@ -342,15 +343,26 @@ def test_a_machine_at_another_price_than_agreed_is_ended_and_billed_at_it(
     assert float(said[1]) == pytest.approx(line.cost_usd, rel=0.25)
 
 
+MEASURED = f"{RESULTS}/*/records/*.json"
+"""Records of cells, below the home of a machine."""
+
+
 @pytest.mark.cloud_faults
 def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    both = ("--num-nodes", "2", "--keep", "--idle-minutes", "10", "--scenarios", "NLP-1:small")
-    kept = launch(client, SMALL, results, *both)
+    both = ("--num-nodes", "2", "--keep", "--idle-minutes", "10")
+    split = ("--split", "weighted:heavy=1x2,light=1x1", "--scenarios", "NLP-1:small", "PC-1:small")
+    kept = launch(client, SMALL, results, *both, *split)
     assert kept.status == 0, kept.output
     (first,) = results.iterdir()
-    assert RunDirectory(first).manifest().counts == {"ok": 2}
-    assert len(client.world.hired(kept.cluster)) == 2
+    assert RunDirectory(first).manifest().counts == {"ok": 6}
+    hired = client.world.hired(kept.cluster)
+    measured = {
+        one.name.endswith("-head"): list(client.world.machine(one).home.glob(MEASURED))
+        for one in hired
+    }
+    assert {is_head: len(records) for is_head, records in measured.items()} == {True: 4, False: 2}
+    assert len(hired) == 2
 
     command = ("exec", kept.cluster, *PLAN, *ROUNDS, "--output", str(results))
     for again in [Running(client, *command), Running(client, *command)]:  # at the same moment

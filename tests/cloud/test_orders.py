@@ -29,6 +29,18 @@ def test_a_provider_that_does_not_exist_is_bad_usage(infra: str) -> None:
         make_task(order_of(infra=infra))
 
 
+def test_machines_get_their_split_and_a_yaml_that_does_not_read_it_is_bad_usage(
+    tmp_path: Path,
+) -> None:
+    two = order_of(num_nodes=2, split="longest")
+    assert make_task(two).envs["SKYMARK_SPLIT"] == "longest"
+    own = tmp_path / "own.yaml"
+    own.write_text("run: skymark run --shard $SKYPILOT_NODE_RANK/$SKYPILOT_NUM_NODES")
+    make_task(order_of(num_nodes=2, machine=own))
+    with pytest.raises(UsageError, match=r"own\.yaml does not read SKYMARK_SPLIT"):
+        make_task(two.model_copy(update={"machine": own}))
+
+
 @pytest.mark.parametrize("image", ["", " ", "a b", "a\nb"])
 def test_an_image_that_is_none_is_bad_usage(image: str) -> None:
     with pytest.raises(UsageError, match="--image"):

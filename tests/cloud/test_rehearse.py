@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from skymark.machine.rehearsal import REHEARSAL
-from tests.cloud.conftest import Client
+from tests.cloud.conftest import COMMAND_TIMEOUT_S, Client
 from tests.cloud.footprint import NOTHING, footprint, users_files
 
 pytestmark = pytest.mark.cloud
@@ -32,7 +32,7 @@ def skymark(
         text=True,
         cwd=ROOT,
         env=environment,
-        timeout=400,
+        timeout=COMMAND_TIMEOUT_S,
         check=False,
     )
 

@@ -1,8 +1,9 @@
 """Real images without a daemon: buildah and podman, in a store of the tests' own.
 
-The base that the Dockerfiles name is made here from Debian's packages, because the place that
-serves it may be out of reach. What this machine needs to reach a package index (a certificate, an
-index of its own) is read from pip's configuration and mounted while an image is built.
+The base that the Dockerfiles name by its digest is replaced by one that is made here from Debian's
+packages, because the place that serves it may be out of reach. What this machine needs to reach a
+package index (a certificate, an index of its own) is read from pip's configuration and mounted
+while an image is built.
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ class Containers:
         self.call(
             *("buildah", "bud", "--isolation", "chroot", "--pull-never", "--layers", *mounts),
             *("--build-arg", f"ADAPTERS={adapters}", "--build-arg", f"GIT_SHA={REVISION}"),
+            *("--build-arg", f"BASE={BASE}"),
             *("-f", context / f"benchmarks/docker/Dockerfile.{platform}", "-t", name, context),
         )
         return name

@@ -39,6 +39,16 @@ def test_every_package_from_an_index_is_pinned_by_hash(platform):
         assert "--require-hashes" in install or "--no-deps" in install, install
 
 
+def test_all_images_begin_with_one_base_that_is_pinned_by_digest():
+    bases = {re.findall(r"^ARG BASE=(.*)$", text_of(one), re.MULTILINE)[0] for one in PLATFORMS}
+    (base,) = bases
+    assert re.fullmatch(r"\S+:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", base)
+    for platform in PLATFORMS:
+        stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", text_of(platform), re.MULTILINE)
+        assert stages[0][0] == "$BASE"
+        assert {source for source, _ in stages[1:]} <= {name for _, name in stages}
+
+
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_an_image_has_no_health_check_and_starts_its_platform(platform):
     text = text_of(platform)

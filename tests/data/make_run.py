@@ -12,10 +12,12 @@ import random
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from skymark.model.cell import Cell, Setting
+from skymark.model.duet import Duet
 from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
@@ -29,6 +31,7 @@ from skymark.model.record import (
     Verification,
 )
 from skymark.model.sealed import sealed
+from skymark.run.samples import samples_file
 from skymark.suites.loading.drives.outcome import Outcome
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.suite import LoadingSuite
@@ -123,7 +126,8 @@ def rounds_of(
             setup_s=0.02,
             first_batch_ns=round(3e8 * chance.lognormvariate(0.0, 0.1)),
             timed_ns=measured_ns,
-            think_ns=busy_ns,
+            busy_ns=busy_ns,
+            consumed=3 * batches,
             elements=3 * batches * batch,
             bytes=3 * batches * batch * 4096,
             wait_ns=wait_ns,
@@ -186,6 +190,15 @@ def measured(one: Cell, rounds: Sequence[RoundResult], **more: Any) -> Record:
     return Record(**{**content, **more})
 
 
+def with_samples(directory: Path, one: Cell, rounds: Sequence[RoundResult], **more: Any) -> Record:
+    """Return the `ok` record of a cell, whose samples lie in the directory of its run."""
+    data = samples_file(rounds, SUITE.declaration.sample_columns)
+    path = directory / "samples" / f"{one.id}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return measured(one, rounds, samples_sha256=sha256(data).hexdigest(), **more)
+
+
 def ended(one: Cell, status: Status, cause: Cause, **more: Any) -> Record:
     """Return the record of a cell that was not measured."""
     return Record(
@@ -207,6 +220,7 @@ def write_run(
     finished: bool = True,
     machine: Machine = MACHINE,
     effort: str = "quick",
+    duet: Duet | None = None,
 ) -> Path:
     """Write a run of these records; `planned` cells have no record yet."""
     cells = [*(record.cell for record in records), *planned]
@@ -230,6 +244,7 @@ def write_run(
         plan_hash=plan.hash,
         declaration=SUITE.declared(cells),
         machine=machine,
+        duet=duet,
         counts=counts,
     )
     (directory / "records").mkdir(parents=True)

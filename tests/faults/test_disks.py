@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
@@ -65,12 +66,22 @@ def test_a_power_cut_loses_nothing_that_was_finished(tmp_path, moments, chance, 
             assert row.repeated <= 1, f"cut after {at_s:.3f} s"
 
 
-SIZES_KIB = (24, 28, 32, 36, 40, 44)
-"""Too small for the usual run: it fills them at its beginning, in the middle, near its end."""
+ROOMS_KIB = (0, 4, 8, 12, 16, 20, 28, 36)
+"""What a disk holds beside the manifest: the usual run fills it at its beginning, in the middle,
+near its end."""
+PAGE = 4096
+"""What a disk in memory gives room in."""
 
 
 def test_a_run_goes_on_when_a_full_disk_has_room_again(tmp_path, moments, chance, table):
-    for size in sorted(chance.sample(SIZES_KIB, min(moments, len(SIZES_KIB)))):
+    usual = Case(tmp_path, output=tmp_path / "usual")
+    status, stderr = usual.run()
+    assert status == 0, stderr
+    some_digits_more = 100
+    manifest = (usual.output / "manifest.json").stat().st_size + some_digits_more
+    needed = math.ceil(manifest / PAGE) * PAGE // 1024
+    for room in sorted(chance.sample(ROOMS_KIB, min(moments, len(ROOMS_KIB)))):
+        size = needed + room
         with small_disk(tmp_path / f"disk-{size}", f"{size}k") as disk:
             case = Case(tmp_path, output=disk / f"out-{size}")
             status, stderr = case.run()

@@ -59,7 +59,7 @@ def run_in(directory: Path, *arguments: str, prefix: Sequence[str] = (), **varia
         [*prefix, *command(*arguments, *extra)],
         capture_output=True,
         text=True,
-        timeout=800,
+        timeout=1500,
         env=environment(directory) | variables,
         cwd=directory,
         check=False,

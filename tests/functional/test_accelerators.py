@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from skymark.cache.location import cache_directory
-from skymark.execute.engine import HOST_ONLY, Engine
+from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
+from skymark.execute.measurer import HOST_ONLY
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
 from skymark.execute.venvs import Venvs, import_root

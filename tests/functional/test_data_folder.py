@@ -16,7 +16,7 @@ def test_modules_in_the_current_directory_are_not_run(tmp_path, skymark, adapter
         (tmp_path / f"{name}.py").write_text(source)
     arguments = ("run", "--scenarios", "TAB-1", "--adapters", adapter, "--effort", "check")
     # The tests' own process is started with -m, which the installed command is not.
-    ran = skymark(*arguments, PYTHONSAFEPATH="1")
+    ran = skymark(*arguments, "--timeout", "300", PYTHONSAFEPATH="1")
     assert ran.status == 0, ran.stderr
     assert not seen.exists()
     assert ran.records[f"loading.TAB-1.small.{adapter}"].status is Status.OK

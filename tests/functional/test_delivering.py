@@ -85,7 +85,8 @@ def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug):
 
 @pytest.mark.libraries
 def test_a_run_to_the_device_is_not_compared_with_one_to_the_host(tmp_path):
-    shared = ("--scenarios", "TAB-1", "--adapters", "pytorch", "--effort", "check")
+    what = ("--scenarios", "TAB-1", "--adapters", "pytorch")
+    shared = (*what, "--effort", "check", "--timeout", "300")
     for deliver in ("host", "device"):
         (tmp_path / deliver).mkdir()
         ran = run_in(tmp_path / deliver, "run", *shared, "--deliver", deliver)

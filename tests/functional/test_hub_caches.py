@@ -86,10 +86,11 @@ def snippet_in(ran):
 def test_a_data_set_of_the_hub_becomes_parquet_and_each_file_is_fetched_once(
     build, hub, python, tmp_path
 ):
-    ran = build("hf://o/numbers", "--cache-policy", "parquet")
+    ran = build("hf://o/numbers", "--cache-policy", "parquet", "--shards", "7")
     assert "before: 3 parquet files" in ran.stdout
+    assert "test has 5 rows: 5 files in place of 7" in ran.stderr
     assert "hf://datasets/o/numbers@main/data/train-00000-of-00002.parquet" in ran.stdout
-    assert "after:  9 files" in ran.stdout
+    assert "after:  12 files" in ran.stdout
     assert sorted(hub.fetched) == sorted(FILES)
     assert rows_by(python, snippet_in(ran)) == SPLITS
     assert not (tmp_path / "hub-cache").exists()

@@ -42,7 +42,7 @@ def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
 def test_the_three_first_libraries_lack_nothing_of_tier_1(tmp_path, slug):
     planned = run_in(tmp_path, "plan", "--scenarios", "tier-1", "--adapters", slug, "--json")
     plan = Plan.model_validate_json(planned.stdout)
-    assert len(plan.runnable) == len(plan.cells) == 13
+    assert len(plan.runnable) == len(plan.cells) == 14
 
 
 def test_a_library_that_does_not_install_by_itself_is_skipped_with_the_command(tmp_path):

@@ -35,6 +35,7 @@ def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):
         ],
         env={
             **os.environ,
+            "PYTEST_ADDOPTS": "",
             "PYTHONPATH": os.pathsep.join(map(str, (import_root(cache_directory()), lent))),
         },
         capture_output=True,

@@ -13,7 +13,8 @@ import pytest
 
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from tests.functional.conftest import run_in
+from skymark.suites.loading.efforts import EFFORTS
+from tests.functional.conftest import Ran, run_in
 
 README = Path(__file__).parents[2] / "README.md"
 SCENARIOS = ("CV-1", "NLP-1", "TAB-1")
@@ -27,6 +28,16 @@ IDS = [f"loading.{scenario}.small.{adapter}" for scenario, adapter in product(SC
 def nine(tmp_path_factory):
     """The run that the first milestone is held to."""
     return run_in(tmp_path_factory.mktemp("nine"), "run", *NINE, "--json")
+
+
+def arrived_of(ran: Ran, id: str, round: int, epoch: int | None = None) -> int:
+    """Return the elements that arrived in a round, or in one epoch of it."""
+    table = pq.read_table(ran.output / "samples" / f"{id}.parquet")
+    columns = {name: table[name].to_numpy() for name in ("round", "epoch", "elements")}
+    asked = columns["round"] == round
+    if epoch is not None:
+        asked &= columns["epoch"] == epoch
+    return int(columns["elements"][asked].sum())
 
 
 @pytest.mark.libraries
@@ -49,10 +60,10 @@ def test_each_record_is_ok_and_verified_in_three_rounds(nine, id):
     assert len(record.rounds) == 3
     verification = record.verification
     assert verification.passed
-    size = record.cell.specification["size"]
-    whole = verification.counts["epochs"] - len(record.rounds)  # a round's last may be stopped
-    assert verification.verified_elements >= whole * size["elements"] > 0
-    assert verification.compared_elements >= 3 * min(256, size["elements"])
+    arrived = np.array([arrived_of(nine, id, number) for number in range(3)])
+    assert verification.verified_elements == arrived.sum() > 0
+    warm_up = np.array([arrived_of(nine, id, number, epoch=0) for number in range(3)])
+    assert verification.compared_elements >= np.minimum(warm_up, 256).sum() > 0
     assert verification.fields
     rate = record.metrics["samples_per_s"]
     assert 0 < rate.low <= rate.value <= rate.high
@@ -76,7 +87,9 @@ def test_each_record_has_raw_samples_that_give_its_figures_again(nine, id):
     size = record.cell.specification["size"]
     for number in range(3):
         first = (columns["round"] == number) & (columns["epoch"] == 0)
-        assert columns["elements"][first].sum() == size["elements"]
+        seconds = columns["wait_ns"][first].sum() / 1e9
+        stopped = seconds > 0.9 * EFFORTS["quick"].limits["max_seconds"]
+        assert stopped or columns["elements"][first].sum() == size["elements"]
     stream = columns["stream"]
     assert not (stream & ~timed).any()
     assert np.median(columns["wait_ns"][stream]) == record.metrics["wait_p50_ns"].value

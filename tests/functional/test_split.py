@@ -14,7 +14,7 @@ import pytest
 from skymark.run.reader import open_run
 
 PLAN = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy", "--effort", "check")
-CELLS = 7
+CELLS = 8
 TIMEOUT_S = 240.0
 
 Worker = Callable[..., subprocess.CompletedProcess[str]]
@@ -90,4 +90,4 @@ def test_workers_at_the_same_time_leave_a_run_that_is_whole(worker: Worker, tmp_
 def test_a_worker_without_work_ends_well(worker: Worker, tmp_path: Path) -> None:
     done = worker("idle", "even:20", JOB_COMPLETION_INDEX="0")
     assert done.returncode == 0, done.stderr
-    assert "0 of 7 cells" in done.stderr
+    assert f"0 of {CELLS} cells" in done.stderr

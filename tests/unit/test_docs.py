@@ -76,6 +76,13 @@ def test_an_adapter_is_in_the_tables_with_what_it_lacks(slug):
         assert cls.limits[ability] in text
 
 
+@pytest.mark.parametrize("slug", ADAPTERS)
+def test_an_adapter_names_the_page_that_it_follows(slug):
+    guide = ADAPTERS[slug].guide
+    assert guide.startswith("https://")
+    assert re.search(rf"\| `{slug}` \| [^|]+ \| <{re.escape(guide)}> \|", page("adapters.md"))
+
+
 def test_every_ability_is_explained():
     assert all(f"| `{name}` | {what} |" in page("adapters.md") for name, what in ABILITIES.items())
 

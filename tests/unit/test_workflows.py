@@ -85,9 +85,16 @@ def commands() -> list[list[str]]:
 
 
 def test_every_command_and_option_exists():
-    assert {words[0] for words in commands()} == {"cost", "launch", "down", "report"}
+    assert {words[0] for words in commands()} == {"cost", "launch", "down", "report", "run"}
     for words in commands():
         app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_a_pull_request_is_gated_on_its_base_and_head_in_turn():
+    (words,) = (words for words in commands() if words[0] == "run")
+    assert words[words.index("--against") + 1] == "HEAD^1"
+    assert "--gate" in words
+    assert lines(r"fetch-depth: 2")
 
 
 def test_machines_are_ended_whatever_happened_before():

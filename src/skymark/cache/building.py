@@ -175,10 +175,10 @@ def require_space(directory: Path, needed_bytes: int | None) -> None:
     Raises:
         StorageFullError: it is so.
     """
-    free = shutil.disk_usage(directory.parent).free
-    if needed_bytes is not None and needed_bytes * HEADROOM > free:
+    free, needed = shutil.disk_usage(directory.parent).free, HEADROOM * (needed_bytes or 0)
+    if needed > free:
         raise StorageFullError(
-            f"no space left for {directory}: it takes about {needed_bytes / MB:,.0f} MB, and "
-            f"{free / MB:,.0f} MB are free; nothing was built. `skymark cache clean` makes room, "
+            f"no space left for {directory}: building it needs about {needed / MB:,.1f} MB, and "
+            f"{free / MB:,.1f} MB are free; nothing was built. `skymark cache clean` makes room, "
             "and --cache-root or SKYMARK_CACHE names a larger disk"
         )

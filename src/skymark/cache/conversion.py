@@ -26,13 +26,16 @@ from skymark.cache.policy import Policy
 from skymark.cache.recipe import Recipe, run_builder
 from skymark.cache.rows import batches, survey
 from skymark.cache.sharing import using
-from skymark.cache.sources import TIMEOUT_S, Source, is_web, look_at
+from skymark.cache.sources import TIMEOUT_S, Source, hub_file, is_web, look_at
 from skymark.model.errors import CacheError, DataError, UsageError
 
 CONVERTED = "converted"
 """Folder of the cache's root that the entries lie in."""
 GROWTH = 2.0
 """Disk that a conversion takes, by the size of its sources, at the most."""
+HUB_GROWTH = 3.0
+"""The same of the Hub's files: as they come, as they are read, and what is made of them. Assumed,
+not measured: each of the three as large as the sources."""
 GROUP_BYTES = 8 << 20
 """Of a row group in memory: what a stream must fetch before its first row, and holds per worker."""
 SHARD_BYTES = 128 << 20
@@ -98,7 +101,7 @@ def convert(
                 _save_arrow(here, content)
             else:
                 for split in here.data_files:
-                    _write_parquet(here, split, content, shards)
+                    _write_parquet(here, split, content, shards, announce)
 
     build_entry(
         entry,
@@ -108,11 +111,17 @@ def convert(
         versions={"pyarrow": version("pyarrow")},
         snippet=snippet_after(entry, form, tuple(recipe.data_files)),
         sealed=True,
-        growth=GROWTH,
+        growth=growth_of(recipe),
         title=f"converting {recipe.data_set} to {form}",
         announce=announce,
     )
     return entry / CONTENT
+
+
+def growth_of(recipe: Recipe) -> float:
+    """Return the disk that a conversion takes, by the size of its sources."""
+    of_hub = any(hub_file(one.address) is not None for one in recipe.sources)
+    return HUB_GROWTH if of_hub else GROWTH
 
 
 def converted_recipe(recipe: Recipe, directory: Path) -> Recipe:
@@ -134,8 +143,17 @@ def snippet_after(entry: Path, form: Form, splits: Sequence[str]) -> str:
     return f"load_dataset('parquet', data_files={files!r}, streaming=True)"
 
 
-def _write_parquet(recipe: Recipe, split: str, directory: Path, shards: int | None) -> None:
-    """Write the rows of one split, in order, as shards; all but the last are of equal length."""
+def _write_parquet(
+    recipe: Recipe,
+    split: str,
+    directory: Path,
+    shards: int | None,
+    announce: Callable[[str], None],
+) -> None:
+    """Write the rows of one split, in order, as shards whose lengths differ by one at most.
+
+    None is empty: of fewer rows than shards, each is a shard of its own.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -144,21 +162,22 @@ def _write_parquet(recipe: Recipe, split: str, directory: Path, shards: int | No
     with _on_disk(sources) as files:
         found = survey(files, recipe.kind, recipe.field)
         schema, rows = found.schema, found.rows
-        count = shards or _shards_for(rows, found.held_bytes)
+        count = min(rows, shards or _shards_for(rows, found.held_bytes))
+        if shards is not None and count < shards:
+            announce(f"{split} has {rows} rows: {count} files in place of {shards}")
         group_rows = max(1, min(rows, rows * GROUP_BYTES // max(found.held_bytes, 1)))
-        in_shard = math.ceil(rows / count)
-        number, written = 0, 0
+        ends = [rows * number // count for number in range(count + 1)]
+        digits = max(5, len(str(count)))  # as many in every name, so that names sort as shards do
+        number = 0
         waiting = schema.empty_table()
         for batch in batches(files, recipe.kind, recipe.field):
             waiting = pa.concat_tables([waiting, _fitted(batch, schema)])
-            while waiting.num_rows >= in_shard or (
-                waiting.num_rows and written + waiting.num_rows == rows
+            while number < count and waiting.num_rows >= (
+                length := ends[number + 1] - ends[number]
             ):
-                path = directory / f"{split}-{number:05d}-of-{count:05d}.parquet"
-                part = waiting.slice(0, in_shard)
-                pq.write_table(part, path, row_group_size=min(group_rows, in_shard))
-                waiting = waiting.slice(in_shard)
-                number, written = number + 1, written + part.num_rows
+                path = directory / f"{split}-{number:0{digits}d}-of-{count:0{digits}d}.parquet"
+                pq.write_table(waiting.slice(0, length), path, row_group_size=group_rows)
+                waiting, number = waiting.slice(length), number + 1
     there = sum(pq.read_metadata(path).num_rows for path in directory.glob(f"{split}-*.parquet"))
     if there != rows:
         raise DataError(f"{there} of {rows} rows of {split} were written; is the source changing?")

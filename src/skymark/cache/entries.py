@@ -27,12 +27,13 @@ FOLDERS = {
     "clip/samples": "index",
     "clip/pixels": "pixel map",
     "venvs": "venv",
+    "revisions": "revision",
     PREPARED: "prepared",
     CONVERTED: "converted",
     JOBS: "job",
 }
 """Kind of entry by the folder of the root that it lies in."""
-OF_RUNS = {"data set", "index", "pixel map", "venv"}
+OF_RUNS = {"data set", "index", "pixel map", "venv", "revision"}
 """Kinds that runs use."""
 FINGERPRINT = re.compile(r"^(?P<title>.+?)-(?P<fingerprint>[0-9a-f]{12,32})(?P<form>--?[\w-]+)?$")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from skymark.cache.building import build_once, explained_if_full
 from skymark.cache.manifest import CONTENT, CacheManifest, digests_of, is_whole, write_manifest
 from skymark.cache.recipe import Recipe
-from skymark.cache.sources import changes
+from skymark.cache.source_changes import changes
 from skymark.model.errors import CacheError
 
 
@@ -50,8 +50,8 @@ def build_entry(
         content = part / CONTENT
         content.mkdir()
         fill(content)
-        if changed := changes(recipe.sources):
-            raise CacheError(f"{changed[0]} while the cache was built; build it again")
+        if changed := next(changes(recipe.sources), None):
+            raise CacheError(f"{changed.text}, while the cache was built; build it again")
         manifest = CacheManifest(
             data_set=recipe.data_set,
             fingerprint=recipe.fingerprint,
@@ -65,6 +65,7 @@ def build_entry(
         )
         write_manifest(part, manifest)
 
-    needed = None if recipe.source_bytes is None else int(growth * recipe.source_bytes)
+    known = sum(one.size_bytes or 0 for one in recipe.sources)  # of some the size is not told
+    needed = int(growth * known)
     with explained_if_full(entry):
         build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
@@ -17,6 +19,10 @@ from skymark.plain_files import entries_below, read_regular
 from skymark.whole_files import write_whole
 
 MANIFEST = "skymark-cache.json"
+SOURCES = "skymark-sources.jsonl"
+"""Files that the data of runs was read from, a line each: millions would make a manifest slow."""
+LARGEST_SOURCES_BYTES = 4 << 30
+"""Of that file: about twenty million lines."""
 CONTENT = "content"
 """Folder of an entry that holds what the manifest is about."""
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -37,7 +43,7 @@ class CacheManifest(Frozen):
     """Of the sources, the way they were read and the library's version."""
     policy: str
     data: str | None = None
-    """Address of the data of runs, where a suite read it; it then has no `sources`."""
+    """Address of the data of runs, where a suite read it; its sources have a file of their own."""
     sources: tuple[Source, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
     built_at: Moment
@@ -67,6 +73,24 @@ def write_manifest(entry: Path, manifest: CacheManifest) -> None:
             for path in (*(Path(folder, name) for name in names), Path(folder)):
                 if not path.is_symlink() and path != entry:  # which is still to be renamed
                     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~WRITE)
+
+
+def write_sources(entry: Path, sources: Iterable[Source]) -> None:
+    """Write the sources of an entry that is being built, beside its manifest."""
+    lines = "".join(f"{one.model_dump_json()}\n" for one in sources)
+    write_whole(entry / SOURCES, lines.encode())
+
+
+def sources_of(entry: Path, manifest: CacheManifest) -> Iterator[Source]:
+    """Yield the sources of an entry, wherever they were written down.
+
+    Raises:
+        ValueError: their file is damaged.
+    """
+    yield from manifest.sources
+    with suppress(FileNotFoundError):
+        for line in read_regular(entry / SOURCES, largest=LARGEST_SOURCES_BYTES).splitlines():
+            yield Source.model_validate_json(line)
 
 
 def read_manifest(entry: Path) -> CacheManifest | None:

@@ -9,7 +9,7 @@ from skymark.cache.entry_building import build_entry
 from skymark.cache.library_variables import library_variables
 from skymark.cache.manifest import require_sound
 from skymark.cache.recipe import Recipe
-from skymark.cache.sources import changes
+from skymark.cache.source_changes import changes
 from skymark.model.errors import CacheError
 
 PREPARED = "prepared"
@@ -67,9 +67,9 @@ def sealed_entry(root: Path, recipe: Recipe) -> Path:
         return entry
     for other in sorted(entry.parent.glob(f"{recipe.data_set}-*-sealed")):
         manifest = require_sound(other)
-        if changed := changes(manifest.sources):
+        if changed := next(changes(manifest.sources), None):
             raise CacheError(
-                f"{changed[0]} since {other} was built; build it anew with `skymark cache build "
+                f"{changed.text}, since {other} was built; build it anew with `skymark cache build "
                 "--cache-policy prebuilt`"
             )
     raise CacheError(

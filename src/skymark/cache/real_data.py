@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from skymark.cache.building import build_once, explained_if_full
-from skymark.cache.conversion import CONVERTED
+from skymark.cache.conversion import CONVERTED, GROWTH, HUB_GROWTH
 from skymark.cache.manifest import (
     CONTENT,
     CacheManifest,
@@ -22,8 +22,10 @@ from skymark.cache.manifest import (
     is_whole,
     read_manifest,
     write_manifest,
+    write_sources,
 )
 from skymark.cache.row_groups import write_rows
+from skymark.cache.sources import look_at
 from skymark.model.base import digest_of
 from skymark.model.errors import CacheError, DataError
 from skymark.model.named_data import NamedData
@@ -64,6 +66,7 @@ def build_real_data(
         content = part / CONTENT
         content.mkdir()
         write_rows(data, content)
+        write_sources(part, (look_at(f"train={file}") for file in data.files))
         if data.has_changed():
             raise CacheError(f"{data.address} has changed while it was read; build it again")
         manifest = CacheManifest(
@@ -79,7 +82,8 @@ def build_real_data(
         )
         write_manifest(part, manifest)
 
-    needed = None if data.size_bytes is None else 2 * data.size_bytes
+    growth = GROWTH if data.files else HUB_GROWTH
+    needed = None if data.size_bytes is None else int(growth * data.size_bytes)
     with explained_if_full(entry):
         build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
     return entry

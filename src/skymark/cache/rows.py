@@ -55,7 +55,7 @@ def survey(files: Sequence[Path], kind: str, field: str | None) -> Survey:
             except pa.ArrowInvalid as error:
                 raise DataError(f"{files[0]}: its rows have no common types ({error})") from error
         schema, rows, held_bytes = found, rows + batch.num_rows, held_bytes + batch.nbytes
-    if schema is None:
+    if not rows:
         raise DataError(f"{files[0]} has no rows")
     return Survey(schema, rows, held_bytes)
 

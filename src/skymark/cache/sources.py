@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import quote, unquote, urlsplit
@@ -131,21 +130,6 @@ def total_bytes(sources: Sequence[Source]) -> int | None:
     """Return the size of all sources; None where one does not tell it, or there are none."""
     sizes = [one.size_bytes for one in sources if one.size_bytes is not None]
     return sum(sizes) if sources and len(sizes) == len(sources) else None
-
-
-def changes(sources: tuple[Source, ...]) -> list[str]:
-    """Return the sources that are not what they were, in words."""
-    found = []
-    ask = cache(parquet_tables)  # a data set of the Hub has many files
-    for source in sources:
-        try:
-            now = look_at(f"{source.split}={source.address}", ask)
-        except CacheError as error:
-            found.append(f"{source.address} is away ({error})")
-            continue
-        if now.version != source.version:
-            found.append(f"{source.address} has changed ({source.version} is now {now.version})")
-    return found
 
 
 def _split_of(text: str) -> tuple[str | None, str]:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from skymark.cache.building import MB
-from skymark.cache.manifest import MANIFEST, damage, read_manifest
+from skymark.cache.manifest import (
+    MANIFEST,
+    SOURCES,
+    CacheManifest,
+    damage,
+    read_manifest,
+    sources_of,
+)
 from skymark.cache.overlay import LOCK
 from skymark.cache.permissions import owner_of
-from skymark.cache.sources import changes
+from skymark.cache.source_changes import WRONG, changes
 from skymark.model.base import Frozen
+from skymark.model.errors import DataError
+from skymark.model.named_data import NamedData
 from skymark.plain_files import entries_below, read_regular
 
 LEAST_FREE_BYTES = 100_000_000
@@ -27,7 +36,9 @@ HALF = ".incomplete"
 UNREADABLE = "Can't read {}"
 DENIED = "Permission denied: {}"
 FULL = "No space left on device"
-WRONG = "wrong rows"
+MOST_SOURCES = 20
+"""Sources of one cache that are named; others are counted."""
+ANEW = "skymark cache clean its entry, then build it again"
 
 
 class Trouble(Frozen):
@@ -40,8 +51,15 @@ class Trouble(Frozen):
     action: str
 
 
-def troubles(directory: Path) -> Iterator[Trouble]:
-    """Look at a cache, skymark's or a library's own, and yield what is wrong with it."""
+def troubles(
+    directory: Path, open_data: Callable[[str], NamedData | None] = lambda _: None
+) -> Iterator[Trouble]:
+    """Look at a cache, skymark's or a library's own, and yield what is wrong with it.
+
+    Args:
+        directory: of the cache.
+        open_data: opens the data of runs by its address; None where nobody reads it.
+    """
     yield from _of_disk(directory)
     manifest = read_manifest(directory)
     if manifest is not None:
@@ -51,23 +69,50 @@ def troubles(directory: Path) -> Iterator[Trouble]:
                 message=UNREADABLE.format(Path(name).name),
                 path=str(directory),
                 cause=text,
-                action="skymark cache clean its entry, then build it again",
+                action=ANEW,
             )
-        for text in changes(manifest.sources):
-            yield Trouble(
-                message=WRONG,
-                path=str(directory),
-                cause=f"{text} since the cache was built",
-                action="build it again; jobs with the new source do not take this one",
-            )
+        yield from _of_sources(directory, manifest, open_data)
     elif (directory / MANIFEST).exists():
         yield Trouble(
             message=UNREADABLE.format(MANIFEST),
             path=str(directory / MANIFEST),
             cause="the manifest is damaged",
-            action="skymark cache clean its entry, then build it again",
+            action=ANEW,
         )
     yield from _of_files(directory)
+
+
+def _of_sources(
+    directory: Path, manifest: CacheManifest, open_data: Callable[[str], NamedData | None]
+) -> Iterator[Trouble]:
+    """Find sources that are not what the cache was built of."""
+    try:
+        found = list(changes(sources_of(directory, manifest)))
+    except ValueError:
+        cause = f"its list of sources ({SOURCES}) is damaged"
+        yield Trouble(message=WRONG, path=str(directory), cause=cause, action=ANEW)
+        return
+    for number, change in enumerate(found[:MOST_SOURCES], start=1):
+        more = len(found) - MOST_SOURCES if number == MOST_SOURCES else 0
+        others = f"; {more} more sources are not what they were" if more > 0 else ""
+        yield Trouble(
+            message=change.message,
+            path=str(directory),
+            cause=f"{change.text}, since the cache was built{others}",
+            action=change.action,
+        )
+    if found or manifest.data is None:
+        return
+    try:  # files that came since are in no list
+        data = open_data(manifest.data)
+        if data is None or data.fingerprint == manifest.fingerprint:
+            return
+        cause = f"{manifest.data} has other files than when the cache was built"
+        action = "build it again, or remove what came since; runs do not take this cache"
+    except DataError as error:
+        cause = f"{manifest.data} cannot be read any more: {error}"
+        action = "bring it back; until then runs that name it end with an error"
+    yield Trouble(message=WRONG, path=str(directory), cause=cause, action=action)
 
 
 def _of_disk(directory: Path) -> Iterator[Trouble]:

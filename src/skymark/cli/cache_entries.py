@@ -53,19 +53,22 @@ def verify(
 ) -> int:
     """Read caches back, compare every file with its digest, and explain what is wrong.
 
-    Of a directory that skymark has not built, such as ~/.cache/huggingface/datasets, it finds what
-    was cut off, what is half-built, what may not be read, and a disk that is full.
+    The files that a built cache was made of are looked at, too: one that is gone, cut off or
+    changed since is named, with what to do. Of a directory that skymark has not built, such as
+    ~/.cache/huggingface/datasets, it finds what was cut off, what is half-built, what may not be
+    read, and a disk that is full.
 
     Exit status: 0 all is well, 1 something is wrong, 2 there is no such cache.
     """
     from skymark.cache.entries import entries
     from skymark.cache.troubles import troubles
+    from skymark.cli.cache_for_runs import open_data
 
     root = root_of(cache_root)
     places = [_place(root, name) for name in names]
     if not names:
         places = [one.path for one in entries(root) if one.kind in {"prepared", "converted"}]
-    found = [one for place in places for one in troubles(place)]
+    found = [one for place in places for one in troubles(place, open_data)]
     if json:
         print_json(json_module.dumps([one.model_dump() for one in found], indent=1))
     else:

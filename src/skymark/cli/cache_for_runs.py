@@ -40,7 +40,9 @@ def build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[objec
             "--data names all that `skymark run --data` reads, in its own way; leave out other "
             "sources, --field, --prepare, --python, --to and --shards"
         )
-    data = _opened(name)
+    data = open_data(name)
+    if data is None:
+        raise UsageError("no installed suite reads data that is named with --data")
     with (
         job_directory(root, os.environ, note) as directory,
         variables_set(library_variables(directory, RUN)),  # where the Hub's client downloads to
@@ -53,8 +55,11 @@ def build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[objec
     return 0
 
 
-def _opened(name: str) -> NamedData:
-    for suite in suites():
-        if (data := suite.open_data(name)) is not None:
-            return data
-    raise UsageError("no installed suite reads data that is named with --data")
+def open_data(name: str) -> NamedData | None:
+    """Open real data as `skymark run --data` names it; None where no installed suite reads any.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    found = (suite.open_data(name) for suite in suites())
+    return next((data for data in found if data is not None), None)

@@ -11,8 +11,10 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import NODES, USD, WHERE
+from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit
+from skymark.cli.splitting import split_of_machines
 from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError
 
@@ -50,6 +52,7 @@ class MachineOptions:
     num_nodes: Annotated[
         int, NODES, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
     ] = 1
+    split: MachinesSplit = None
     machine: Annotated[
         Path | None,
         Parameter(group=WHERE, help="A SkyPilot YAML in place of the profile's machine."),
@@ -133,9 +136,15 @@ def _quote(options: CostOptions, where: MachineOptions, deadline_s: int | None) 
 
     plan = options.plan()
     require_time_before(plan, deadline_s)
-    task = _task_of(plan, options.profile, where)
-    history = read_history(where.history, plan)
-    return quote_for(task, plan, SkyPilotCatalogue(say), history=history, deadline_s=deadline_s)
+    split = split_of_machines(where.split, where.num_nodes)
+    return quote_for(
+        _task_of(plan, options.profile, where),
+        plan,
+        SkyPilotCatalogue(say),
+        history=read_history(where.history, plan),
+        deadline_s=deadline_s,
+        split=split,
+    )
 
 
 def cheapest_offer(plan: Plan, profile: str, where: MachineOptions) -> Offer:
@@ -168,6 +177,7 @@ def _task_of(plan: Plan, profile: str, where: MachineOptions) -> Any:
         infra=where.infra,
         spot=where.spot,
         num_nodes=where.num_nodes,
+        split=where.split or Balanced.kind,
     )
     return make_task(order)
 

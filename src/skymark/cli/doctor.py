@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json as json_module
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import print_json, say
+from skymark.cli.parameters import Several
 from skymark.cli.tables import print_rows, stdout_console
 from skymark.execute.accelerator import require_accelerator
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings
+from skymark.machine.noise import ROUND_S, noise_warnings, observe
+from skymark.report.noise import detection_rows, noise_rows
+from skymark.statistics.detection import detections
 from skymark.suite.registry import suites
 
 if TYPE_CHECKING:
@@ -38,9 +43,20 @@ def doctor(
             "profile for it does first; exit status 2 if not."
         ),
     ] = None,
+    skip: Annotated[
+        tuple[Literal["noise", "self-tests"], ...],
+        Several,
+        Parameter(
+            help="Leave out: noise, which takes ten seconds of one core, or self-tests, the cost "
+            "of skymark itself."
+        ),
+    ] = (),
     json: Annotated[bool, Parameter(help="Print JSON of what was found instead.")] = False,
 ) -> int:
     """Tell what would disturb a measurement on this machine, and what to do about it.
+
+    Watches the machine's noise for ten seconds, and says how long it takes here to show a change
+    of 1 to 20 %.
 
     With --cloud: which providers can be used, where the others' credentials go and the least
     that they must allow, and which rented machines are left over, with their price. Exit status
@@ -49,7 +65,7 @@ def doctor(
     if platform is not None:
         require_accelerator(platform, say, own=True)
         return 0
-    return _doctor_of_clouds(json=json) if cloud else _doctor_of_this_machine(json=json)
+    return _doctor_of_clouds(json=json) if cloud else _doctor_of_this_machine(skip, json=json)
 
 
 def _doctor_of_clouds(*, json: bool) -> int:
@@ -115,19 +131,25 @@ def _left_over(machine: LiveMachine) -> str:
     )
 
 
-def _doctor_of_this_machine(*, json: bool) -> int:
+def _doctor_of_this_machine(skip: Collection[str], *, json: bool) -> int:
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     machine = capture(cache)
-    warnings = fitness_warnings(machine)
-    self_tests = {suite.name: suite.self_test() for suite in suites()}
+    noise = None if "noise" in skip else observe()
+    warnings = [*fitness_warnings(machine), *(noise_warnings(noise) if noise else ())]
+    self_tests = (
+        {} if "self-tests" in skip else {suite.name: suite.self_test() for suite in suites()}
+    )
+    found = () if noise is None else detections(noise.rounds_s, ROUND_S)
     if json:
-        found = {
+        state = {
             "machine": machine.model_dump(mode="json"),
+            "noise": None if noise is None else noise.model_dump(mode="json"),
+            "detectable": [one.model_dump(mode="json") for one in found],
             "warnings": [warning.model_dump() for warning in warnings],
             "self_tests": self_tests,
         }
-        print_json(json_module.dumps(found, indent=1))
+        print_json(json_module.dumps(state, indent=1))
         return 0
     hardware = machine.hardware
     print_rows(
@@ -140,6 +162,7 @@ def _doctor_of_this_machine(*, json: bool) -> int:
                 "accelerators",
                 ", ".join(one.name for one in hardware.accelerators or ()) or "none found",
             ),
+            *(() if noise is None else noise_rows(noise)),
             *(
                 (f"{name}: {title}", text)
                 for name, tests in self_tests.items()
@@ -148,6 +171,16 @@ def _doctor_of_this_machine(*, json: bool) -> int:
         ],
     )
     console = stdout_console()
+    if found:
+        console.print()
+        print_rows(("change", "shown in", "measuring"), detection_rows(found))
+        console.print(
+            f"with 80 % probability, in rounds of {ROUND_S:g} s, by this machine's noise alone: "
+            "that of a library comes on top\n",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     for warning in warnings:
         console.print(f"! {warning.message}: {warning.action}", markup=False, soft_wrap=True)
     if not warnings:

@@ -24,12 +24,15 @@ from skymark.cli.parameters import (
     Cluster,
     Detach,
     JobName,
+    MachinesSplit,
     Output,
     Several,
 )
 from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
+from skymark.cli.splitting import split_of_machines
 from skymark.cli.variables import VariableOptions
+from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UsageError
@@ -83,6 +86,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             help="The machines that a job takes. [default: all for a run, one for a command]",
         ),
     ] = None,
+    split: MachinesSplit = None,
     name: JobName = None,
     detach: Detach = False,
     deadline: Annotated[
@@ -107,7 +111,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     usage or no such machine, nothing was queued, 130 interrupted.
     """
     if job:
-        if given := (*options.given(), *_given(profile, grid, deadline, store)):
+        if given := (*options.given(), *_given(profile, grid, split, deadline, store)):
             raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
         from skymark.cloud.user_job import UserJob
 
@@ -139,6 +143,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
     if num_nodes is not None:
         check_nodes(cluster, num_nodes, known.num_nodes)
+    split_of_machines(split, num_nodes or known.num_nodes)
     asked = known.model_copy(
         update={
             "stores": store,
@@ -146,6 +151,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             "keep": True,
             "idle": False,
             "gpus": gpus,
+            "split": split or Balanced.kind,
             "job_nodes": None if num_nodes == known.num_nodes else num_nodes,
             "job": name,
             "variables": variables.variables(),
@@ -170,9 +176,9 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     return show_grid(ended, run_id, output) if grid else show_end(ended[0], output)
 
 
-def _given(profile: str | None, grid: object, deadline: str | None, store: object) -> list[str]:
-    named = {"--profile": profile, "--grid": grid, "--deadline": deadline, "--store": store}
-    return [name for name, value in named.items() if value]
+def _given(*values: object) -> list[str]:
+    names = ("--profile", "--grid", "--split", "--deadline", "--store")
+    return [name for name, value in zip(names, values, strict=True) if value]
 
 
 def _orders(

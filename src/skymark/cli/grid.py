@@ -1,4 +1,4 @@
-"""`skymark exec --grid`: the runs of a grid of settings, and a table that compares them."""
+"""`--grid`: the points of a grid of settings, and a table that compares their runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from skymark.cli.cost import CostOptions
-from skymark.cli.options import OPTIONS_OF_SETTINGS
+from skymark.cli.options import OPTIONS_OF_SETTINGS, PlanOptions
 from skymark.cli.tables import print_rows
 from skymark.model.errors import UsageError
 from skymark.model.setting_text import read_pair
@@ -19,8 +18,10 @@ from skymark.report.text import MISSING, margin, writer
 if TYPE_CHECKING:
     from skymark.run.reader import Run
 
+Options = TypeVar("Options", bound=PlanOptions)
 
-def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:
+
+def points(options: Options, grid: Sequence[str]) -> dict[str, Options]:
     """Return the options of each point of a grid, by a name that suits a directory.
 
     Args:
@@ -32,7 +33,7 @@ def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:
         UsageError: a name or value is wrong, or there twice.
     """
     axes = _axes(options, grid)
-    found: dict[str, CostOptions] = {}
+    found: dict[str, Options] = {}
     for values in itertools.product(*axes.values()):
         settings = tuple(f"{name}={value}" for name, value in zip(axes, values, strict=True))
         point = "_".join(re.sub("[^A-Za-z0-9._-]+", "-", one) for one in settings)
@@ -43,7 +44,7 @@ def points(options: CostOptions, grid: Sequence[str]) -> dict[str, CostOptions]:
     return found
 
 
-def _axes(options: CostOptions, grid: Sequence[str]) -> dict[str, list[str]]:
+def _axes(options: PlanOptions, grid: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of each setting, as they were typed."""
     given = {read_pair(text)[0] for text in options.set}
     given |= {name for name in OPTIONS_OF_SETTINGS if getattr(options, name) is not None}

@@ -13,7 +13,12 @@ from skymark.cli.tables import Json, stdout_console
 
 
 def history(
-    directory: Annotated[Path, Parameter(help="A directory of runs, such as results, or a run.")],
+    directory: Annotated[
+        Path,
+        Parameter(
+            help="A directory of runs, such as results, a run, or a JSON file of pytest-benchmark."
+        ),
+    ],
     /,
     *directories: Annotated[Path, Parameter(help="More of them.")],
     practical: Annotated[

@@ -23,11 +23,14 @@ from skymark.cli.parameters import (
     USD,
     Detach,
     JobName,
+    MachinesSplit,
     Output,
 )
 from skymark.cli.rented_ends import show_end
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
+from skymark.cli.splitting import print_parts, split_of_machines
 from skymark.cli.variables import VariableOptions
+from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import GateError, UsageError
@@ -82,6 +85,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         NODES,
         Parameter(group=MACHINE, help="Machines that share the plan; each cell runs once."),
     ] = 1,
+    split: MachinesSplit = None,
     image: Annotated[
         str | None,
         Parameter(group=MACHINE, help="A container image of skymark, in place of the set-up."),
@@ -188,15 +192,15 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.run.layout import new_run_id
 
     keep = keep or idle
-    if down and keep:
-        raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
-    if managed and (idle or detach):
-        raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
+    _require_that_go_together(
+        down=down, keep=keep, idle=idle, detach=detach, managed=managed, split=split
+    )
     boot_timeout_s = seconds_of(boot_timeout, "--boot-timeout")
     known = variables.beside(os.environ)
     limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
     require_time_before(plan, limits.deadline_s)
+    sharing = split_of_machines(split, num_nodes)
     require_data(variables.cache_policy, plan)
     check_home(output)
     order = Order(
@@ -214,6 +218,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         spot=spot,
         lasting_store=lasting_store(store) if managed else None,
         num_nodes=num_nodes,
+        split=split or Balanced.kind,
         image=image,
         deadline_s=limits.deadline_s,
         max_cost_usd=limits.max_cost_usd,
@@ -229,6 +234,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         check_controller()
     assert quoted.quote is not None
     print_quote(quoted.quote)
+    if num_nodes > 1 and not idle:
+        print_parts(sharing, plan)
     if dry_run:
         return 0
     if not yes:
@@ -244,6 +251,22 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     with named_where_left(order.cluster, screen.say):
         ended = carry_out(quoted, place, screen, output)
     return show_end(ended, output)
+
+
+def _require_that_go_together(
+    *, down: bool, keep: bool, idle: bool, detach: bool, managed: bool, split: str | None
+) -> None:
+    """Refuse options that contradict one another.
+
+    Raises:
+        UsageError: two of them do.
+    """
+    if down and keep:
+        raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
+    if idle and split is not None:
+        raise UsageError("--idle runs nothing, so nothing is split; give --split to skymark exec")
+    if managed and (idle or detach):
+        raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
 
 
 def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:

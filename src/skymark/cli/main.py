@@ -21,6 +21,7 @@ COMMANDS = {
     "Measure on this machine": {
         "run": "run:run",
         "plan": "run:plan",
+        "tune": "tune:tune",
         "list": "listing:listing",
         "env": "venvs:env",
         "cache": "cache:cache",
@@ -30,6 +31,7 @@ COMMANDS = {
         "report": "results:report",
         "compare": "results:compare",
         "history": "history:history",
+        "site": "site:site",
         "export": "results:export",
         "fetch": "stores:fetch",
     },
@@ -112,7 +114,11 @@ def main(arguments: list[str] | None = None) -> int:
     0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid; 2 bad
     usage, nothing was started; 3 a gate said no; 130 interrupted; 141 nobody reads the output.
     """
-    add_suites(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    add_suites(words)
+    if all(word.startswith("-") for word in words):
+        # The overview has one line per command; what reads Markdown takes a sixth of its time.
+        app.help_format = "plaintext"
     try:
         result = app(
             arguments, exit_on_error=False, print_error=False, result_action="return_value"

@@ -24,7 +24,7 @@ from skymark.suite.registry import suites
 OPTIONS_OF_COMMANDS = (
     *("plan", "output", "json", "resume", "retry", "store", "store_wait", "env", "share", "group"),
     *("shard", "split", "rank", "explain", "total_cpus", "total_memory", "measured"),
-    *("cache_policy", "cache_root"),
+    *("cache_policy", "cache_root", "against", "gate", "practical"),
 )
 """Options of `run` and `plan` besides those of a plan: no suite can have one of these names."""
 

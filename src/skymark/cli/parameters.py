@@ -15,6 +15,7 @@ HOW = Group.create_ordered("How to measure it")
 JOB = Group.create_ordered("The job")
 RESULTS = Group.create_ordered("Results")
 WHERE = Group.create_ordered("Where it runs, and what is shown")
+PAIRS = Group.create_ordered("Beside another revision")
 SHARING = Group.create_ordered("How workers share it")
 
 Several = Parameter(consume_multiple=1)
@@ -49,6 +50,15 @@ Split = Annotated[
         "many as the variables of Slurm, SkyPilot, Kubernetes … tell.",
     ),
 ]
+MachinesSplit = Annotated[
+    str | None,
+    Parameter(
+        name="--split",
+        group=SHARING,
+        help="With several machines: how they share the plan, as `skymark run --split` has it: "
+        "balanced, even, longest, weighted:a=1x60,b=3x20, two-level:2x2 … [default: balanced]",
+    ),
+]
 Explain = Annotated[
     bool, Parameter(group=SHARING, help="With --split: say why each takes what it takes.")
 ]
@@ -81,6 +91,7 @@ IDLE_MINUTES = Parameter(validator=Number(gte=1, lte=WEEK_MINUTES))
 PART = Parameter(validator=Number(gt=0, lte=1))
 """A part of a whole, such as of a card."""
 USD = Parameter(validator=Number(gt=0, lte=MOST))
+MILLISECONDS = Parameter(validator=Number(gt=0, lte=MOST))
 SECONDS = Parameter(validator=Number(gte=0, lte=LONGEST_S))
 SOME_SECONDS = Parameter(validator=Number(gt=0, lte=LONGEST_S))
 DIFFERENCE = Parameter(validator=Number(gte=0, lte=MOST))

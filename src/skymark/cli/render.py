@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 
 from skymark.cli.caller import note, print_plain
 from skymark.cli.cost import CostOptions
-from skymark.cli.parameters import COUNT, NODES, WHERE
+from skymark.cli.parameters import COUNT, NODES, WHERE, MachinesSplit
 from skymark.cli.render_options import (
     FILE,
     Deadline,
@@ -25,6 +25,7 @@ from skymark.cli.render_options import (
     check_shared_memory,
     run_named,
 )
+from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
 
@@ -198,7 +199,7 @@ def aichor(
 
 
 @render.command
-def sky(
+def sky(  # noqa: PLR0913  # its parameters are the options of a command
     profile: ProfileName,
     /,
     options: CostOptions = DEFAULT_OPTIONS,
@@ -210,6 +211,7 @@ def sky(
         str | None, Parameter(group=WHERE, help="In place of the profile's: H100:8 …")
     ] = None,
     num_nodes: Annotated[int, NODES, Parameter(group=WHERE, help="Machines that share it.")] = 1,
+    split: MachinesSplit = None,
     spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False,
     store: RemoteStores = (),
     deadline: Deadline = None,
@@ -224,6 +226,7 @@ def sky(
     Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
     """
     from skymark.cli.launch import plan_to_send
+    from skymark.cli.splitting import split_of_machines
     from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.order import Order, cluster_name
     from skymark.cloud.render.sky_task import sky_text
@@ -232,6 +235,7 @@ def sky(
     plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=True)
     deadline_s = limits_for(load_profile(profile), deadline).deadline_s
     require_time_before(plan, deadline_s)
+    split_of_machines(split, num_nodes)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -242,6 +246,7 @@ def sky(
         infra=infra,
         spot=spot,
         num_nodes=num_nodes,
+        split=split or Balanced.kind,
         deadline_s=deadline_s,
     )
     beside = output.with_suffix(".plan.json")

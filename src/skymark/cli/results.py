@@ -23,17 +23,48 @@ from skymark.suite.registry import suite_named
 NAMED_FILES = 5
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
+Format = Annotated[Literal["table", "md"], Parameter(help="md is Markdown for GitHub.")]
+
+
+def require_one_format(format: str, *, json: bool) -> None:
+    """Refuse two formats at once.
+
+    Raises:
+        UsageError: JSON is wanted as Markdown.
+    """
+    if json and format != "table":
+        raise UsageError(f"--json and --format {format} exclude each other; give one of them")
+
 
 def report(
     directory: Annotated[Path, Parameter(help="The run's directory, such as results/RUN-ID.")],
     /,
     *,
+    figures: Annotated[
+        Path | None,
+        Parameter(
+            help="Write figures into this directory, as SVG and PNG: rates, waits, speed against "
+            "price."
+        ),
+    ] = None,
+    format: Format = "table",
     json: Json = False,
 ) -> int:
     """Show a run as a table and write its report.html anew."""
+    require_one_format(format, json=json)
     run = open_run(directory)
-    show(run, json=json)
+    if format == "md":
+        from skymark.report.run_markdown import run_markdown
+
+        print_plain(run_markdown(run), end="")
+    else:
+        show(run, json=json)
     note(write_page(run))
+    if figures is not None:
+        from skymark.report.figures import write_figures
+
+        written = write_figures(run, figures)
+        note(f"{len(written)} figures in {figures}")
     return 0
 
 
@@ -59,8 +90,13 @@ def write_page(run: Run) -> str:
 
 
 def compare(
-    before: Annotated[Path, Parameter(help="Directory of the run to compare with.")],
-    after: Annotated[Path, Parameter(help="Directory of the run in question.")],
+    before: Annotated[
+        Path,
+        Parameter(
+            help="The run to compare with: its directory, or a JSON file of pytest-benchmark."
+        ),
+    ],
+    after: Annotated[Path, Parameter(help="The run in question, likewise.")],
     /,
     *,
     across: Annotated[
@@ -69,32 +105,43 @@ def compare(
         Parameter(help="What may differ between the runs, because you compare just that."),
     ] = (),
     practical: Annotated[
-        float,
+        float | None,
         DIFFERENCE,
-        Parameter(help="Smallest relative difference that counts; 0.05 is 5 %."),
-    ] = 0.05,
+        Parameter(
+            help="Smallest relative difference that counts; 0.05 is 5 %. [default: 0.05; of the "
+            "two sides of `run --against` 0.02]"
+        ),
+    ] = None,
     gate: Annotated[
         bool,
         Parameter(help="Exit with status 3 if a cell got worse, or was measured before only."),
     ] = False,
+    format: Format = "table",
     json: Json = False,
 ) -> int:
     """Compare two runs, cell by cell.
 
     Faster or slower needs both a statistical and a practical difference, across rounds; too
     little data is inconclusive. Runs of other hardware, versions or cells are refused, unless
-    --across allows them.
+    --across allows them. The two sides of `run --against` are compared pair by pair.
 
     Exit status: 0 they were compared, 2 they cannot be, 3 --gate said no.
     """
+    from skymark.report.benchmark_reader import run_at
     from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
-    from skymark.report.comparison_table import print_comparison
 
-    found = compare_runs(open_run(before), open_run(after), across=across, practical=practical)
+    require_one_format(format, json=json)
+    found = compare_runs(run_at(before), run_at(after), across=across, practical=practical)
     if json:
         print_json(found.model_dump_json(indent=1))
+    elif format == "md":
+        from skymark.report.comparison_markdown import comparison_markdown
+
+        print_plain(comparison_markdown(found), end="")
     else:
+        from skymark.report.comparison_table import print_comparison
+
         print_comparison(found, stdout_console())
     if gate:
         check(found)
@@ -109,7 +156,8 @@ def export(
         str,
         Parameter(
             help="A file whose name ends in .csv or .parquet, a store (s3://BUCKET/PREFIX, wandb, "
-            "file:///DIRECTORY), or another program's format, which the suite has."
+            "file:///DIRECTORY), or another program's format: pytest-benchmark, or one that the "
+            "suite has."
         ),
     ],
     output: Annotated[
@@ -129,11 +177,14 @@ def export(
     store lacks something; 2 nothing was done.
     """
     from skymark.report import export as exporting
+    from skymark.report.pytest_benchmark import FORMAT
     from skymark.store.kinds import is_address, known_addresses
 
     if is_address(to):
         return _store(directory, to, wait)
     run = open_run(directory)
+    if to == FORMAT:
+        return _as_benchmarks(run, output)
     formats = suite_named(run.manifest.plan.suite).formats
     if to in formats:
         return _as_format(run, formats[to], to, output)
@@ -141,9 +192,10 @@ def export(
         raise UsageError(f"--output is for another program's format; --to {to} says where already")
     kind = Path(to).suffix.removeprefix(".")
     if kind not in WRITERS:
-        others = f", be {' or '.join(formats)}" if formats else ""
+        others = f" or {' or '.join(formats)}" if formats else ""
         raise UsageError(
-            f"--to {to} must end in .csv or .parquet{others}, or name a store: {known_addresses()}"
+            f"--to {to} must end in .csv or .parquet, be {FORMAT}{others}, or name a store: "
+            f"{known_addresses()}"
         )
     try:
         getattr(exporting, WRITERS[kind])(run, Path(to))
@@ -152,6 +204,18 @@ def export(
             f"cannot write {to}: {error.strerror}; name a file in a directory that can be written"
         ) from error
     print_plain(str(to))
+    return 0
+
+
+def _as_benchmarks(run: Run, output: Path | None) -> int:
+    """Write a run's `ok` records as a file of pytest-benchmark."""
+    from skymark.report.pytest_benchmark import FORMAT, benchmark_file
+    from skymark.whole_files import named_by_user, write_whole
+
+    path = (output or run.directory / FORMAT) / f"{run.manifest.run_id}.json"
+    with named_by_user(path, "a directory"):
+        write_whole(path, benchmark_file(run).encode(), durable=False)
+    print_plain(str(path))
     return 0
 
 

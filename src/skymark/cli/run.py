@@ -10,6 +10,13 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark.cli.against import (
+    Against,
+    Gate,
+    Practical,
+    revision_asked_for,
+    show_end,
+)
 from skymark.cli.cache_options import (
     POLICY_VARIABLE,
     ROOT_VARIABLE,
@@ -127,6 +134,9 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             help="With --share: take these groups alone, as `skymark plan --json` has them.",
         ),
     ] = (),
+    against: Against = None,
+    gate: Gate = False,
+    practical: Practical = None,
     cache_policy: Annotated[
         RunPolicy | None, Parameter(group=WHERE, env_var=POLICY_VARIABLE, show_env_var=False)
     ] = None,
@@ -147,15 +157,17 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
 
     Each adapter runs in a venv and a process of its own, and an oracle checks that all
     did the same work. Results are written cell by cell: Ctrl-C keeps them, and the same command
-    with --output DIRECTORY --resume goes on. What is not given comes from the profile.
+    with --output DIRECTORY --resume goes on. What is not given comes from the profile. With
+    --against REVISION each round has another beside it, of that revision's code.
 
     Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, or something could not
-    be stored, 2 nothing was started, 130 interrupted.
+    be stored, 2 nothing was started, 3 --gate said no, 130 interrupted.
     """
     from skymark.cli.cache_of_run import caches_of_run
     from skymark.cli.progress import ProgressObserver
     from skymark.cli.splitting import part_asked_for
     from skymark.cli.stores import open_stores, say_what_was_stored
+    from skymark.execute.duet_session import run_duet
     from skymark.execute.duration import require_time
     from skymark.execute.run_manifest import run_id_of
     from skymark.execute.session import run_plan
@@ -174,13 +186,21 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
         raise UsageError("--share needs --output, the directory that all of them write to")
     if group and not share:
         raise UsageError("--group needs --share")
+    revision = revision_asked_for(
+        against,
+        wanted,
+        {"share": share, "shard": shard, "split": split},
+        gate=gate,
+        practical=practical,
+    )
     require_policy(cache_policy, cache_root)
-    time = expected_time(wanted, part)
+    time = expected_time(wanted, part, in_pairs=revision is not None)
     require_time(wanted, time)
     if warning := short_time(wanted, time):
         note(warning)
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
     open_all = partial(open_stores, store, run_id_of(path))
+    before = None
     end_when_told()
     progress_console = PlainConsole(stderr=True)
     try:
@@ -197,6 +217,19 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
                     open_stores=open_all,
                     own=env == "own",
                     groups=group,
+                    store_wait_s=store_wait,
+                    cache_policy=kept,
+                )
+            elif revision is not None:
+                before, ended = run_duet(
+                    wanted,
+                    path,
+                    revision,
+                    observer,
+                    open_stores=partial(open_stores, store),
+                    resume=resume,
+                    retry=statuses,
+                    own=env == "own",
                     store_wait_s=store_wait,
                     cache_policy=kept,
                 )
@@ -217,6 +250,8 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
         again = "" if share else f" and --output {path} --resume"
         say(f"interrupted; what was measured is in {path}. Continue with the same command{again}")
         raise
+    if before is not None:
+        return show_end(before, ended, path, practical, json=json, gate=gate)
     if not ended.ended:
         note(f"others go on with {path}; {len(ended.records)} cells were measured or found here")
     page_written = not ended.ended or _show(path, ended.records, json=json)
@@ -267,6 +302,7 @@ def plan(
             "--output keeps it, so that all workers split alike.",
         ),
     ] = (),
+    against: Against = None,
 ) -> int:
     """Show what `run` would measure, and about how long it would take.
 
@@ -281,6 +317,7 @@ def plan(
 
     made = options.plan()
     require_split(split, total_cpus, total_memory, explain=explain)
+    revision = revision_asked_for(against, made, {"split": split})
     if measured:
         made = with_measured_times(made, measured)
     if output is not None:
@@ -291,7 +328,7 @@ def plan(
     elif json:
         print_json(plan_text(made).rstrip("\n"))
     else:
-        print_plan(made)
+        print_plan(made, revision)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The split of a plan between workers: this worker's part of it, and the table of all parts."""
+"""The split of a plan between workers: this worker's part of it, and tables of all parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 
-from skymark.cli.caller import note, print_json
+from skymark.cli.caller import note, print_json, say
 from skymark.cli.tables import print_rows
 from skymark.execute.partition.explain import (
     WorkerPart,
@@ -16,7 +16,7 @@ from skymark.execute.partition.explain import (
     worker_parts,
 )
 from skymark.execute.partition.shard import Shard, items_of
-from skymark.execute.partition.split import Split
+from skymark.execute.partition.split import Balanced, Split
 from skymark.execute.partition.split_text import read_split
 from skymark.execute.partition.totals import Request, requests_of
 from skymark.execute.ranks.rank import ALONE, Rank, read_rank
@@ -105,6 +105,63 @@ def print_split(
     if explain:
         for line in reasons(split, items):
             note(line)
+
+
+def split_of_machines(text: str | None, machines: int) -> Split:
+    """Return the split of a plan between machines, before any of them is paid for.
+
+    Args:
+        text: of ``--split``; None for as many cells for each as their sets allow.
+        machines: that share the plan.
+
+    Raises:
+        UsageError: it cannot be read, or is not for so many machines.
+    """
+    split = read_split(text or Balanced.kind, machines)
+    if text is not None and machines == 1:
+        raise UsageError(
+            f"--split {text} shares a plan between machines, and there is one; leave it out, or "
+            "give several with --num-nodes"
+        )
+    if len(split.places) != machines:
+        raise UsageError(
+            f"--split {split.text} has {len(split.places)} workers, and there are {machines} "
+            f"machines; give --num-nodes {len(split.places)}, or a split of {machines} such as "
+            f"even:{machines}"
+        )
+    return split
+
+
+def print_parts(split: Split, plan: Plan) -> None:
+    """Print what each of several machines takes, and how many of them take nothing."""
+    parts = worker_parts(split, items_of(plan.cells))
+    print_part_rows("machine", parts, len(parts))
+    if idle := sum(not one.part.items for one in parts):
+        say(
+            f"{idle} of {len(parts)} machines take nothing and are paid for all the same: "
+            f"--num-nodes {len(parts) - idle} is enough for the sets of cells that stay together"
+        )
+
+
+def print_part_rows(who: str, parts: Sequence[WorkerPart], count: int) -> None:
+    """Print what workers take, a line for each.
+
+    Args:
+        who: the word for a worker.
+        parts: of those that are shown.
+        count: of all workers.
+    """
+    rows = [
+        (
+            f"{one.number + 1} of {count}",
+            str(len(one.keys)),
+            str(one.cells),
+            MISSING if one.expected_s is None else duration(one.expected_s),
+            named_keys(one.keys),
+        )
+        for one in parts
+    ]
+    print_rows((who, "sets", "cells", "round", "takes"), rows)
 
 
 def _said(plan: Plan, shard: Shard, rank: Rank) -> str:

@@ -22,6 +22,7 @@ from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
+from skymark.execute.partition.split import Balanced
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
@@ -202,6 +203,12 @@ def _require_one_way(
             f"{' and '.join(given)} cannot be given beside --managed, which hires a machine for "
             "each of its jobs; leave one of them out"
         )
+    if not managed and hiring.split is not None:
+        raise UsageError(
+            f"--split {hiring.split}: workers on one machine take the next group whenever they are "
+            "free, so nothing is divided beforehand; leave it out, or add --managed, whose jobs "
+            "have machines of their own"
+        )
     if not managed and (alone := hiring.given()):
         raise UsageError(
             f"{' and '.join(alone)} cannot be given without --managed, which hires machines; add "
@@ -281,6 +288,7 @@ def _order(
             "deadline_s": None if deadline is None else seconds_of(deadline),
             "keep": True,
             "idle": False,
+            "split": Balanced.kind,
             "variables": variables.variables(),
             "submission": new_submission(),
         }

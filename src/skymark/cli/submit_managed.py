@@ -21,16 +21,16 @@ from skymark.cli.cost import print_quote
 from skymark.cli.launch import agree, sendable
 from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, USD
 from skymark.cli.rented_options import LIMITS, MACHINE
-from skymark.cli.tables import print_rows
+from skymark.cli.splitting import print_part_rows
 from skymark.cli.variables import VariableOptions
-from skymark.execute.partition.explain import WorkerPart, named_keys, worker_parts
-from skymark.execute.partition.shard import items_of
-from skymark.execute.partition.split import Balanced
+from skymark.execute.partition.explain import named_keys, worker_parts
+from skymark.execute.partition.shard import Item, items_of, parts_of
+from skymark.execute.partition.split import Balanced, Split
+from skymark.execute.partition.split_text import read_split
 from skymark.execute.profiles import load_profile
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.report.text import MISSING, duration
 
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.stages import Quoted
@@ -53,6 +53,14 @@ class ManagedOptions:
             group=MACHINE,
             help="With --managed: jobs that divide the groups, each on a machine of its own; no "
             f"more than there are groups. [default: {JOBS}]",
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        Parameter(
+            group=MACHINE,
+            help="With --managed: how the jobs share the groups, as `skymark run --split` has it: "
+            "balanced, even, longest … [default: balanced]",
         ),
     ] = None
     infra: Annotated[
@@ -131,31 +139,64 @@ def submit_managed(
 
     plan = measurable(sendable(plan, with_source=True))
     items = items_of(plan.cells)
-    split = Balanced(workers=min(hiring.jobs or JOBS, len(items)))
+    split = split_of_jobs(hiring, items)
+    jobs = len(split.places)
+    parts = worker_parts(split, items)
     order = _order(plan, profile, variables, hiring, store).model_copy(
-        update={"parts": split.workers}
+        update={"parts": jobs, "split": hiring.split or Balanced.kind}
     )
     key = submission_key(plan, order)  # without limits: with others the same run goes on
     check_controller()
     with nullcontext() if dry_run else turn_of(QUEUE, say):
-        rest = outstanding_parts(split.workers, key, known_managed_jobs())
+        rest = outstanding_parts(jobs, key, known_managed_jobs())
         if rest.run_id is not None:
-            there = split.workers - len(rest.attempts)
-            say(f"{there} of {split.workers} jobs of {rest.run_id} wait, run or are done")
+            there = jobs - len(rest.attempts)
+            say(f"{there} of {jobs} jobs of {rest.run_id} wait, run or are done")
             order = order.model_copy(update={"run_id": rest.run_id})
         if not rest.attempts:
             say("no job was submitted")
             return 0
         order = _limited(order, hiring, deadline, len(rest.attempts))
         require_time_before(plan, order.deadline_s)
-        parts = worker_parts(split, items)
-        _show([parts[number] for number in rest.attempts], split.workers)
+        shown = [parts[number] for number in rest.attempts]
+        print_part_rows("job", shown, jobs)
+        note(
+            f"{sum(len(one.keys) for one in shown)} groups for {len(shown)} managed jobs, a "
+            "machine for each"
+        )
         quoted = _quoted(order, plan, variables, len(rest.attempts))
         if dry_run:
             return 0
         if not hiring.yes:
             agree()
         return _submit(quoted, key, rest.attempts, variables)
+
+
+def split_of_jobs(hiring: ManagedOptions, items: Sequence[Item]) -> Split:
+    """Return the split of groups between managed jobs, none of which is without a group.
+
+    Args:
+        hiring: with the number of jobs and the split, if they were given.
+        items: the groups; there are no more jobs than these.
+
+    Raises:
+        UsageError: the split cannot be read, has another number of jobs, or leaves one without a
+            group.
+    """
+    text = hiring.split or Balanced.kind
+    split = read_split(text, min(hiring.jobs or JOBS, len(items)))
+    jobs = len(split.places)
+    if hiring.jobs is not None and ":" in text and jobs != hiring.jobs:
+        raise UsageError(
+            f"--split {split.text} has {jobs} jobs, and --jobs {hiring.jobs} others; leave out "
+            "--jobs"
+        )
+    if idle := [number for number, part in enumerate(parts_of(split, items)) if not part.items]:
+        raise UsageError(
+            f"--split {split.text} of {len(items)} groups leaves nothing for job {idle[0] + 1} of "
+            f"{jobs}, whose machine would be paid for; give fewer jobs, or another split"
+        )
+    return split
 
 
 def measurable(plan: Plan) -> Plan:
@@ -282,20 +323,3 @@ def _say_what_is_on_its_way(order: Order, going: Sequence[Quoted], wanted: int) 
             ]
         )
     )
-
-
-def _show(parts: Sequence[WorkerPart], jobs: int) -> None:
-    """Print what each job takes."""
-    rows = [
-        (
-            f"{one.number + 1} of {jobs}",
-            str(len(one.keys)),
-            str(one.cells),
-            MISSING if one.expected_s is None else duration(one.expected_s),
-            named_keys(one.keys),
-        )
-        for one in parts
-    ]
-    print_rows(("job", "groups", "cells", "round", "takes"), rows)
-    groups = sum(len(one.keys) for one in parts)
-    note(f"{groups} groups for {len(parts)} managed jobs, a machine for each")

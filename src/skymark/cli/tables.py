@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -17,6 +17,9 @@ from skymark.execute.partition.shard import Shard
 from skymark.model.plan import Plan
 from skymark.report.text import duration
 from skymark.run.history import read_history
+
+if TYPE_CHECKING:
+    from skymark.execute.revision import Revision
 
 # A table cut to the terminal would hide what scripts look for; pipes get wide lines instead.
 PIPED_WIDTH = 160
@@ -44,8 +47,13 @@ def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str
     stdout_console().print(table)
 
 
-def print_plan(plan: Plan) -> None:
-    """Print a plan: one row per scenario, adapters that run, and those that do not with why."""
+def print_plan(plan: Plan, against: Revision | None = None) -> None:
+    """Print a plan: one row per scenario, adapters that run, and those that do not with why.
+
+    Args:
+        plan: the cells.
+        against: the revision that they are compared with; None for a run by itself.
+    """
     effort = plan.bounds
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for planned in plan.cells:
@@ -64,8 +72,9 @@ def print_plan(plan: Plan) -> None:
         if effort.min_rounds == effort.max_rounds
         else f"{effort.min_rounds} to {effort.max_rounds}"
     )
+    each = "rounds each" if against is None else f"pairs of rounds each against {against.short}"
     adapters = {planned.cell.adapter for planned in plan.runnable}
-    time = expected_time(plan)
+    time = expected_time(plan, in_pairs=against is not None)
     if plan.allotment is None:
         takes = (
             f"about {duration(time.measuring.expected_s)} "
@@ -75,7 +84,7 @@ def print_plan(plan: Plan) -> None:
         takes = f"at most {duration(plan.allotment.time_s)} (goal {plan.allotment.goal})"
     stdout_console().print(
         f"\n{len(plan.runnable)} cells of {len(adapters)} adapters to measure, "
-        f"{len(plan.cells) - len(plan.runnable)} not; {rounds} rounds each "
+        f"{len(plan.cells) - len(plan.runnable)} not; {rounds} {each} "
         f"(effort {effort.name}); {takes} "
         "once venvs and data are made; costs nothing on this machine",
         highlight=False,
@@ -96,11 +105,13 @@ def short_time(plan: Plan, time: RunTime) -> str | None:
     )
 
 
-def expected_time(plan: Plan, shard: Shard | None = None) -> RunTime:
+def expected_time(plan: Plan, shard: Shard | None = None, *, in_pairs: bool = False) -> RunTime:
     """Return the time that a plan takes here, as the latest runs in ``results`` tell it.
 
     Args:
         plan: the cells.
         shard: the part of the plan that runs here; None for the whole.
+        in_pairs: whether each round is measured on two sides.
     """
-    return run_time(plan, read_history(RESULTS, plan, latest=LATEST), shard)
+    history = read_history(RESULTS, plan, latest=LATEST)
+    return run_time(plan, history, shard, in_pairs=in_pairs)

@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 from skymark.cloud.order import Order
 from skymark.cloud.submission import job_name
+from skymark.execute.partition.explain import worker_parts
+from skymark.execute.partition.shard import items_of
 from skymark.model.plan import Plan
 
 LONGEST_GROUP = 60
@@ -40,9 +42,14 @@ class Outstanding(NamedTuple):
 
 
 def submission_key(plan: Plan, order: Order) -> str:
-    """Return the key of all submissions of a plan whose results go to the same places."""
-    parts = [plan.hash, *order.stores, *map("=".join, sorted(order.variables.items()))]
-    return _digest("\0".join([*parts, str(order.deadline_s)]))
+    """Return the key of all submissions of a plan whose results go to the same places.
+
+    One that divides the plan otherwise between its jobs has another key.
+    """
+    words = [plan.hash, *order.stores, *map("=".join, sorted(order.variables.items()))]
+    if order.parts > 1:
+        words += ["\n".join(one.keys) for one in worker_parts(order.sharing, items_of(plan.cells))]
+    return _digest("\0".join([*words, str(order.deadline_s)]))
 
 
 def group_job_name(run_id: str, key: str, group: str) -> str:

@@ -39,6 +39,9 @@ STORE_WAIT_S = 600
 """Time that a machine stays for stores that take nothing when the run is over; it ends earlier once
 the results are home."""
 
+SPLIT_VARIABLE = "SKYMARK_SPLIT"
+"""The way a job's machines share the plan, as ``skymark run --split`` takes it."""
+
 LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
 """Seconds that set-up and run may take together on the machine; 0 for no limit."""
 
@@ -114,6 +117,7 @@ def machine_variables(order: Order) -> dict[str, str]:
         "SKYMARK_PROFILE": order.profile,
         "SKYMARK_RUN_ID": order.run_id,
         "SKYMARK_STORES": "\n".join(order.stores),
+        SPLIT_VARIABLE: order.split,
         "SKYMARK_COMMIT": commit(),
         LIMIT_VARIABLE: str(order.deadline_s or 0),
         STORE_WAIT_VARIABLE: str(STORE_WAIT_S),

@@ -10,6 +10,8 @@ from pathlib import Path
 from pydantic import Field
 
 from skymark.cloud.stores import results_leave
+from skymark.execute.partition.split import Balanced, Split
+from skymark.execute.partition.split_text import read_split
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -47,6 +49,8 @@ class Order(Frozen):
     """Machines that share the plan, each with a job of its own."""
     job_nodes: int | None = Field(default=None, ge=1)
     """Of them, those that the job takes; None for all."""
+    split: str = Balanced.kind
+    """The way the machines share the plan, as of ``skymark run --split``."""
     gpus: str | None = None
     """Accelerators of each machine, or of a job's part of it, such as ``H100:8`` and ``H100:0.5``;
     None for those of the machine's YAML, or all of a machine that is there."""
@@ -65,6 +69,11 @@ class Order(Frozen):
     boot_timeout_s: int = Field(default=1200, ge=1)
     """Most time until the machine is up; SkyPilot itself would wait for ever."""
     idle_minutes: int = Field(default=IDLE_MINUTES, ge=1)
+
+    @property
+    def sharing(self) -> Split:
+        """The split of the plan between the machines of its jobs."""
+        return read_split(self.split, self.parts * (self.job_nodes or self.num_nodes))
 
 
 def idle_minutes_for(stores: Sequence[str], variables: Mapping[str, str], *, keep: bool) -> int:

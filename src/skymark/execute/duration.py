@@ -28,6 +28,9 @@ Grain 1.5 s and frameworks several (`skymark run`, two cores)."""
 HIGH_START_S = 30.0
 """The same on a slow or loaded machine. Assumed."""
 
+SIDES = 2
+"""Of a comparison in pairs."""
+
 EXPECTED_SHARE_OF_LIMIT = 0.5
 """Part of its time limit that a round is expected to take whose suite guesses nothing. Assumed."""
 
@@ -61,22 +64,29 @@ class RunTime(Frozen):
         return self.preparing.plus(self.measuring)
 
 
-def run_time(plan: Plan, history: Sequence[PastRun] = (), shard: Shard | None = None) -> RunTime:
+def run_time(
+    plan: Plan,
+    history: Sequence[PastRun] = (),
+    shard: Shard | None = None,
+    *,
+    in_pairs: bool = False,
+) -> RunTime:
     """Return the time that a plan takes.
 
     Args:
         plan: the cells and the effort.
         history: earlier runs, on any machine; those of the plan's profile and effort count first.
         shard: the part of the plan that is meant; None for the whole.
+        in_pairs: whether each round is measured on two sides, in a process of its own.
     """
     ranked = sorted(history, key=lambda past: _likeness(past, plan), reverse=True)
     part = plan.cells if shard is None else shard.take(plan.cells)
     cells = [planned for planned in part if planned.refusal is None]
     bounds = plan.bounds
     least = bounds.model_copy(update={"max_rounds": bounds.min_rounds})
-    least_rounds = _measuring(cells, plan, least, ranked)
+    least_rounds = _measuring(cells, plan, least, ranked, in_pairs=in_pairs)
     if plan.allotment is None:
-        measuring = _measuring(cells, plan, bounds, ranked)
+        measuring = _measuring(cells, plan, bounds, ranked, in_pairs=in_pairs)
     else:
         time_s = plan.allotment.time_s if cells else 0.0
         measuring = least_rounds.at_most(time_s).model_copy(
@@ -128,7 +138,12 @@ def require_time(plan: Plan, time: RunTime) -> None:
 
 
 def _measuring(
-    cells: Sequence[PlannedCell], plan: Plan, bounds: Effort, ranked: Sequence[PastRun]
+    cells: Sequence[PlannedCell],
+    plan: Plan,
+    bounds: Effort,
+    ranked: Sequence[PastRun],
+    *,
+    in_pairs: bool,
 ) -> Span:
     total = NOTHING
     for planned in cells:
@@ -137,9 +152,10 @@ def _measuring(
             total = total.plus(_guessed(planned, bounds))
         else:
             total = total.plus(_remembered(planned, past, plan, bounds))
-    for group in dict.fromkeys(one.group for one in cells):
+    groups = [one.group for one in cells]
+    for group in groups if in_pairs else dict.fromkeys(groups):
         total = total.plus(_starts(group, plan, bounds, ranked))
-    return total
+    return total.times(SIDES if in_pairs else 1)
 
 
 def _remembered(planned: PlannedCell, past: PastRun, plan: Plan, effort: Effort) -> Span:

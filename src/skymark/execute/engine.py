@@ -2,191 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 
-from skymark.cache.sharing import fetching_alone
-from skymark.execute.accelerator import no_accelerator
-from skymark.execute.interpreters import Interpreters
-from skymark.execute.observer import Observer, Uploads
-from skymark.execute.process import (
-    DIED,
-    WorkerError,
-    WorkerKind,
-    WorkerProcess,
-    describe_leaks,
-)
+from skymark.execute.measurer import Measurer
+from skymark.execute.process import WorkerProcess
 from skymark.execute.timed_sweeps import TimedSweeps
-from skymark.execute.unfinished import UnfinishedCell
-from skymark.execute.venvs import import_root
-from skymark.execute.worker_pool import WorkerPool
 from skymark.model.cell import Cell
-from skymark.model.errors import VenvBuildError
-from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Cause, Record, Status, Stop
-from skymark.run.directory import RunDirectory
-from skymark.suite.contract import Suite
-
-PREPARE_TIMEOUT_S = 1800.0
-"""Time to generate, download or convert the data of one cell."""
+from skymark.model.record import Record, RoundResult, Status
 
 
-HOST_ONLY = "unused: the adapter has no part for it"
-"""The accelerator of a record, where the library works on the host wherever it runs."""
-
-
-class Engine:
+class Engine(Measurer):
     """Runs one plan into one run directory."""
 
-    def __init__(  # noqa: PLR0913  # its parameters are the parts of a run
+    _timed: TimedSweeps | None = None
+    """Divides the run's time, where the plan has one."""
+
+    def run(
         self,
-        plan: Plan,
-        suite: Suite,
-        run: RunDirectory,
-        cache: Path,
-        observer: Observer,
-        interpreters: Interpreters,
-        *,
-        cells: Sequence[PlannedCell] | None = None,
-        uploads: Uploads | None = None,
-        shared: bool = False,
-        workers: WorkerPool | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        retry: Collection[Status] = (),
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Get ready; nothing runs yet.
-
-        Args:
-            plan: what to run.
-            suite: the suite that planned it.
-            run: where results go; finished cells found there are not run again.
-            cache: where datasets lie.
-            observer: told how it goes.
-            interpreters: what workers run in, and the accelerator that they are to use.
-            cells: those of the plan that are to be run here; None for all of it.
-            uploads: what sends results elsewhere meanwhile; None if nothing does.
-            shared: whether other processes may measure on the machine meanwhile.
-            workers: where worker processes come from and go to; None for some of its own, which
-                end with the cells that they are started for.
-            now: the wall clock, UTC.
-            clock: of the run's time, where the plan has one; seconds, monotonic.
-        """
-        self._effort = plan.bounds
-        self._cells = plan.cells if cells is None else tuple(cells)
-        self._suite = suite
-        self._run = run
-        self._cache = cache
-        self._observer = observer
-        self._interpreters = interpreters
-        self._uploads = uploads
-        self._shared = shared
-        self._workers = workers or WorkerPool(observer.stage, keeps=False)
-        self._now = now
-        self._timed = (
-            None
-            if plan.allotment is None
-            else TimedSweeps(plan.allotment, plan.bounds, suite.declaration.primary_metric, clock)
-        )
-        self._pythons: dict[str, Path | None] = {}
-        self._unfinished: dict[str, UnfinishedCell] = {}
-        self.records: dict[str, Record] = {}
-
-    def run(self, retry: Collection[Status] = ()) -> list[Record]:
+    ) -> list[Record]:
         """Run every cell that is to be run here and has no record yet; return all their records.
 
         Args:
             retry: statuses of earlier records whose cells are to be run again.
+            clock: of the run's time, where the plan has one; seconds, monotonic.
         """
-        self._take_up(retry)
-        self._refuse()
-        self._build_venvs()
-        self._look_for_accelerators()
-        self._prepare()
+        if self._plan.allotment is not None:
+            metric = self._suite.declaration.primary_metric
+            self._timed = TimedSweeps(self._plan.allotment, self._effort, metric, clock)
+        self.begin(lambda record: record.status in retry)
         self._measure_rounds()
-        return [self.records[planned.cell.id] for planned in self._cells]
-
-    # Before measuring
-
-    def _take_up(self, retry: Collection[Status]) -> None:
-        """Find what an earlier, interrupted run left."""
-        for planned in self._cells:
-            cell = planned.cell
-            record = self._run.record(cell)
-            if record is not None and record.status not in retry:
-                self.records[cell.id] = record
-                continue
-            unfinished = UnfinishedCell(planned, self._now())
-            if planned.refusal is None:
-                for result, versions in self._run.rounds(cell):
-                    unfinished.add(result, versions)
-            self._unfinished[cell.id] = unfinished
-
-    def _refuse(self) -> None:
-        """End the cells that cannot be run, by the plan or on this machine."""
-        for unfinished in list(self._unfinished.values()):
-            planned = unfinished.planned
-            if planned.refusal is not None:
-                self._end(unfinished, *planned.refusal)
-            elif (cause := self._suite.absence(planned.cell)) is not None:
-                self._end(unfinished, Status.SKIPPED, cause)
-
-    def _build_venvs(self) -> None:
-        for group, cells in self._groups().items():
-            try:
-                self._pythons[group] = self._interpreters.of_venv(self._suite.venv(cells[0]))
-            except VenvBuildError as error:
-                platform = self._interpreters.platform
-                options = "" if platform == "cpu" else f" --platform {platform}"
-                cause = Cause(
-                    kind="venv",
-                    message=f"{error}: {error.log_tail}",
-                    action=f"skymark env build {self._suite.adapter_reference(cells[0])}{options}",
-                )
-                for cell in cells:
-                    self._run.write_log(cell, error.log_tail)
-                    self._end(self._unfinished[cell.id], Status.SKIPPED, cause)
-
-    def _look_for_accelerators(self) -> None:
-        """End the cells whose library would fall back to the CPU; note what the others see."""
-        platform = self._interpreters.platform
-        if platform == "cpu":
-            return
-        for group, cells in self._groups().items():
-            members = [self._unfinished[cell.id] for cell in cells]
-            library = self._suite.device_library(cells[0], platform)
-            if library is None:
-                for one in members:
-                    one.accelerator = HOST_ONLY
-                continue
-            self._observer.stage(f"asking {library.name} of {cells[0].adapter} for the {platform}")
-            seen = self._interpreters.seen(library, self._pythons[group])
-            if not seen.is_there:
-                continue  # the worker tells how to install it
-            for one in members:
-                one.accelerator = seen.text
-                if seen.fault is not None:
-                    cause = no_accelerator(library.name, platform, seen.fault)
-                    self._end(one, Status.FAILED, cause, Stop.FAILED)
-
-    def _prepare(self) -> None:
-        cells = [one.planned.cell for one in self._unfinished.values()]
-        with fetching_alone(os.environ, self._observer.stage):
-            self._suite.fetch(cells, self._cache, self._observer.stage)
-        unprepared = {cell.id for cell in self._suite.unprepared(cells, self._cache)}
-
-        def prepare(worker: WorkerProcess, cell: Cell) -> None:
-            self._observer.stage(f"preparing {cell.scenario} ({cell.variant}) for {cell.adapter}")
-            worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
-
-        for group, members in self._processes(self._unfinished).items():
-            if waiting := [cell for cell in members if cell.id in unprepared]:
-                self._with_worker(group, waiting, prepare)
-
-    # Measuring
+        return self.ended()
 
     def _measure_rounds(self) -> None:
         least = self._effort.min_rounds
@@ -227,166 +75,5 @@ class Engine:
         with self._timed.pace.round(cell.id):
             self._measure(worker, cell)
 
-    def _measure(self, worker: WorkerProcess, cell: Cell) -> None:
-        unfinished, effort = self._unfinished[cell.id], self._effort
-        number = unfinished.next_round
-        unfinished.next_round += 1
-        self._observer.measuring(cell, number)
-        busy = self._uploads.hold() if self._uploads else ()
-        try:
-            measured = worker.measure(cell, number, effort, self._run.log_path(cell))
-        finally:
-            self._observer.measured(cell, number)
-        if busy:
-            unfinished.warn(
-                kind="upload-overlap",
-                message=f"results were on their way to {', '.join(busy)} in round {number + 1}",
-                action="use a faster or closer store, or export the run when it has ended",
-            )
-        if self._shared:
-            unfinished.warn(
-                kind="shared-machine",
-                message="other processes may have measured on the machine meanwhile (--share)",
-                action="take what depends on the load, such as a throughput, without --share",
-            )
-        unfinished.add(measured.result, measured.versions)
-        self._run.write_round(cell, measured.result, measured.versions)
-
-    def _with_worker(
-        self,
-        group: str,
-        cells: Iterable[Cell],
-        work: Callable[[WorkerProcess, Cell], None],
-    ) -> None:
-        """Do some work on cells in one worker process; in a new one after each that breaks."""
-        waiting = deque(cells)
-        may_start_again = True
-        while waiting:
-            served: list[Cell] = []
-            try:
-                worker = self._worker(group, waiting)
-            except WorkerError as error:
-                self._fail_all(waiting, error)
-                return
-            try:
-                worker.await_ready()
-                may_start_again = True
-                while waiting:
-                    cell = waiting.popleft()
-                    served.append(cell)
-                    try:
-                        work(worker, cell)
-                    except WorkerError as error:
-                        self._fail(cell, error)
-                        if not error.alive:
-                            worker.kill()
-                            break
-            except WorkerError as error:
-                # What killed it once, for want of memory perhaps, may be over.
-                if not (may_start_again and error.cause.kind == DIED):
-                    self._fail_all(waiting, error)
-                may_start_again = False
-            except BaseException:
-                worker.kill()
-                raise
-            finally:
-                if self._uploads:
-                    self._uploads.release()
-                self._workers.give_back(worker)
-            self._note_leaks(worker, served)
-            for cell in served:
-                if cell.id in self._unfinished:
-                    self._end_if_enough(self._unfinished[cell.id])
-
-    def _worker(self, group: str, cells: Collection[Cell]) -> WorkerProcess:
-        own = self._pythons[group]
-        kind = WorkerKind(
-            own or self._interpreters.current,
-            self._suite.runner,
-            self._cache,
-            None if own is None else import_root(self._cache, self._suite.runner),
-            self._interpreters.platform,
-            leaves_at_once=self._suite.leaves_at_once,
-        )
-        return self._workers.take(kind, cells, self._run.open_log(next(iter(cells))))
-
-    # After measuring
-
-    def _note_leaks(self, worker: WorkerProcess, served: Iterable[Cell]) -> None:
-        if not worker.leaked:
-            return
-        for cell in served:
-            if cell.id in self._unfinished:
-                self._unfinished[cell.id].warn(
-                    kind="leaked-processes",
-                    message=describe_leaks(worker.leaked),
-                    action="have the adapter's close() end every process that it started",
-                )
-
-    def _fail(self, cell: Cell, error: WorkerError) -> None:
-        status = Status.TIMEOUT if error.timed_out else Status.FAILED
-        if error.cause.kind == "LibraryAbsentError":
-            status = Status.SKIPPED
-        stop = Stop.FAILED if status.is_bad else None
-        self._end(self._unfinished[cell.id], status, error.cause, stop)
-
-    def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
-        while waiting:
-            self._fail(waiting.popleft(), error)
-
-    def _end_if_enough(self, unfinished: UnfinishedCell) -> None:
-        if not unfinished.rounds:
-            return
-        verification = unfinished.rounds[-1].verification
-        cell, rounds, effort = unfinished.planned.cell, unfinished.rounds, self._effort
-        if not verification.passed:
-            self._end(unfinished, Status.INVALID, verification.cause, Stop.FAILED)
-        elif self._timed is None and self._suite.is_enough(cell, rounds, effort):
-            # Fewer than the least are enough for what does not vary.
-            is_narrow = effort.min_rounds <= len(rounds) < effort.max_rounds
-            self._end(unfinished, Status.OK, None, Stop.INTERVAL if is_narrow else Stop.ROUNDS)
-
-    def _end(
-        self,
-        unfinished: UnfinishedCell,
-        status: Status,
-        cause: Cause | None,
-        stop: Stop | None = None,
-    ) -> None:
-        """Write a cell's record and forget about the cell."""
-        effort = self._effort
-        record = unfinished.record(self._suite, effort, status, cause, stop, self._now())
-        record = self._run.write_record(record, unfinished.rounds)
-        self.records[record.cell.id] = record
-        self._unfinished.pop(record.cell.id, None)
-        left = max(0, effort.min_rounds - unfinished.next_round)
-        self._observer.ended(record, rounds_left=left)
-
-    def _groups(self) -> dict[str, list[Cell]]:
-        """Return the unfinished cells by group, in order."""
-        groups: dict[str, list[Cell]] = {}
-        for one in self._unfinished.values():
-            groups.setdefault(one.planned.group, []).append(one.planned.cell)
-        return groups
-
-    def _processes(self, ids: Collection[str]) -> dict[str, list[Cell]]:
-        """Return cells by the first group of those that a process serves, in order.
-
-        That is one group, or all that run in the same venv where the suite shares its processes.
-
-        Args:
-            ids: of the unfinished cells that are meant.
-        """
-        groups = {
-            group: chosen
-            for group, cells in self._groups().items()
-            if (chosen := [cell for cell in cells if cell.id in ids])
-        }
-        if not self._suite.shares_process:
-            return groups
-        first_of: dict[Path | None, str] = {}
-        processes: dict[str, list[Cell]] = {}
-        for group, cells in groups.items():
-            first = first_of.setdefault(self._pythons[group], group)
-            processes.setdefault(first, []).extend(cells)
-        return processes
+    def _is_enough(self, cell: Cell, rounds: Sequence[RoundResult]) -> bool:
+        return self._timed is None and self._suite.is_enough(cell, rounds, self._effort)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skymark.execute.seen_devices import SeenDevices, seen_devices
-from skymark.execute.venvs import Venvs
+from skymark.execute.venvs import Venvs, import_root
 from skymark.model.platform import Platform, Target, platform_of
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import DeviceLibrary
@@ -22,6 +22,9 @@ class Interpreters:
     """The interpreter for ``--env current``, and for adapters without a venv."""
     target: Target = "cpu"
     """The kind of machine whose builds of libraries are taken."""
+    package: Path | None = None
+    """The directory of another revision's package `skymark`, which workers are to run; None for
+    the one that runs."""
     _seen: dict[tuple[str, Path | None], SeenDevices] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -41,6 +44,18 @@ class Interpreters:
         if self.venvs is None or spec is None:
             return None
         return self.venvs.ensure(spec.built_for(self.target)).python
+
+    def import_root(self, own: Path | None, cache: Path, runner: str) -> Path | None:
+        """Return the directory that workers import skymark from; None where it is installed.
+
+        Args:
+            own: the interpreter of the worker's venv; None for `current`.
+            cache: where the directory is made.
+            runner: ``module:Class`` of the worker's side.
+        """
+        if own is None and self.package is None:
+            return None
+        return import_root(cache, runner, self.package)
 
     def seen(self, library: DeviceLibrary, own: Path | None) -> SeenDevices:
         """Return the accelerators that a library sees in a worker's interpreter and variables.

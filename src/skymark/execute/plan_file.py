@@ -11,7 +11,7 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import SCHEMA_VERSION
 from skymark.suite.registry import suite_named
-from skymark.whole_files import write_whole
+from skymark.whole_files import named_by_user, write_whole
 
 MAKE_ONE = "`skymark plan --output FILE` writes one"
 
@@ -27,12 +27,8 @@ def write_plan(plan: Plan, path: Path) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    try:
+    with named_by_user(path):
         write_whole(path, plan_text(plan).encode())
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}; name a file in a directory that can be written"
-        ) from error
 
 
 def read_plan(path: Path) -> Plan:

@@ -63,7 +63,7 @@ def begin_or_resume(
         StoreUnavailableError: there is no run here to go on with, and a store that may have it is
             away.
     """
-    _require_same_plan_here(path, manifest, resume=resume)
+    require_same_plan_here(path, manifest, resume=resume)
     stored = [store for store, sizes in held.items() if sizes and MANIFEST in sizes]
     damaged = damages(path) if stored else damaged_logs(path) if resume else {}
     for store, sizes in held.items():
@@ -74,7 +74,7 @@ def begin_or_resume(
                 "again later, or leave out --resume to begin anew"
             )
         if store in stored:
-            _require_same_plan_in(store, manifest.plan_hash, resume=resume)
+            _require_same_plan_in(store, manifest, resume=resume)
             if damaged:
                 observer.stage(f"{', '.join(damaged)} damaged in {path}; looking in {store.url}")
             whole = set(RunDirectory(path).files()) - damaged.keys()
@@ -87,8 +87,17 @@ def begin_or_resume(
     return RunDirectory.create(path, manifest, resume=resume)
 
 
-def _require_same_plan_here(path: Path, manifest: Manifest, *, resume: bool) -> None:
-    """Refuse a directory of another plan, before anything in it is touched."""
+def require_same_plan_here(path: Path, manifest: Manifest, *, resume: bool) -> None:
+    """Refuse a directory of another plan, before anything in it is touched.
+
+    Args:
+        path: the run's directory.
+        manifest: of the run as it would begin here.
+        resume: go on with a run of the same plan.
+
+    Raises:
+        RunDirectoryError: it holds another plan's run, or this one without `resume`.
+    """
     try:
         theirs = RunDirectory(path).manifest()
     except DamagedManifestError:
@@ -98,7 +107,7 @@ def _require_same_plan_here(path: Path, manifest: Manifest, *, resume: bool) -> 
         if os.path.lexists(path / MANIFEST):
             raise
     else:
-        require_same_plan(theirs, manifest.plan_hash, os.fspath(path), resume=resume)
+        require_same_plan(theirs, manifest, os.fspath(path), resume=resume)
 
 
 def _sizes(store: Store, observer: Observer) -> Mapping[str, int] | None:
@@ -111,11 +120,11 @@ def _sizes(store: Store, observer: Observer) -> Mapping[str, int] | None:
         return None
 
 
-def _require_same_plan_in(store: Store, plan_hash: str, *, resume: bool) -> None:
+def _require_same_plan_in(store: Store, manifest: Manifest, *, resume: bool) -> None:
     """Refuse a store that holds another plan's run, or what cannot be told to be this one's."""
     theirs = manifest_in(store)
     if theirs is not None:
-        require_same_plan(theirs, plan_hash, store.url, resume=resume)
+        require_same_plan(theirs, manifest, store.url, resume=resume)
     elif not resume:
         raise RunDirectoryError(
             f"{store.url} holds no readable run; add --resume to continue what is there, choose "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,19 +15,17 @@ from skymark.execute.accelerator import require_accelerator
 from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
+from skymark.execute.opened_run import opened_run
 from skymark.execute.other_parts import bring_other_parts
 from skymark.execute.partition.shard import Shard
-from skymark.execute.resuming import begin_or_resume, held_in
-from skymark.execute.run_manifest import begun, write_end
+from skymark.execute.run_manifest import begun
 from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
 from skymark.machine.measuring_lock import measuring
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.run.layout import SUMS
-from skymark.run.sole_writer import sole_writer
 from skymark.store.store import FINISH_S, Store
-from skymark.store.storing import Stored, Storing
+from skymark.store.storing import Stored
 from skymark.suite.registry import suite_named
 
 
@@ -87,16 +84,12 @@ def run_plan(
     require_accelerator(plan.platform, observer.stage, own=own)
     cache = cache_directory()
     suite = suite_named(plan.suite)
-    held = held_in(stores, observer)
+    manifest = begun(plan, suite, path, cache, stores, cache_policy)
     with (
         using(cache / RUNS, observer.stage),
-        sole_writer(path, wait=resume, announce=observer.stage),
-        closing(Storing(stores, path)) as storing,
+        opened_run(path, manifest, stores, observer, resume=resume) as opened,
     ):
-        manifest = begun(plan, suite, path, cache, stores, cache_policy)
-        run = begin_or_resume(path, manifest, held, storing, observer, resume=resume)
-        run.changed = storing.changed
-        run.changed("", ["manifest.json", SUMS])
+        run, storing = opened.directory, opened.storing
         interpreters = Interpreters(
             Venvs(cache, observer.stage) if own else None,
             Path(sys.executable),
@@ -110,12 +103,9 @@ def run_plan(
             with measuring(announce=observer.stage):
                 records = engine.run(retry)
         except BaseException:
-            for url in storing.flush():
-                observer.stage(f"{url} lacks results that are in {path}")
+            opened.leave(observer)
             raise
-        write_end(run, plan, records)
-        stored = storing.finish(store_wait_s, observer.stage)
+        stored = opened.finish(plan, records, store_wait_s, observer)
         if part is not None and bring_other_parts(run, plan, stores.values(), storing, observer):
-            write_end(run, plan, records)
-            stored = storing.finish(store_wait_s, observer.stage)
+            stored = opened.finish(plan, records, store_wait_s, observer)
         return FinishedRun(tuple(records), tuple(stored))

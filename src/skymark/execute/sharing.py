@@ -177,7 +177,7 @@ def _begin(
         else:
             columns = {} if manifest.declaration is None else manifest.declaration.sample_columns
             run = RunDirectory(path, manifest.machine.hardware_key, sample_columns=columns)
-            require_same_plan(run.manifest(), manifest.plan_hash, str(path), resume=True)
+            require_same_plan(run.manifest(), manifest, str(path), resume=True)
     run.changed = storing.changed
     if begins:
         run.changed("", [MANIFEST, SUMS])

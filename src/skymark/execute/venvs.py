@@ -51,13 +51,27 @@ class BuiltVenv(Frozen):
 class Venvs:
     """The adapter venvs below one cache directory."""
 
-    def __init__(self, cache: Path, announce: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        cache: Path,
+        announce: Callable[[str], None] = lambda _: None,
+        requirements: Path | None = None,
+    ) -> None:
+        """Name the venvs; none is made yet.
+
+        Args:
+            cache: where they lie.
+            announce: told that one is being made.
+            requirements: the directory of their pins; None for this installation's.
+        """
         self._root = cache.absolute() / "venvs"
         self._announce = announce
+        self._requirements = requirements
 
     def path_of(self, spec: VenvSpec) -> Path:
         """Return where a venv lies, or would lie; changed pins give another place."""
-        texts = [_requirements(name) for name in (spec.locked, spec.declared) if name is not None]
+        names = [name for name in (spec.locked, spec.declared) if name is not None]
+        texts = [_text_of(self._directory_of_pins(), name) for name in names]
         python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
         key = digest_of([texts, list(spec.packages), python, sys.platform])
         name = re.sub(r"[^\w@.+-]", "_", spec.name)
@@ -107,7 +121,7 @@ class Venvs:
         return removed
 
     def _build(self, spec: VenvSpec, directory: Path) -> None:
-        requirements = resource_directory("requirements")
+        requirements = self._directory_of_pins()
         python = spec.python or sys.executable
         self._uv(spec, "venv", "--python", python, os.fspath(directory))
         # Else every worker compiles what it imports, where Python may not write bytecode.
@@ -119,6 +133,9 @@ class Venvs:
         if extra or spec.packages:
             self._uv(spec, *install, *extra, *spec.packages)
         (directory / MARKER).write_text(spec.model_dump_json())
+
+    def _directory_of_pins(self) -> Path:
+        return self._requirements or resource_directory("requirements")
 
     def _uv(self, spec: VenvSpec, *arguments: str) -> None:
         from uv import find_uv_bin
@@ -146,20 +163,21 @@ def _is_complete(directory: Path) -> bool:
     return (directory / MARKER).exists() and (directory / "bin" / "python").exists()
 
 
-def _requirements(name: str) -> str:
+def _text_of(requirements: Path, name: str) -> str:
     """Return a requirement file's text, and that of the files it includes."""
-    path = resource_directory("requirements") / name
     try:
-        text = path.read_text()
-        included = re.findall(r"^-r\s+(\S+)", text, re.MULTILINE)
-        return text + "".join(_requirements(f"{Path(name).parent / other}") for other in included)
+        text = (requirements / name).read_text()
     except FileNotFoundError as error:
         raise VenvBuildError(
             f"this installation has no requirements/{name}; in a checkout, `make pins` writes it"
         ) from error
+    included = re.findall(r"^-r\s+(\S+)", text, re.MULTILINE)
+    return text + "".join(
+        _text_of(requirements, f"{Path(name).parent / other}") for other in included
+    )
 
 
-def import_root(cache: Path, runner: str = "skymark") -> Path:
+def import_root(cache: Path, runner: str = "skymark", own: Path | None = None) -> Path:
     """Return a directory that holds skymark, the package of a suite's runner, and nothing else.
 
     It goes on the path of a worker, whose venv has neither installed; adding the directories that
@@ -168,8 +186,9 @@ def import_root(cache: Path, runner: str = "skymark") -> Path:
     Args:
         cache: where the directory is made.
         runner: ``module:Class`` of the worker's side.
+        own: the directory of skymark's package in another revision; None for the one that runs.
     """
-    packages = {"skymark": Path(__file__).resolve().parents[1]}
+    packages = {"skymark": own or Path(__file__).resolve().parents[1]}
     name = runner.partition(":")[0].partition(".")[0]
     if name not in packages and (found := _location_of(name)) is not None:
         packages[name] = found

@@ -13,7 +13,7 @@ from skymark.machine.process_table import Process, Table, process_table, tree_of
 MARKER_VARIABLE = "SKYMARK_WORKER"
 """Environment variable whose value tells a worker's processes, wherever they went."""
 
-SETTLE_S = 0.25
+SETTLE_S = 1.0
 """Time that helper processes, such as a resource tracker, may take to follow their parent."""
 
 KILL_PATIENCE_S = 5.0

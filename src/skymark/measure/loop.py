@@ -14,15 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skymark.measure.consumer import Consumer
 from skymark.measure.transfer import Transfer
 
 Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""
 
 FOREVER_NS = 1 << 62
+"""A time limit that no pass reaches: 146 years."""
 
-LEAST_KEY, KEYS = -(1 << 63), 1 << 64
-"""The range of a 64-bit hash."""
+LEAST_KEY = -(1 << 63)
+"""The least hash that Python gives on 64 bits."""
+
+KEYS = 1 << 64
+"""How many hashes there are, from `LEAST_KEY` on."""
 
 EXAMINED = 16
 """One batch in so many is examined, whatever is kept."""
@@ -41,6 +46,9 @@ class Pass:
     kept: dict[int, Any] = field(default_factory=dict)
     wall_ns: int = 0
     think_ns: int = 0
+    """Time between the waits, in which the batches were consumed."""
+    busy_ns: int = 0
+    """The part of it in which an accelerator computed, or was slept for."""
     complete: bool = True
     transfer: Transfer | None = None
     """The copies to an accelerator in the waits; `timed_pass` knows of none."""
@@ -63,9 +71,8 @@ def timed_pass(
     keep: int = 0,
     *,
     stop_after_ns: int | None = None,
-    think_ns: int = 0,
+    consumer: Consumer | None = None,
     clock: Clock = time.perf_counter_ns,
-    sleep: Callable[[float], None] = time.sleep,
     copy: Callable[[Any], Any] = lambda batch: batch,
     receiver: Receiver | None = None,
     secret: int | None = None,
@@ -86,9 +93,8 @@ def timed_pass(
         ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
         keep: how many batches to keep whole for verification, besides short ones.
         stop_after_ns: end the pass after the batch that crosses this wall time.
-        think_ns: time to sleep after each batch, as a busy accelerator would make the caller do.
+        consumer: consumes each batch after its wait and before the next one; None for at once.
         clock: monotonic nanoseconds.
-        sleep: how to let `think_ns` pass.
         copy: makes a kept batch independent of the loader's buffers.
         receiver: receives every batch, inside the clock, and examines those that are kept and one
             in `EXAMINED` of the others, outside of it.
@@ -100,6 +106,7 @@ def timed_pass(
     result = Pass()
     receiver = receiver or Receiver()
     receive, examine = receiver.receive, receiver.examine
+    consume = None if consumer is None else consumer.consume
     sample = Sample(keep, copy)
     arrived: list[int] = []
     asked_again: dict[int, int] = {}
@@ -120,8 +127,12 @@ def timed_pass(
         received += index
         if (key := hash((now, secret))) < below or len(index) != full:
             number, pausing = len(arrived) - 1, clock()
-            full = full or len(index)
-            indices.note_size(number, len(index))
+            if len(index) != full:
+                full = full or len(index)
+                indices.note_size(number, len(index))
+                if consumer is not None:
+                    consumer.prepare(batch)
+                    deadline += clock() - pausing
             examine(batch)
             below = sample.offer(number, key, batch, always=len(index) < full)
             asked_again[number] = clock()
@@ -129,11 +140,11 @@ def timed_pass(
         if now > deadline:
             result.complete = False
             break
-        if think_ns:
-            thinking, number = clock(), len(arrived) - 1
-            sleep(think_ns / 1e9)
+        if consume is not None:
+            consuming, number = clock(), len(arrived) - 1
+            result.busy_ns += consume(batch)
             asked_again[number] = clock()
-            result.think_ns += asked_again[number] - thinking
+            result.think_ns += asked_again[number] - consuming
     result.wall_ns = clock() - begin - pausing_ns
     asked = [begin, *arrived]
     for number, then in asked_again.items():

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from skymark.model.base import Count, Frozen, Moment, NonNegative
 from skymark.model.cell import FILE_NAME, Cell
+from skymark.model.duet import Duet
 from skymark.model.effort import Effort
 from skymark.model.machine import GitState, Machine
 from skymark.model.metric import Declaration
@@ -47,6 +48,8 @@ class Manifest(Frozen):
     """Remote stores that the run was to reach, besides its directory."""
     cache_policy: str | None = None
     """Where libraries kept their caches, such as ``shared: DIRECTORY``; null where nobody said."""
+    duet: Duet | None = None
+    """Its part in a comparison of two sides measured in turn; null for a run by itself."""
     counts: dict[Status, Count] = Field(default_factory=dict)
     """Records by status; a status that did not occur is left out."""
     hourly_price_usd: NonNegative | None = None

@@ -101,6 +101,16 @@ class Spread(Frozen):
     """Of the three, in the heading."""
 
 
+class Distribution(Frozen):
+    """A column of raw samples whose distribution charts show, such as the waits."""
+
+    heading: str
+    column: str
+    only: str | None = None
+    """A column of truth values: samples without it are left out, such as those of the warm-up."""
+    shown: Shown = Shown()
+
+
 class Declaration(Frozen):
     """What a suite declares of its results; kept with each run, so that it explains itself.
 
@@ -115,6 +125,9 @@ class Declaration(Frozen):
     baseline: str | None = None
     """The adapter that others are shown as a multiple of."""
     spreads: tuple[Spread, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
+    beside: tuple[str, ...] = ()
+    """Metrics whose columns stand beside the primary one's: costs that it leaves out."""
     sample_columns: dict[str, ColumnType] = Field(default_factory=dict)
     """Columns of a cell's file of raw samples, besides the round's number."""
     conditions: tuple[str, ...] = ()
@@ -131,9 +144,13 @@ class Declaration(Frozen):
 
     @model_validator(mode="after")
     def _names_what_it_has(self) -> Self:
-        named = {self.primary, *(name for spread in self.spreads for name in spread.metrics)}
+        spread = (name for spread in self.spreads for name in spread.metrics)
+        named = {self.primary, *self.beside, *spread}
         if unknown := named.difference(names_of(self.metrics)):
             raise ValueError(f"{sorted(unknown)} are named, but no metrics of {self.suite!r}")
+        columns = {name for one in self.distributions for name in (one.column, one.only) if name}
+        if unknown := columns.difference(self.sample_columns):
+            raise ValueError(f"{sorted(unknown)} are no columns of the samples of {self.suite!r}")
         if self.primary_metric.better is None:
             raise ValueError(f"{self.primary} orders tables, so it must say whether more is better")
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -20,6 +21,10 @@ class NamedData(Protocol):
     @property
     def size_bytes(self) -> int | None:
         """The size of the files; None where nobody tells it."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of this disk that it is read from; none where it lies elsewhere."""
 
     @property
     def fields(self) -> tuple[str, ...]:

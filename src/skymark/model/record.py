@@ -39,7 +39,8 @@ class Stop(StrEnum):
     """The rule that ended the rounds of a cell."""
 
     INTERVAL = "interval"
-    """Its interval is as narrow as the effort asks, and its rank, within a time, is decided."""
+    """Its interval is as narrow as the effort asks, and its rank, within a time, is decided; in
+    pairs with another side, the interval of the ratio."""
     DECIDED = "decided"
     """Within a time: too far behind the best, or shown not to be the best where that is wanted."""
     ROUNDS = "rounds"

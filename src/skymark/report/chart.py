@@ -29,6 +29,13 @@ class Axis:
     logarithmic: bool
     ticks: tuple[Tick, ...] = ()
 
+    def value_at(self, place: float) -> float:
+        """Return the value that lies at a place."""
+        part = place / 100
+        if self.logarithmic:
+            return self.low * math.exp(part * math.log(self.high / self.low))
+        return self.low + (self.high - self.low) * part
+
     def at(self, value: float | None) -> float:
         """Return where a value lies, 0 to 100; what is beyond an end lies at that end."""
         if value is None or value <= self.low:
@@ -50,21 +57,21 @@ def linear_axis(values: Iterable[float], label: Callable[[float], str]) -> Axis:
 
 
 def log_axis(values: Iterable[float | None], label: Callable[[float], str] = significant) -> Axis:
-    """Return a logarithmic axis around all positive values, with at most five ticks."""
+    """Return a logarithmic axis around all positive values, with at most four ticks."""
     positive = [value for value in values if value is not None and value > 0]
     low, high = min(positive, default=1.0) / 1.3, max(positive, default=10.0) * 1.3
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     numbers: list[float] = []
     for factors in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         numbers = [f * 10.0**k for k in decades for f in factors if low <= f * 10.0**k <= high]
-        if len(numbers) <= 5:
+        if len(numbers) <= 4:
             break
-    stride = -(-len(numbers) // 5) or 1
+    stride = -(-len(numbers) // 4) or 1
     return _with_ticks(Axis(low, high, logarithmic=True), numbers[::stride], label)
 
 
 def _with_ticks(axis: Axis, numbers: Iterable[float], label: Callable[[float], str]) -> Axis:
-    ticks = tuple(Tick(axis.at(number), _trimmed(label(number))) for number in numbers)
+    ticks = tuple(Tick(axis.at(number), trimmed(label(number))) for number in numbers)
     return Axis(axis.low, axis.high, axis.logarithmic, ticks)
 
 
@@ -74,7 +81,7 @@ def _round_step(step: float) -> float:
     return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= step * 0.999)
 
 
-def _trimmed(number: str) -> str:
+def trimmed(number: str) -> str:
     """Return a number without zeros that say nothing: ``5.00 k`` is ``5 k``."""
     digits, space, unit = number.partition(" ")
     digits = digits.rstrip("0").rstrip(".") if "." in digits else digits

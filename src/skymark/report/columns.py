@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skymark.model.metric import Declaration, Metric
+from skymark.model.record import Stop
 from skymark.report.ranking import Row
 from skymark.report.text import MISSING, margin, share, significant, writer
 from skymark.run.price import price_per_million_usd, rate_of
 from skymark.statistics.difference import Difference
 from skymark.statistics.places import Place
+
+if TYPE_CHECKING:
+    from skymark.run.reader import Run
 
 UNSURE = "≈"
 """Stands before a ratio whose distance from 1 is not shown to be real."""
@@ -43,6 +47,39 @@ class Column:
     is_primary: bool = False
 
 
+RULES = tuple(Stop)
+
+
+def _stopped_by(row: Row) -> Entry:
+    stop = row.record.stopped_by
+    return Entry(None, MISSING) if stop is None else Entry(RULES.index(stop), stop.value)
+
+
+STOPPED_BY = Column(
+    "stopped by",
+    "the rule that ended its rounds: interval (narrow enough, and its rank known), decided (left "
+    "alone), rounds (the most), or time",
+    _stopped_by,
+    gives_way=5,
+    first="ascending",
+)
+GROUP_MARKS = ("┐", "│", "┘")
+"""The first, the middle and the last line of adapters whose order is not shown."""
+
+
+def group_marks(rows: Sequence[Row]) -> list[str]:
+    """Return what follows each place in text: a part of a bracket, spaces, or nothing at all."""
+    if not any(row.tied for row in rows):
+        return [""] * len(rows)
+    groups = [row.place.group for row in rows]
+    marks = []
+    for before, own, after in zip([-1, *groups], groups, [*groups[1:], -1], strict=False):
+        top, bottom = before != own, after != own
+        first, middle, last = GROUP_MARKS
+        marks.append(" " if top and bottom else first if top else last if bottom else middle)
+    return [f" {mark}" for mark in marks]
+
+
 class Filled(NamedTuple):
     """A column with its entries, one per row."""
 
@@ -51,23 +88,41 @@ class Filled(NamedTuple):
 
 
 class Columns:
-    """The columns that a declaration makes; the same for all tables of a run, but for own ones."""
+    """The columns that a run's declaration makes; the same for all tables, but for own ones."""
 
-    def __init__(self, declaration: Declaration, hourly_price_usd: float | None = None) -> None:
-        """Derive the columns that all tables have, the price among them where it is known."""
-        self.declaration = declaration
+    def __init__(self, run: Run) -> None:
+        """Derive the columns that all tables of a run have.
+
+        The price is among them where it is known, and the rule that ended the rounds where their
+        time was limited.
+        """
+        self.declaration = declaration = run.declaration
         self._known = {one.name for one in declaration.shared}
-        price = _price(declaration, hourly_price_usd)
-        self._standing = (*_standing(declaration), *([] if price is None else [price]))
+        price = price_column(declaration, run.manifest.hourly_price_usd)
+        self._standing = (
+            *_standing(declaration),
+            *([] if price is None else [price]),
+            *([] if run.manifest.plan.allotment is None else [STOPPED_BY]),
+        )
+        self._beside = tuple(_metric_column(declaration.metric(one)) for one in declaration.beside)
+        elsewhere = {declaration.primary, *declaration.beside}
         self._shared = tuple(
             _metric_column(one)
             for one in declaration.shared
-            if one.shown is not None and one.name != declaration.primary
+            if one.shown is not None and one.name not in elsewhere
         )
+
+    def all(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return all columns that have something to show."""
+        return [*self.standing(rows), *self.beside(rows), *self.others(rows)]
 
     def standing(self, rows: Sequence[Row]) -> list[Filled]:
         """Return the columns of the primary metric, those left out that have nothing to show."""
         return _filled(self._standing, rows)
+
+    def beside(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return the columns of the costs that the primary metric leaves out."""
+        return _filled(self._beside, rows)
 
     def others(self, rows: Sequence[Row]) -> list[Filled]:
         """Return the columns of all other metrics that some row has; own metrics come last."""
@@ -128,7 +183,8 @@ def _standing(declaration: Declaration) -> list[Column]:
     return columns
 
 
-def _price(declaration: Declaration, hourly_price_usd: float | None) -> Column | None:
+def price_column(declaration: Declaration, hourly_price_usd: float | None) -> Column | None:
+    """Return the column of the price of a million samples; None where no price is known."""
     rate = rate_of(declaration)
     if rate is None or hourly_price_usd is None:
         return None

@@ -11,9 +11,11 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import Judged, Judgement, judge
+from skymark.report.named_cell import NamedCell
 from skymark.report.text import duration
 from skymark.run.reader import Run
-from skymark.statistics.difference import PRACTICAL, Difference, Verdict
+from skymark.statistics.difference import PAIRED_PRACTICAL, PRACTICAL, Difference, Verdict
+from skymark.statistics.pairing import pair_count
 
 Across = Literal["hardware", "versions", "cells"]
 """What may differ between two runs, because it is what one wants to compare: the machine, the
@@ -38,14 +40,13 @@ class MetricComparison(Frozen):
     """Whether a gate says no: it is gated, and got worse or is not there any more."""
 
 
-class CellComparison(Frozen):
+class CellComparison(NamedCell):
     """One cell in both runs."""
 
-    cell_id: str
-    label: str
-    adapter: str
     status_before: Status
     status_after: Status
+    pairs: int | None = None
+    """Rounds that were measured beside one of the other side; null where the runs are no pair."""
     metrics: tuple[MetricComparison, ...]
     """Those that are compared and that a side has."""
 
@@ -59,6 +60,11 @@ class CellComparison(Frozen):
         """Whether a gated metric got worse, or the cell was lost."""
         return self.is_lost or any(one.regressed for one in self.metrics)
 
+    @property
+    def is_shown_worse(self) -> bool:
+        """Whether the rounds show a gated metric to be worse."""
+        return any(one.regressed and one.difference is not None for one in self.metrics)
+
 
 class Comparison(Frozen):
     """Two runs side by side."""
@@ -66,6 +72,8 @@ class Comparison(Frozen):
     before: str
     after: str
     practical: float
+    in_pairs: bool = False
+    """Whether the two are sides of one measurement in pairs (`skymark run --against`)."""
     metrics: tuple[Metric, ...]
     """Those that are compared."""
     cells: tuple[CellComparison, ...]
@@ -84,21 +92,27 @@ class Comparison(Frozen):
 
 
 def compare_runs(
-    before: Run, after: Run, *, across: Collection[Across] = (), practical: float = PRACTICAL
+    before: Run, after: Run, *, across: Collection[Across] = (), practical: float | None = None
 ) -> Comparison:
     """Compare two runs of the same cells.
+
+    Two sides that were measured in pairs are compared by pairs; versions may differ there, because
+    the revisions' own pins are part of what is compared.
 
     Args:
         before: the reference.
         after: what is compared with it.
         across: what may differ between them; by default nothing that changes figures may.
-        practical: smallest relative difference that counts.
+        practical: smallest relative difference that counts; None for 5 %, in pairs 2 %.
 
     Raises:
         UsageError: they have no cell in common, or differ in what `across` does not allow.
     """
     if unknown := set(across) - set(ACROSS):
         raise UsageError(f"cannot compare across {sorted(unknown)}; choose of {', '.join(ACROSS)}")
+    in_pairs = are_sides(before.manifest, after.manifest)
+    if practical is None:
+        practical = PAIRED_PRACTICAL if in_pairs else PRACTICAL
     if practical < 0:
         raise UsageError(f"--practical {practical:g} must not be negative; 0.05 is usual")
     pairs = [(one, after.by_id[id]) for id, one in before.by_id.items() if id in after.by_id]
@@ -112,7 +126,8 @@ def compare_runs(
         *(("versions", text) for text in _versions(before, after, pairs)),
         *(("cells", text) for text in _cells(pairs)),
     ]
-    if refused := [(kind, text) for kind, text in found if kind not in across]:
+    allowed = {*across, "versions"} if in_pairs else across
+    if refused := [(kind, text) for kind, text in found if kind not in allowed]:
         kinds = " ".join(dict.fromkeys(kind for kind, _ in refused))
         raise UsageError(
             "these runs cannot be compared, because more than the result differs: "
@@ -120,16 +135,26 @@ def compare_runs(
             + f". If that is what you want to compare, add --across {kinds}"
         )
     metrics = after.declaration.compared
-    judged = judge(pairs, metrics, practical)
+    judged = judge(pairs, metrics, practical, in_pairs=in_pairs)
     return Comparison(
         before=before.manifest.run_id,
         after=after.manifest.run_id,
         practical=practical,
+        in_pairs=in_pairs,
         metrics=metrics,
-        cells=tuple(_compare(one, other, metrics, judged) for one, other in pairs),
+        cells=tuple(
+            _compare(one, other, metrics, judged, in_pairs=in_pairs) for one, other in pairs
+        ),
         only_before=tuple(id for id in before.by_id if id not in after.by_id),
         only_after=tuple(id for id in after.by_id if id not in before.by_id),
         differs=(*(text for _, text in found), *_remarks(before, after)),
+    )
+
+
+def are_sides(before: Manifest, after: Manifest) -> bool:
+    """Whether two runs are the two sides of one measurement in pairs."""
+    return before.duet is not None and before.duet.is_partner_of(
+        before.run_id, after.duet, after.run_id
     )
 
 
@@ -138,9 +163,14 @@ def gate(comparison: Comparison) -> None:
 
     Raises:
         GateError: a gated metric of a cell got worse, or a cell was `ok` before and is not now; the
-            message names them.
+            message names them. Of two sides in pairs, the first only: a cell that was lost is the
+            run's own exit status.
     """
-    regressed = [cell for cell in comparison.cells if cell.regressed]
+    regressed = [
+        cell
+        for cell in comparison.cells
+        if (cell.is_shown_worse if comparison.in_pairs else cell.regressed)
+    ]
     if not regressed:
         return
     reasons = ", ".join(
@@ -172,6 +202,8 @@ def _compare(
     after: Record,
     metrics: Sequence[Metric],
     judged: Mapping[Judged, Judgement],
+    *,
+    in_pairs: bool,
 ) -> CellComparison:
     return CellComparison(
         cell_id=before.cell.id,
@@ -179,6 +211,7 @@ def _compare(
         adapter=before.cell.adapter,
         status_before=before.status,
         status_after=after.status,
+        pairs=pair_count(after.rounds, before.rounds) if in_pairs else None,
         metrics=tuple(
             _compare_metric(before, after, one, judged.get((before.cell.id, one.name)))
             for one in metrics

@@ -43,12 +43,12 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for heading in ("before", "after", "ratio", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    lacking = any(_lacks(one) for cell in comparison.cells for one in cell.metrics)
+    lacking = any(is_open(one) for cell in comparison.cells for one in cell.metrics)
     if lacking:
         table.add_column("rounds more", justify="right", no_wrap=True)
     for cell in comparison.cells:
         names = (Text(plain(cell.label)), Text(plain(cell.adapter)))
-        for metric, entries in _rows(cell, comparison.metrics):
+        for metric, entries in entries_of(cell, comparison.metrics):
             shown = entries if lacking else entries[:-1]
             table.add_row(*names, *([Text(plain(metric))] if several else []), *shown)
     console.print(table)
@@ -56,9 +56,18 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         if ids:
             console.print(Text(f"only {title}: {plain(', '.join(ids))}", style="dim"))
     margin = f"a difference counts from {comparison.practical:.0%} on"
-    console.print(Text(f"{_counts(comparison) or 'nothing was measured in both'}  ({margin})"))
+    console.print(Text(f"{counts(comparison) or 'nothing was measured in both'}  ({margin})"))
+    if comparison.in_pairs:
+        console.print(Text(_pairs(comparison), style="dim"))
     if lacking:
         console.print(Text(_more_rounds(comparison), style="dim"))
+
+
+def _pairs(comparison: Comparison) -> str:
+    """Return the number of pairs that verdicts rest on."""
+    counts = sorted({cell.pairs for cell in comparison.cells if cell.pairs})
+    many = " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:]))) or "no"
+    return f"measured in turn: {many} pairs of rounds a cell, each of which gives one ratio"
 
 
 def _more_rounds(comparison: Comparison) -> str:
@@ -78,11 +87,12 @@ def _more_rounds(comparison: Comparison) -> str:
     )
 
 
-def _lacks(one: MetricComparison) -> bool:
+def is_open(one: MetricComparison) -> bool:
+    """Whether there is no verdict yet, so that more rounds may help."""
     return one.difference is not None and one.difference.verdict is Verdict.INCONCLUSIVE
 
 
-def _counts(comparison: Comparison) -> str:
+def counts(comparison: Comparison) -> str:
     """Return the number of verdicts, in the words of the metrics."""
     words = {one.name: _words(one) for one in comparison.metrics}
     ordered = [words[one.name][verdict] for verdict in Verdict for one in comparison.metrics]
@@ -100,8 +110,11 @@ def _words(metric: Metric) -> dict[Verdict, str]:
     return {verdict: plain(own.get(verdict, verdict.value)) for verdict in Verdict}
 
 
-def _rows(cell: CellComparison, metrics: Sequence[Metric]) -> Iterator[tuple[str, list[Text]]]:
-    """Yield a row per metric that a side has, else one row of dashes."""
+def entries_of(cell: CellComparison, metrics: Sequence[Metric]) -> Iterator[tuple[str, list[Text]]]:
+    """Yield a heading and entries per metric that a side has, else one row of dashes.
+
+    The entries: before, after, ratio, interval, verdict, rounds more.
+    """
     by_name = {one.name: one for one in metrics}
     if not cell.metrics:
         yield MISSING, [*(Text(MISSING) for _ in range(2)), *_change(cell), Text()]
@@ -111,7 +124,7 @@ def _rows(cell: CellComparison, metrics: Sequence[Metric]) -> Iterator[tuple[str
         values = [Text(MISSING if x is None else write(x)) for x in (one.before, one.after)]
         change = _change(cell) if one.difference is None else _verdict(one.difference, metric)
         more = LIMITLESS if one.more_rounds is None else f"+{one.more_rounds}"
-        yield metric.heading, [*values, *change, Text(more if _lacks(one) else "")]
+        yield metric.heading, [*values, *change, Text(more if is_open(one) else "")]
 
 
 def _change(cell: CellComparison) -> list[Text]:

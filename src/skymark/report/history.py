@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
-from skymark.run.reader import Run, open_run
+from skymark.report.benchmark_reader import run_at
+from skymark.report.named_cell import NamedCell
+from skymark.run.layout import MANIFEST
+from skymark.run.reader import Run
 from skymark.statistics.change_points import change_points
 from skymark.statistics.difference import PRACTICAL, Difference, difference
-
-MANIFEST = "manifest.json"
 
 
 class Change(Frozen):
@@ -25,12 +26,9 @@ class Change(Frozen):
     """The new level beside the one before."""
 
 
-class CellHistory(Frozen):
+class CellHistory(NamedCell):
     """One cell over the runs that measured it as the newest of them did."""
 
-    cell_id: str
-    label: str
-    adapter: str
     run_ids: tuple[str, ...]
     values: tuple[float, ...]
     """Of the primary metric, one per run."""
@@ -49,21 +47,40 @@ class History(Frozen):
 
 
 def runs_in(places: Iterable[Path]) -> list[Run]:
-    """Return the runs that are, or lie in, these directories, the oldest first.
+    """Return the runs that are, or lie in, these directories or files, the oldest first.
+
+    Baselines of comparisons in pairs are left out but where they are named: they ran the code of an
+    earlier day.
 
     Raises:
         UsageError: a directory is no run and has none.
     """
+    named = list(places)
     found: dict[str, Run] = {}
+    for directory in run_directories(named):
+        run = run_at(directory)
+        if directory in named or not run.is_baseline:
+            found.setdefault(run.manifest.run_id, run)
+    return in_order_of_time(found.values())
+
+
+def run_directories(places: Iterable[Path]) -> Iterator[Path]:
+    """Yield the directories of the runs that are, or lie in, some directories; files as they are.
+
+    Raises:
+        UsageError: a directory is no run and has none.
+    """
     for place in places:
-        own = [place] if (place / MANIFEST).is_file() else []
+        own = [place] if place.is_file() or (place / MANIFEST).is_file() else []
         below = sorted(one.parent for one in place.glob(f"*/{MANIFEST}"))
         if not own and not below:
             raise UsageError(f"{place} is no run and has none in it; name a directory of runs")
-        for directory in own or below:
-            run = open_run(directory)
-            found.setdefault(run.manifest.run_id, run)
-    return sorted(found.values(), key=lambda run: run.manifest.created_at)
+        yield from own or below
+
+
+def in_order_of_time(runs: Iterable[Run]) -> list[Run]:
+    """Return runs, the oldest first."""
+    return sorted(runs, key=lambda run: run.manifest.created_at)
 
 
 def history_of(runs: Sequence[Run], practical: float = PRACTICAL) -> History:
@@ -98,12 +115,12 @@ def history_of(runs: Sequence[Run], practical: float = PRACTICAL) -> History:
         run_ids=tuple(run.manifest.run_id for run in runs),
         metric=metric,
         practical=practical,
-        cells=tuple(_cell(id, all_, newest.declaration, practical) for id, all_ in found.items()),
+        cells=tuple(_cell(all_, newest.declaration, practical) for all_ in found.values()),
     )
 
 
 def _cell(
-    id: str, found: Sequence[tuple[str, Record]], declaration: Declaration, practical: float
+    found: Sequence[tuple[str, Record]], declaration: Declaration, practical: float
 ) -> CellHistory:
     metric, newest = declaration.primary_metric, found[-1][1]
     same = [(run, record) for run, record in found if record.cell_hash == newest.cell_hash]
@@ -112,7 +129,7 @@ def _cell(
     places = change_points(values, metric, practical)
     bounds = [0, *places, len(values)]
     return CellHistory(
-        cell_id=id,
+        cell_id=newest.cell.id,
         label=newest.cell.label,
         adapter=newest.cell.adapter,
         run_ids=run_ids,

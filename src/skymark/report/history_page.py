@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from skymark.model.errors import SkymarkError
+from skymark.report.environment import page_environment
 from skymark.report.history import CellHistory, History
-from skymark.report.text import plain, writer
-from skymark.whole_files import write_whole
+from skymark.report.text import writer
+from skymark.whole_files import named_by_user, write_whole
 
 HEIGHT = 40
 ROOM = 4
@@ -39,29 +39,21 @@ def line_of(cell: CellHistory) -> Line:
     return Line(cell, " ".join(points), tuple(100 * (place - 0.5) / length for place in marks))
 
 
-def write_history(history: History, path: Path) -> None:
+def write_history(history: History, path: Path, home: str | None = None) -> None:
     """Write the page of a history, whole or not at all.
+
+    Args:
+        history: of one kind of machine.
+        path: the file.
+        home: the address of the page of all runs, where there is one.
 
     Raises:
         SkymarkError: jinja2 is not installed, or the file cannot be written.
     """
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ModuleNotFoundError as error:
-        raise SkymarkError("the page needs jinja2; run: pip install 'skymark[report]'") from error
-    environment = Environment(
-        loader=PackageLoader("skymark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: plain(value) if type(value) is str else value,
-    )
+    environment = page_environment()
     environment.filters["written"] = writer(history.metric)
     page = environment.get_template("history.html.j2").render(
-        history=history, lines=[line_of(cell) for cell in history.cells], height=HEIGHT
+        history=history, lines=[line_of(cell) for cell in history.cells], height=HEIGHT, home=home
     )
-    try:
+    with named_by_user(path):
         write_whole(path, page.encode(), durable=False)
-    except OSError as error:
-        raise SkymarkError(
-            f"cannot write {path}: {error.strerror}; name a file in a directory that can be written"
-        ) from error

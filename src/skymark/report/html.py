@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.model.errors import SkymarkError
 from skymark.report import text
+from skymark.report.environment import page_environment, visible
 from skymark.report.page import anchor_of, page_of
 from skymark.run.reader import old_id
 from skymark.whole_files import write_whole
@@ -37,25 +38,24 @@ def write_html(run: Run, path: Path) -> None:
         ) from error
 
 
-def render(run: Run) -> str:
+def render(run: Run, home: str | None = None) -> str:
     """Return the report of a run as HTML.
 
     All text from the run is escaped: a record may come from a machine one does not trust.
 
+    Args:
+        run: of any status.
+        home: the address of the page of all runs, where there is one.
+
     Raises:
         SkymarkError: jinja2 is not installed, or the run is of an old schema and its suite is not.
     """
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup, escape
-    except ModuleNotFoundError as error:
-        raise SkymarkError(
-            "the HTML report needs jinja2; run: pip install 'skymark[report]'"
-        ) from error
+    environment = page_environment()
+    from markupsafe import Markup, escape
 
     def number(value: float | None, shown: Any) -> Markup:
         """Return a table's entry that is sorted by its number."""
-        key, text = "" if value is None else value, escape(_visible(shown))
+        key, text = "" if value is None else value, escape(visible(shown))
         return Markup(f'<td data-value="{key}">{text}</td>')  # noqa: S704 value is a number
 
     def numbers(columns: Sequence[Filled], place: int) -> Markup:
@@ -65,7 +65,7 @@ def render(run: Run) -> str:
             value, text = entries[place]
             kind = ' class="primary"' if column.is_primary else ""
             key = "" if value is None else value
-            cells.append(f'<td data-value="{key}"{kind}>{escape(_visible(text))}</td>')
+            cells.append(f'<td data-value="{key}"{kind}>{escape(visible(text))}</td>')
         return Markup("\n".join(cells))  # noqa: S704 values are numbers, texts are escaped
 
     def grid(axis: Axis) -> Markup:
@@ -83,15 +83,6 @@ def render(run: Run) -> str:
         return old if (run.directory / old).exists() else f"logs/{cell.id}.log"
 
     declaration = run.declaration
-    environment = Environment(
-        loader=PackageLoader("skymark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     environment.filters |= {
         "duration": text.duration,
         "size": text.size,
@@ -107,15 +98,9 @@ def render(run: Run) -> str:
     }
     return environment.get_template("report.html.j2").render(
         page=page_of(run),
+        home=home,
         run=run,
         manifest=run.manifest,
         declaration=declaration,
         primary=declaration.primary_metric,
     )
-
-
-def _visible(value: Any) -> Any:
-    """Show what is missing as a dash, and text without control characters."""
-    if value is None:
-        return text.MISSING
-    return text.plain(value) if type(value) is str else value

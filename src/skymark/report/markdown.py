@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from skymark.report.text import plain
 
-POWERFUL = re.compile(r"[\\`*\[\]<>|~&]")
-AT = "@\u200b"
+POWERFUL = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
+SPACE = "&#8203;"
+"""A space of no width (U+200B), as an entity."""
+AT = f"@{SPACE}"
 """An at sign that calls nobody: a space of no width follows it."""
+ADDRESSED = re.compile(
+    r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=mailto:)(?=.)|(?<=xmpp:)(?=.)|(?<=#)(?=\d)|(?<=gh-)(?=\d)|(?<=@)",
+    re.IGNORECASE,
+)
+"""Places within what GitHub makes a link or a reference of: a space of no width undoes it."""
 
 
 def markdown(text: str) -> str:
@@ -17,7 +25,29 @@ def markdown(text: str) -> str:
     CommonMark takes no entity for a sign that gives a document structure.
     """
     line = " ".join(plain(text).split())
-    return POWERFUL.sub(lambda found: f"&#{ord(found[0])};", line).replace("@", AT)
+    parts = (
+        POWERFUL.sub(lambda found: f"&#{ord(found[0])};", part) for part in ADDRESSED.split(line)
+    )
+    return SPACE.join(parts)
+
+
+def markdown_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1
+) -> Iterable[str]:
+    """Yield the lines of a table whose cells are Markdown already.
+
+    Args:
+        head: headings.
+        rows: as many cells each.
+        names: so many first columns are aligned to the left, all others to the right.
+    """
+    yield _row(head)
+    yield _row(["---"] * names + ["---:"] * (len(head) - names))
+    yield from map(_row, rows)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def code_span(text: str) -> str:

@@ -13,10 +13,14 @@ from skymark.model.metric import Declaration
 from skymark.model.record import Cause, Record, StabilityWarning, Status
 from skymark.report.chart import Axis, linear_axis, log_axis
 from skymark.report.columns import Columns, Filled
+from skymark.report.distributions import DistributionChart, distribution_charts
+from skymark.report.price_chart import PriceChart, price_chart
 from skymark.report.ranking import Row, ranked
 from skymark.report.text import writer
 from skymark.run.reader import Run
 
+MOST_CELLS = 1000
+"""Cells of a run whose samples are read for its page; to read those of more takes too long."""
 WHISKER_LIMIT = 1.25
 """An interval may lengthen the axis to so many times the largest value; beyond it is cut."""
 
@@ -58,6 +62,11 @@ class Table:
     standing: tuple[Filled, ...]
     """Columns of the primary metric."""
     spreads: tuple[SpreadChart, ...]
+    beside: tuple[Filled, ...]
+    """Columns of the costs that the primary metric leaves out."""
+    distributions: tuple[DistributionChart, ...]
+    prices: PriceChart | None
+    """None where no price is known."""
     others: tuple[Filled, ...]
     """Columns of all other metrics."""
 
@@ -113,6 +122,10 @@ class Page:
     """The whole report."""
 
     run: Run
+    problems: tuple[str, ...]
+    """Files that could not be read, samples included, and why."""
+    with_samples: bool
+    """Whether samples were read for it."""
     sections: tuple[Section, ...]
     overview: Overview
     bad: tuple[Record, ...]
@@ -135,11 +148,14 @@ def page_of(run: Run) -> Page:
         UnknownNameError: the run is of an old schema, and its suite is not installed.
     """
     declaration = run.declaration
-    sections = tuple(_sections(run))
+    problems = list(run.problems)
+    sections = tuple(_sections(run, problems))
     verified = tuple(record for record in run.records if record.verification is not None)
     tables = tuple(table for section in sections for table in section.tables)
     return Page(
         run=run,
+        problems=tuple(problems),
+        with_samples=len(run.records) <= MOST_CELLS,
         sections=sections,
         overview=_overview(run, tables),
         bad=tuple(record for record in run.records if record.status.is_bad),
@@ -161,19 +177,21 @@ def page_of(run: Run) -> Page:
     )
 
 
-def _sections(run: Run) -> Iterable[Section]:
+def _sections(run: Run, problems: list[str]) -> Iterable[Section]:
     declaration = run.declaration
-    columns = Columns(declaration, run.manifest.hourly_price_usd)
+    columns = Columns(run)
     by_scenario: dict[str, list[Table]] = {}
     for label, records in run.by_label().items():
-        table = _table(label, records, columns)
+        table = _table(label, records, columns, run, problems)
         by_scenario.setdefault(records[0].cell.scenario, []).append(table)
     for scenario, tables in by_scenario.items():
         title = declaration.scenario_title(scenario)
         yield Section(scenario, title, anchor_of(scenario), tuple(tables))
 
 
-def _table(label: str, records: Sequence[Record], columns: Columns) -> Table:
+def _table(
+    label: str, records: Sequence[Record], columns: Columns, run: Run, problems: list[str]
+) -> Table:
     declaration = columns.declaration
     cell = records[0].cell
     rows = tuple(ranked(records, declaration))
@@ -187,6 +205,11 @@ def _table(label: str, records: Sequence[Record], columns: Columns) -> Table:
         axis=_axis(rows, declaration),
         standing=tuple(columns.standing(rows)),
         spreads=tuple(_spread_charts(rows, declaration)),
+        beside=tuple(columns.beside(rows)),
+        distributions=tuple(
+            distribution_charts(run, rows, problems) if len(run.records) <= MOST_CELLS else ()
+        ),
+        prices=price_chart(rows, declaration, run.manifest.hourly_price_usd),
         others=tuple(columns.others(rows)),
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Record, Status
-from skymark.statistics.difference import Difference, difference
+from skymark.statistics.difference import Difference, difference, is_shown
 from skymark.statistics.places import Place, places_of
 
 
@@ -26,6 +27,8 @@ class Row:
     multiple: float | None
     """How many times as good as the baseline."""
     place: Place
+    tied: bool
+    """Whether its group has others, so that some pair's order is not shown."""
 
     @property
     def leads(self) -> bool:
@@ -45,13 +48,12 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
     if not good:
         return []
     values = [values_of(record, metric) for record, _ in good]
-    places = places_of(
-        len(good), lambda one, other: difference(values[one], values[other], metric).is_real
-    )
+    places = places_of(len(good), lambda one, other: is_shown(values[one], values[other], metric))
     baseline = next(
         (values_of(one, metric) for one, _ in good if one.cell.adapter == declaration.baseline),
         None,
     )
+    sizes = Counter(place.group for place in places)
     rows = []
     for (record, figure), own, place in zip(good, values, places, strict=True):
         to_best = difference(own, values[0], metric)
@@ -65,6 +67,7 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
                 share=times_as_good(to_best, metric),
                 multiple=None if to_baseline is None else times_as_good(to_baseline, metric),
                 place=place,
+                tied=sizes[place.group] > 1,
             )
         )
     return rows

@@ -13,7 +13,7 @@ from typing import Literal
 
 from skymark.model.metric import Declaration, Metric
 from skymark.report.export import csv_cell
-from skymark.report.markdown import AT, markdown
+from skymark.report.markdown import AT, markdown, markdown_table
 from skymark.report.text import MISSING, plain, writer
 
 SheetFormat = Literal["csv", "md", "html"]
@@ -133,9 +133,8 @@ def _csv(grid: Grid) -> str:
 
 
 def _markdown(head: Sequence[str], body: Iterable[Sequence[str]], names: int) -> str:
-    rule = ["---"] * names + ["---:"] * (len(head) - names)
-    rows = [[QUIET.sub("@", markdown(one)) for one in row] for row in (head, *body)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
+    first, *rows = ([QUIET.sub("@", markdown(one)) for one in row] for row in (head, *body))
+    return "".join(f"{line}\n" for line in markdown_table(first, rows, names))
 
 
 def _html(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:

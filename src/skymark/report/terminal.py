@@ -10,10 +10,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from skymark.model.metric import Declaration
-from skymark.model.record import Cause, Record, StabilityWarning, Status
-from skymark.report.columns import PLACE, UNSURE, Columns
+from skymark.model.record import Record, StabilityWarning, Status
+from skymark.report.columns import GROUP_MARKS, PLACE, UNSURE, Columns, group_marks
+from skymark.report.facts import facts_of, reason_of
 from skymark.report.ranking import Row, ranked
-from skymark.report.text import MISSING, duration, plain, size
+from skymark.report.text import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -29,16 +30,14 @@ STYLES = {
     Status.UNSUPPORTED: "dim",
 }
 GUTTER = 2
-GROUP_MARKS = ("┐", "│", "┘")
-"""The first, the middle and the last line of adapters whose order is not shown."""
 
 
 def print_report(run: Run, console: Console) -> None:
     """Print a run: one table per scenario, what was not measured, warnings, a summary line."""
     console.print(Text(plain(run.manifest.run_id), style="bold"))
-    console.print(_machine(run))
+    console.print(Text(plain(facts_of(run)), style="dim"))
     declaration = run.declaration
-    columns = Columns(declaration, run.manifest.hourly_price_usd)
+    columns = Columns(run)
     for label, records in run.by_label().items():
         if rows := ranked(records, declaration):
             title = declaration.scenario_title(records[0].cell.scenario)
@@ -54,23 +53,6 @@ def print_report(run: Run, console: Console) -> None:
         console.print(Text(f"unreadable: {plain(problem)}", style="red"))
     console.print()
     console.print(_summary(run))
-
-
-def _machine(run: Run) -> Text:
-    hardware = run.manifest.machine.hardware
-    allotment = run.manifest.plan.allotment
-    limits = run.manifest.machine.limits
-    parts = [
-        f"profile {run.manifest.profile}",
-        f"effort {run.manifest.effort.name}",
-        *((f"time {duration(allotment.time_s)} (goal {allotment.goal})",) if allotment else ()),
-        hardware.cpu_model or hardware.architecture,
-        f"{limits.usable_cores or hardware.logical_cores or MISSING} cores",
-        size(hardware.memory_bytes),
-        *(accelerator.name for accelerator in hardware.accelerators or ()),
-        *(f"continued on {one.name}" for one in run.manifest.continued_on),
-    ]
-    return Text(plain(" · ".join(parts)), style="dim")
 
 
 def _legend(declaration: Declaration) -> str:
@@ -100,11 +82,11 @@ def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
     adapters = [plain(row.record.cell.adapter) + _mark(row) for row in rows]
     filled = [("adapter", 0, adapters)] + [
         (plain(column.heading), column.gives_way, [entry.text for entry in entries])
-        for column, entries in (*columns.standing(rows), *columns.others(rows))
+        for column, entries in columns.all(rows)
     ]
     for heading, _, texts in filled:
         if heading == PLACE:
-            texts[:] = map("".join, zip(texts, _group_marks(rows), strict=True))
+            texts[:] = map("".join, zip(texts, group_marks(rows), strict=True))
     widths = [max(map(cell_len, (heading, *texts))) for heading, _, texts in filled]
     while sum(widths) + GUTTER * len(widths) > width:
         gone = max(range(len(filled)), key=lambda place: filled[place][1])
@@ -116,18 +98,6 @@ def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
         line = _line([texts[place] for _, _, texts in filled], widths)
         lines = lines.append("\n").append(line, style="not dim bold" if row.leads else "not dim")
     return lines
-
-
-def _group_marks(rows: Sequence[Row]) -> list[str]:
-    """Return what follows each place: a part of a bracket, spaces, or nothing without a group."""
-    groups = [row.place.group for row in rows]
-    marks = []
-    for before, own, after in zip([-1, *groups], groups, [*groups[1:], -1], strict=False):
-        top, bottom = before != own, after != own
-        first, middle, last = GROUP_MARKS
-        mark = " " if top and bottom else first if top else last if bottom else middle
-        marks.append(f" {mark}")
-    return marks if any(map(str.strip, marks)) else [""] * len(marks)
 
 
 def _line(cells: Sequence[str], widths: Iterable[int]) -> str:
@@ -148,7 +118,7 @@ def _print_bad(records: Sequence[Record], console: Console) -> None:
                 f"  {plain(record.cell.label)}  {plain(record.cell.adapter)}",
             )
         )
-        console.print(_indented(_reason(record.cause)))
+        console.print(_indented(plain(reason_of(record.cause))))
 
 
 def _print_absent(records: Sequence[Record], console: Console) -> None:
@@ -156,7 +126,7 @@ def _print_absent(records: Sequence[Record], console: Console) -> None:
     groups: dict[tuple[Status, str, str], list[str]] = {}
     for record in records:
         if record.status in {Status.SKIPPED, Status.UNSUPPORTED}:
-            key = (record.status, record.cell.adapter, _reason(record.cause))
+            key = (record.status, record.cell.adapter, plain(reason_of(record.cause)))
             groups.setdefault(key, []).append(record.cell.scenario)
     if groups:
         console.print()
@@ -202,12 +172,6 @@ def _summary(run: Run) -> Text:
     if not run.manifest.finished:
         line.append("  (the run was not finished; continue it with --resume)", style="yellow")
     return line
-
-
-def _reason(cause: Cause | None) -> str:
-    if cause is None:
-        return "no cause was recorded"
-    return plain(cause.message) + (f"\n→ {plain(cause.action)}" if cause.action else "")
 
 
 def _indented(text: str) -> RenderableType:

@@ -70,7 +70,11 @@ def share(value: float | None) -> str:
 
 def writer(metric: Metric) -> Callable[[float], str]:
     """Return the function that writes values of a metric as its suite wants them shown."""
-    shown = metric.shown or Shown()
+    return writer_as(metric.shown or Shown(), integer=metric.integer)
+
+
+def writer_as(shown: Shown, *, integer: bool = False) -> Callable[[float], str]:
+    """Return the function that writes values in a way that was declared."""
     divisor = shown.divisor
     write = {
         "count": count,
@@ -78,7 +82,7 @@ def writer(metric: Metric) -> Callable[[float], str]:
         "duration": duration,
         "share": share,
         "size": size,
-        "number": whole if metric.integer else lambda value: significant(value, shown.digits),
+        "number": whole if integer else lambda value: significant(value, shown.digits),
     }[shown.format]
     return write if divisor == 1 else lambda value: write(value / divisor)
 

@@ -81,7 +81,7 @@ class RunDirectory:
         run = cls(path, manifest.machine.hardware_key, sample_columns=declared)
         if os.path.lexists(path / MANIFEST):
             theirs = run.manifest()
-            require_same_plan(theirs, manifest.plan_hash, os.fspath(path), resume=resume)
+            require_same_plan(theirs, manifest, os.fspath(path), resume=resume)
             if (update := _continuation(theirs, manifest)) != theirs:
                 run.write_manifest(update)
             (path / SUMS).unlink(missing_ok=True)  # true again when the run has ended
@@ -292,19 +292,20 @@ def parse_round(data: bytes) -> KeptRound:
     return KeptRound.model_validate_json(unsealed(data))
 
 
-def require_same_plan(theirs: Manifest, plan_hash: str, place: str, *, resume: bool) -> None:
-    """Refuse a run of another plan, or one that is not to be continued.
+def require_same_plan(theirs: Manifest, ours: Manifest, place: str, *, resume: bool) -> None:
+    """Refuse a run of another plan or comparison, or one that is not to be continued.
 
     Args:
         theirs: the manifest of the run that is there.
-        plan_hash: of the plan that is to be run.
+        ours: the manifest of the run as it would begin now.
         place: where it is: a directory or a store's address.
         resume: whether a run of this plan is to be continued.
 
     Raises:
-        RunDirectoryError: it holds another plan, or this one without `resume`.
+        RunDirectoryError: it holds another plan, or this one without `resume`, or is compared with
+            something else.
     """
-    if theirs.plan_hash != plan_hash:
+    if theirs.plan_hash != ours.plan_hash:
         raise RunDirectoryError(
             f"{place} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
             "choose another --output, or the options that made it"
@@ -314,6 +315,18 @@ def require_same_plan(theirs: Manifest, plan_hash: str, place: str, *, resume: b
             f"{place} holds this plan already; add --resume to continue it, "
             "or choose another --output"
         )
+    if theirs.duet != ours.duet:
+        raise RunDirectoryError(
+            f"{place} holds {_part_in_words(theirs)}, and this is {_part_in_words(ours)}; "
+            "choose another --output, or the options that made it"
+        )
+
+
+def _part_in_words(manifest: Manifest) -> str:
+    duet = manifest.duet
+    if duet is None:
+        return "a run by itself"
+    return f"the {duet.side} of a comparison --against {duet.commit[:12]} with {duet.partner}"
 
 
 def _may_be_left(entry: Path) -> bool:

@@ -150,7 +150,8 @@ def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tupl
     """Return the runs in a directory that have a cell of a plan; none if there is no directory.
 
     What cannot be read is passed over: it is only a better guess. So is what was rehearsed: a
-    simulated machine is no faster than the one that simulates it.
+    simulated machine is no faster than the one that simulates it. So are sides of a comparison in
+    pairs: between two rounds of one lies a round of the other.
 
     Args:
         directory: of runs.
@@ -164,7 +165,7 @@ def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tupl
     for path in paths[:latest]:
         try:
             manifest = read_manifest(path.parent)
-            if manifest.machine.limits.container == REHEARSAL:
+            if manifest.machine.limits.container == REHEARSAL or manifest.duet is not None:
                 continue
             if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
                 continue

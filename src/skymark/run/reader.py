@@ -61,6 +61,11 @@ class Run:
         """
         return declaration_of(self.manifest)
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is the side of a comparison in pairs that ran the code of an earlier day."""
+        return self.manifest.duet is not None and self.manifest.duet.side == "baseline"
+
     @cached_property
     def by_id(self) -> dict[str, Record]:
         """The records by cell id."""

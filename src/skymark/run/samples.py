@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from skymark.model.metric import ColumnType
-from skymark.model.record import RoundResult
+from skymark.model.record import Record, RoundResult
+from skymark.plain_files import read_below
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_ROWS = 20_000_000
+"""Samples of one cell that are read; a file of few bytes may claim any number."""
 
 
 def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType]) -> bytes:
@@ -33,3 +43,42 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
     pq.write_table(pa.table(table), buffer, compression="zstd")
     data: bytes = buffer.getvalue().to_pybytes()
     return data
+
+
+def read_samples(
+    directory: Path, record: Record, columns: Sequence[str]
+) -> dict[str, NDArray[Any]] | None:
+    """Read columns of a record's raw samples.
+
+    Args:
+        directory: the run's.
+        record: names the file's digest.
+        columns: their names.
+
+    Returns:
+        One array of float64 per column, all rounds one after another, truth as 1; None where no
+        samples were kept.
+
+    Raises:
+        OSError: the file may not be read.
+        ValueError: it is not what the record's digest says, or lacks a column.
+    """
+    if record.samples_sha256 is None:
+        return None
+    try:
+        data = read_below(directory, f"samples/{record.cell.id}.parquet")
+    except FileNotFoundError:
+        return None
+    if sha256(data).hexdigest() != record.samples_sha256:
+        raise ValueError("is not what its record says; it was changed")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if file.metadata.num_rows > MOST_ROWS:
+            raise ValueError(f"has {file.metadata.num_rows:,} rows, more than are ever read")
+        table = file.read(list(columns))
+        return {name: table.column(name).cast(pa.float64()).to_numpy() for name in columns}
+    except (pa.ArrowException, KeyError) as error:
+        raise ValueError(f"cannot be read as Parquet with {', '.join(columns)}: {error}") from error

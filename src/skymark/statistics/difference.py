@@ -8,11 +8,14 @@ from enum import StrEnum
 
 from skymark.model.base import Frozen
 from skymark.model.metric import Figure, Metric
-from skymark.statistics.contrast import contrast
+from skymark.statistics.contrast import Contrast, contrast, paired_contrast
 from skymark.statistics.student import CONFIDENCE
 
 PRACTICAL = 0.05
 """Smallest relative difference that counts, unless the caller has another."""
+
+PAIRED_PRACTICAL = 0.02
+"""The same where rounds were measured in pairs, which tell smaller differences apart."""
 
 LARGEST_LOG = 700.0
 """A ratio beyond this is no float any more."""
@@ -27,6 +30,10 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+REAL = frozenset({Verdict.BETTER, Verdict.WORSE})
+"""Verdicts that two sides differ."""
+
+
 class Difference(Frozen):
     """A candidate's values beside a reference's, and what follows."""
 
@@ -34,15 +41,15 @@ class Difference(Frozen):
     """The candidate's mean over the reference's with its 95 % interval; null if that is zero."""
     verdict: Verdict
     p_value: float | None = None
-    """Probability of such a ratio, or one further from 1, by chance alone (Welch's test); null
-    without an interval."""
+    """Probability of such a ratio, or one further from 1, by chance alone (Welch's test, or
+    Student's where rounds are in pairs); null without an interval."""
     corrected_p_value: float | None = None
     """The same, enlarged for the number of comparisons; null where nobody corrected it."""
 
     @property
     def is_real(self) -> bool:
         """Whether it is shown that the two differ."""
-        return self.verdict in {Verdict.BETTER, Verdict.WORSE}
+        return self.verdict in REAL
 
 
 def difference(
@@ -72,11 +79,39 @@ def difference(
     Raises:
         ValueError: a side has no round.
     """
-    if not candidate or not reference:
-        raise ValueError("a comparison needs at least one round on each side")
+    _refuse_empty(candidate, reference)
     if metric.scale == "exact":
         return _exact(candidate[-1], reference[-1], metric)
-    found = contrast(candidate, reference, metric, practical)
+    return _difference(contrast(candidate, reference, metric, practical), metric, confidence)
+
+
+def paired_difference(
+    candidate: Sequence[float],
+    reference: Sequence[float],
+    metric: Metric,
+    practical: float = PAIRED_PRACTICAL,
+) -> Difference:
+    """Compare a metric's values of two cells, whose rounds were measured in pairs.
+
+    The verdict is that of `difference`, on Student's interval of the mean over pairs.
+
+    Args:
+        candidate: one value per pair.
+        reference: the same of what it is compared with, in the same order.
+        metric: its scale, and whether higher or lower is better.
+        practical: the margin.
+
+    Raises:
+        ValueError: there is no pair, or a value lacks its other.
+    """
+    if not candidate:
+        raise ValueError("a comparison in pairs needs at least one pair")
+    if metric.scale == "exact":
+        return _exact(candidate[-1], reference[-1], metric)
+    return _difference(paired_contrast(candidate, reference, metric, practical), metric, CONFIDENCE)
+
+
+def _difference(found: Contrast, metric: Metric, confidence: float) -> Difference:
     change, half = found.change, found.half_width(confidence)
     places = (change,) if half is None else (change, change - half, change + half)
     if found.centre is None:
@@ -88,6 +123,20 @@ def difference(
         verdict=_verdict(change, half, found.margin, metric),
         p_value=found.p_value,
     )
+
+
+def is_shown(candidate: Sequence[float], reference: Sequence[float], metric: Metric) -> bool:
+    """Say whether the `difference` of two cells is real, in a third of its time."""
+    _refuse_empty(candidate, reference)
+    if metric.scale == "exact":
+        return candidate[-1] != reference[-1]
+    found = contrast(candidate, reference, metric, PRACTICAL)
+    return _verdict(found.change, found.half_width(), found.margin, metric) in REAL
+
+
+def _refuse_empty(candidate: Sequence[float], reference: Sequence[float]) -> None:
+    if not candidate or not reference:
+        raise ValueError("a comparison needs at least one round on each side")
 
 
 def _exact(candidate: float, reference: float, metric: Metric) -> Difference:

@@ -58,7 +58,7 @@ def rounds_to_verdict(found: Contrast, confidence: float = CONFIDENCE) -> int | 
         At least 1; None where 1,024 would not do, as with a change at the margin itself, or where a
         side has one round.
     """
-    if found.variances is None:
+    if found.error_after(1) is None:
         return None
     enough = 1
     while probability_of_verdict(found, enough, confidence) < POWER:

@@ -26,6 +26,7 @@ from skymark.model.venv import VenvSpec
 from skymark.statistics.figures import figures_of
 from skymark.statistics.stability import warnings_of
 from skymark.statistics.stopping import is_precise_enough
+from skymark.suite.tuning import Tuning
 
 Row = dict[str, object]
 """One line of a listing: values are texts, numbers, lists or dictionaries."""
@@ -71,6 +72,8 @@ class Suite(ABC):
     end of the process."""
     options: ClassVar[tuple[Option, ...]] = ()
     """Of ``skymark run``, beyond those of every suite."""
+    tuning: ClassVar[Tuning | None] = None
+    """How settings are chosen for an accelerator's step; None where there is nothing to choose."""
     formats: ClassVar[Mapping[str, str]] = {}
     """Formats of other programs, by name: ``module:Class``, which implements `ForeignFormat`."""
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
 from skymark.cache.conversion import convert, snippet_after
-from skymark.cache.recipe import recipe_of
+from skymark.cache.hub import table_of
+from skymark.cache.real_data import build_real_data
+from skymark.cache.recipe import Recipe, recipe_of
+from skymark.cache.sources import Source
 from skymark.model.errors import CacheError, DataError, StorageFullError, UsageError
+from skymark.suites.loading.dataset.sources.opening import open_source
 
 ROWS = [{"index": n, "text": f"row {n}", "half": n / 2} for n in range(1234)]
 
@@ -110,6 +117,70 @@ def test_a_disk_that_fills_up_meanwhile_says_so_and_leaves_nothing(tmp_path, mon
     with pytest.raises(StorageFullError, match=r"no space left for .* while it was built"):
         converted(tmp_path, write_json(tmp_path / "rows.json"))
     assert [path.name for path in (tmp_path / "root" / "converted").iterdir()] == [".leases"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "shards"),
+    [(1, 1), (1, 4), (2, 4), (3, 4), (4, 4), (5, 4), (7, 4), (9, 4), (11, 7), (97, 10), (8, 1000)],
+)
+def test_shards_are_numbered_by_how_many_there_are_and_none_is_empty(tmp_path, rows, shards):
+    place = converted(tmp_path, write_json(tmp_path / "rows.json", ROWS[:rows]), shards=shards)
+    files = sorted(place.iterdir())
+    count = min(rows, shards)
+    assert [one.name for one in files] == [
+        f"train-{number:05d}-of-{count:05d}.parquet" for number in range(count)
+    ]
+    lengths = [pq.read_metadata(one).num_rows for one in files]
+    assert min(lengths) >= 1
+    assert max(lengths) - min(lengths) <= 1
+    assert rows_in(place) == ROWS[:rows]
+    assert pa.dataset.dataset(place).count_rows() == rows
+    assert {table_of(one.name).split for one in files} == {"train"}
+    values = [one.values for one in open_source(str(place)).read(("index",), rows + 1)]
+    assert values == [(row["index"],) for row in ROWS[:rows]]
+
+
+def test_shards_have_every_row_once_whatever_the_numbers(tmp_path):
+    """Also where batches end within a shard, and shards within a batch."""
+    chance = random.Random(0)
+    for case in range(8):
+        rows = [{"index": n} for n in range(10_007 if case == 0 else chance.randint(1, 40))]
+        shards = chance.randint(1, 60)
+        folder = tmp_path / str(case)
+        folder.mkdir()
+        place = converted(folder, write_json(folder / "rows.json", rows), shards=shards)
+        lengths = [pq.read_metadata(one).num_rows for one in sorted(place.iterdir())]
+        assert (len(lengths), sum(lengths)) == (min(shards, len(rows)), len(rows))
+        assert max(lengths) - min(lengths) <= 1
+        assert rows_in(place) == rows
+
+
+def test_a_table_of_a_header_alone_has_no_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("index,text\n")
+    with pytest.raises(DataError, match="has no rows"):
+        converted(tmp_path, path)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_what_the_hub_has_and_the_disk_has_no_room_for_is_not_fetched(tmp_path, form):
+    """Three times what the Hub says of its files, and five percent: no file is asked for."""
+    place = "hf://datasets/owner/large@main/data/train-0000{}-of-00003.parquet"
+    sizes = (6 * 10**14, 4 * 10**14, None)
+    files = tuple(
+        Source(address=place.format(number), size_bytes=size, version="c" * 40)
+        for number, size in enumerate(sizes)
+    )
+    said = r"needs about 3,150,000,000\.0 MB, and [\d,]+\.\d MB are free; nothing was built"
+    with ExitStack() as stack, pytest.raises(StorageFullError, match=said):
+        convert(tmp_path / "root", Recipe(sources=files), stack, form=form)
+    assert [path.name for path in (tmp_path / "root" / "converted").iterdir()] == [".leases"]
+
+
+def test_runs_data_of_the_hub_that_the_disk_has_no_room_for_is_not_read(tmp_path):
+    data = SimpleNamespace(address="hf://owner/large", fingerprint="0", size_bytes=10**15, files=())
+    with pytest.raises(StorageFullError, match=r"needs about 3,150,000,000\.0 MB"):
+        build_real_data(tmp_path, data, policy="prebuilt")
 
 
 def test_tar_shards_are_not_converted(tmp_path):

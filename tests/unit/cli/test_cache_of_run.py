@@ -182,6 +182,33 @@ def test_a_sealed_cache_is_listed_verified_and_removed_like_any(table, root, bui
     assert f"removed {entry['name']}" in capfd.readouterr().out
 
 
+def test_verify_names_the_file_that_is_gone_or_came_since(table, root, built, capfd):
+    folder = table.parent / "tables"
+    folder.mkdir()
+    for name in ("a=1.csv", "b.csv"):
+        shutil.copy(table, folder / name)
+    built(folder)
+
+    def verified():
+        status = main(["cache", "verify", "--json", "--cache-root", str(root)])
+        return status, json.loads(capfd.readouterr().out)
+
+    assert verified() == (0, [])
+    shutil.copy(table, folder / "c.csv")
+    status, (found,) = verified()
+    assert (status, found["message"]) == (1, "wrong rows")
+    assert f"{folder} has other files than when the cache was built" in found["cause"]
+    (folder / "a=1.csv").unlink()
+    status, (found,) = verified()
+    assert (status, found["message"]) == (1, "No such file or directory: a=1.csv")
+    assert f"{folder / 'a=1.csv'} is gone" in found["cause"]
+    shutil.rmtree(folder)
+    assert [one["message"] for one in verified()[1]] == [
+        "No such file or directory: a=1.csv",
+        "No such file or directory: b.csv",
+    ]
+
+
 @pytest.mark.parametrize("policy", KEEPING)
 def test_data_that_is_generated_cannot_be_kept(root, policy):
     with pytest.raises(UsageError, match="this plan names none"):

@@ -15,6 +15,7 @@ from skymark.cloud.access import ACCESS
 from skymark.cloud.checkup import Checkup, State, bounded, providers
 from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.clusters import LiveMachine
+from skymark.machine.noise import Noise
 from skymark.model.record import StabilityWarning
 
 
@@ -24,7 +25,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def test_the_machine_is_told_as_json_with_what_skymark_itself_costs(capsys):
-    assert main(["doctor", "--json"]) == 0
+    assert main(["doctor", "--json", "--skip", "noise"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["machine"]["hardware"]["logical_cores"] >= 1
     own_cost, utilisation = found["self_tests"]["loading"].values()
@@ -36,12 +37,53 @@ def test_the_machine_is_told_as_json_with_what_skymark_itself_costs(capsys):
 def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp_path, warned):
     warning = StabilityWarning(kind="load", message="it is [busy]", action="wait")
     monkeypatch.setattr(module, "fitness_warnings", lambda _: [warning] if warned else [])
-    assert main(["doctor"]) == 0
+    assert main(["doctor", "--skip", "noise"]) == 0
     text = capsys.readouterr().out
     assert str(tmp_path / "cache") in text
     assert "own cost per batch" in text
     assert ("! it is [busy]: wait" in text) == warned
     assert ("nothing was found" in text) != warned
+
+
+NOISY = Noise(
+    rounds_s=(0.0100, 0.0101, 0.0099, 0.0130),
+    repetitions=200,
+    fastest_s=0.0095,
+    median_s=0.01,
+    slowest_s=0.05,
+    steal_share=0.03,
+    others_share=0.2,
+    frequency_mhz=(2400.0, 3100.0),
+    load_average_1m=1.5,
+    pressure={"cpu": 0.02},
+)
+
+
+def test_the_noise_is_told_with_the_time_that_a_change_takes_to_show(monkeypatch, capsys):
+    monkeypatch.setattr(module, "observe", lambda: NOISY)
+    assert main(["doctor", "--skip", "self-tests", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["self_tests"] == {}
+    assert found["noise"]["steal_share"] == 0.03
+    assert {"cpu-steal", "noisy-processor"} <= {one["kind"] for one in found["warnings"]}
+    rounds = {one["effect"]: one["rounds"] for one in found["detectable"]}
+    assert rounds[0.05] > rounds[0.2] > 2
+    assert main(["doctor", "--skip", "self-tests"]) == 0
+    text = capsys.readouterr().out
+    assert f"{rounds[0.2]} rounds each" in text
+    assert "2,400 to 3,100 MHz" in text
+    assert "! the host gave 3.0% of the processors' time to others" in text
+    assert "own cost per batch" not in text
+
+
+def test_noise_is_not_watched_where_it_is_left_out(monkeypatch, capsys):
+    def observe():
+        raise AssertionError
+
+    monkeypatch.setattr(module, "observe", observe)
+    assert main(["doctor", "--skip", "noise", "self-tests", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["noise"], found["detectable"]) == (None, [])
 
 
 LEFT = LiveMachine(

@@ -31,6 +31,7 @@ def test_a_yaml_stands_between_options():
         (("--scenarios", "CV-1"), "--scenarios"),
         (("--deadline", "5m"), "--deadline"),
         (("--store", "wandb"), "--store"),
+        (("--split", "even"), "--split"),
         (("--profile", "cpu"), "--profile"),
     ],
 )

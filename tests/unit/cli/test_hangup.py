@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from skymark.cli.hangup import Hangup
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 hangup = Hangup(Path(sys.argv[1]))
 hangup.outlive()
 hangup.say("at work")

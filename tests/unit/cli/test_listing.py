@@ -48,6 +48,7 @@ def test_rows_say_what_each_scenario_and_adapter_can_do(tmp_path):
     adapters = {row["slug"]: row for row in adapter_rows([LOADING], Venvs(tmp_path))}
     assert adapters["grain"]["name"] == "Google Grain"
     assert adapters["numpy"]["native"] == []
+    assert adapters["tfdata"]["guide"] == "https://www.tensorflow.org/guide/data_performance"
     assert adapters["ffcv"]["venv"].startswith("not by itself; run: ")
     assert "install" not in adapters["ffcv"]
 

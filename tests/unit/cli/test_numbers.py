@@ -18,8 +18,10 @@ from skymark.cli.options import PlanOptions, typed
 NEEDED = {
     "run": (),
     "plan": (),
+    "tune": ("--step-ms", "5"),
     "compare": ("before", "after"),
     "history": ("runs",),
+    "site": ("runs", "--output", "pages"),
     "export": ("run", "--to", "to.csv"),
     "cost": ("cpu",),
     "launch": ("cpu", "--yes"),
@@ -46,6 +48,9 @@ ZERO = {
     "--idle-minutes",
     "--max-cost",
     "--gpu-fraction",
+    "--step-ms",
+    "--batch",
+    "--target",
 }
 """Options whose value must be above 0."""
 
@@ -76,7 +81,7 @@ def numbers_of(command):
 def read_later(command, option):
     """Whether a command reads an option of a suite after other things; `plan` has it too."""
     declared = {typed(name) for name in PlanOptions.declared()}
-    return command in {"run", "exec", "submit"} and option in declared
+    return command in {"run", "tune", "exec", "submit"} and option in declared
 
 
 GROUPS = {

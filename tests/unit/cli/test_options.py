@@ -55,6 +55,13 @@ def test_settings_come_from_their_own_options_and_from_set():
     assert set(options.plan().settings_from.values()) == {"command line"}
 
 
+def test_a_step_has_an_option_of_its_own():
+    (cell,) = cells(parsed("--scenarios", "TAB-1", "--adapters", "grain", "--step", "mlp:5"))
+    assert cell.settings["step"] == "mlp:5"
+    with pytest.raises(UsageError, match="not by both"):
+        parsed("--scenarios", "TAB-1", "--step", "mlp:5", "--think-time-ms", "1").plan()
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("true", True), ("False", False), ("3", 3), ("3.0", 3.0), ("1e3", 1000.0), ("3a", "3a")],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 
 import pytest
 
 from skymark.cli.main import main
 from skymark.cli.options import OPTIONS_OF_COMMANDS
 from skymark.cli.run import plan, run
-from skymark.cli.splitting import part_asked_for
+from skymark.cli.splitting import part_asked_for, print_parts, split_of_machines
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.errors import UsageError
 from tests.unit.execute.conftest import cell_of, plan_of, planned_cell
@@ -123,6 +124,51 @@ def test_no_suite_can_take_an_option_of_a_command():
 def test_two_ways_to_say_one_thing_are_refused():
     with pytest.raises(UsageError, match="give one of the two"):
         part_asked_for(PLAN, "0/2", None, "0/2")
+
+
+@pytest.mark.parametrize(
+    ("text", "machines", "split"),
+    [
+        (None, 1, "balanced:1"),
+        (None, 3, "balanced:3"),
+        ("longest", 3, "longest:3"),
+        ("two-level:2x2", 4, "two-level:2x2"),
+        ("weighted:big=1x60,small=2x20", 3, "weighted:big=1x60,small=2x20"),
+    ],
+)
+def test_rented_machines_share_a_plan_as_workers_do(text, machines, split):
+    assert split_of_machines(text, machines).text == split
+
+
+@pytest.mark.parametrize(
+    ("text", "machines", "said"),
+    [
+        ("evn", 2, "unknown split"),
+        ("weighted", 2, "--split weighted cannot be read"),
+        ("even", 1, "there is one; leave it out, or give several with --num-nodes"),
+        ("even:3", 2, "give --num-nodes 3, or a split of 2 such as even:2"),
+        ("two-level:2x2", 2, "has 4 workers, and there are 2 machines"),
+    ],
+)
+def test_a_split_of_other_machines_is_refused_before_they_are_paid_for(text, machines, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        split_of_machines(text, machines)
+
+
+@pytest.mark.parametrize("command", ["cost", "launch"])
+def test_the_commands_that_price_machines_check_their_split(command, capsys):
+    assert main([command, "ci_cpu", "--num-nodes", "2", "--split", "even:3"]) == 2
+    assert "--split even:3 has 3 workers" in capsys.readouterr().err
+    assert main(["launch", "ci_cpu", "--num-nodes", "2", "--split", "even", "--idle"]) == 2
+    assert "--idle runs nothing" in capsys.readouterr().err
+
+
+def test_what_each_machine_takes_is_shown_and_that_one_takes_nothing(capsys):
+    print_parts(split_of_machines("even", 5), PLAN)
+    shown, said = capsys.readouterr()
+    taken = [line.partition("work")[2].split() for line in shown.splitlines()[1:]]
+    assert taken == [[], ["0"], ["1"], ["2"], ["3"]]
+    assert "1 of 5 machines take nothing and are paid for all the same: --num-nodes 4" in said
 
 
 def test_a_suite_s_own_plan_shows_splits_too(capsys):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from skymark.cli.main import main
-from skymark.cli.submit_managed import ManagedOptions, measurable
+from skymark.cli.submit_managed import ManagedOptions, measurable, split_of_jobs
+from skymark.execute.partition.explain import worker_parts
+from skymark.execute.partition.shard import Item
 from skymark.model.errors import UsageError
 from tests.unit.execute.conftest import cell_of, plan_of
 
@@ -37,6 +39,44 @@ def test_options_of_a_shared_machine_are_refused_by_name_with_managed(refused, o
 def test_options_of_hired_machines_are_refused_by_name_without_it(refused, option):
     name = "--yes" if option == ("-y",) else option[0]
     assert f"{name} cannot be given without --managed" in refused("--cluster", "shared", *option)
+
+
+def test_a_split_is_refused_where_workers_take_what_is_next(refused):
+    said = refused("--cluster", "shared", "--split", "longest")
+    assert "--split longest: workers on one machine take the next group whenever they are" in said
+    assert "add --managed" in said
+
+
+ITEMS = [Item(key=f"model {size}", cells=2, expected_s=size) for size in (9.0, 1.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ({}, ["1", "2", "3"]),
+        ({"jobs": 2}, ["1 3", "2"]),
+        ({"jobs": 2, "split": "longest"}, ["1", "2–3"]),
+        ({"split": "even:2"}, ["1", "2–3"]),
+        ({"jobs": 2, "split": "weighted:big=1x2,small=1x1"}, ["1–2", "3"]),
+    ],
+)
+def test_the_split_says_which_groups_each_managed_job_takes(given, taken):
+    parts = worker_parts(split_of_jobs(ManagedOptions(**given), ITEMS), ITEMS)
+    assert [one.span for one in parts] == taken
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"split": "evn"}, "unknown split"),
+        ({"split": "even:2", "jobs": 3}, "--split even:2 has 2 jobs, and --jobs 3"),
+        ({"split": "even:4"}, "leaves nothing for job 1 of 4"),
+        ({"split": "weighted:small=1x1,big=1x9"}, "leaves nothing for job 1 of 2"),
+    ],
+)
+def test_a_split_that_leaves_a_job_without_groups_hires_nothing(given, said):
+    with pytest.raises(UsageError, match=said):
+        split_of_jobs(ManagedOptions(**given), ITEMS)
 
 
 def test_every_option_of_hired_machines_is_known_as_given():

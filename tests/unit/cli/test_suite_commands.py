@@ -279,7 +279,7 @@ def test_a_table_that_cannot_be_made_is_answered(run, capsys, arguments, message
 
 def test_a_format_that_the_suite_has_not_is_answered_with_those_that_it_has(run, capsys):
     assert main(["export", str(run), "--to", "clip-bench"]) == 2
-    assert "must end in .csv or .parquet, be clip-benchmark, or name a store" in (
+    assert "must end in .csv or .parquet, be pytest-benchmark or clip-benchmark, or" in (
         capsys.readouterr().err
     )
     assert main(["export", str(run), "--to", "x.csv", "--output", "y"]) == 2

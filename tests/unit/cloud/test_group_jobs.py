@@ -10,7 +10,7 @@ import pytest
 from skymark.cloud.group_jobs import group_job_name, outstanding, submission_key
 from skymark.cloud.order import Order
 from skymark.cloud.submission import job_name
-from tests.unit.execute.conftest import cell_of, plan_of
+from tests.unit.execute.conftest import cell_of, plan_of, planned_cell
 
 GROUPS = ("clip ViT-B-32:openai fp32", "clip ViT-B/32:openai fp32", "clip RN50:openai fp32")
 KEY = "0123456789ab"
@@ -81,3 +81,15 @@ def test_submissions_are_the_same_if_plan_stores_variables_and_time_limit_are():
     changes = ({"stores": ("s3://two",)}, {"variables": {}}, {"deadline_s": None})
     others = {submission_key(plan, order.model_copy(update=change)) for change in changes}
     assert len(others | {key, submission_key(plan_of(cell_of("b")), order)}) == 5
+
+
+def test_a_submission_that_divides_the_plan_otherwise_is_another():
+    """Its jobs have other parts: to go on with them would leave cells out."""
+    parts = [planned_cell(cell_of("a"), shard_key=str(key)) for key in range(3)]
+    order = Order(profile="p", plan_hash=None, run_id="a", cluster="c", parts=2)
+    plans = (plan_of(*parts), plan_of(*reversed(parts)))
+    even = [submission_key(plan, order.model_copy(update={"split": "even"})) for plan in plans]
+    assert len({submission_key(plans[0], order), *even}) == 3
+    assert submission_key(plans[0], order.model_copy(update={"split": "balanced:2"})) == (
+        submission_key(plans[0], order)
+    )

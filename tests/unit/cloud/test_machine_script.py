@@ -168,9 +168,12 @@ def test_a_machine_runs_the_plan_that_is_sent_and_else_its_profile(path, tmp_pat
     assert "--profile" not in words
     stores = [words[i + 1] for i, word in enumerate(words) if word == "--store"]
     assert stores == ["s3://bucket/one two", "wandb"]
-    assert words[words.index("--shard") + 1] == "0/1"
+    assert words[words.index("--split") + 1] == "balanced"
+    assert words[words.index("--rank") + 1] == "0/1"
     alone = {"SKYMARK_PROFILE": "cpu", "SKYMARK_RUN_ID": "x", "SKYMARK_PLAN": ""}
-    words = arguments_of(run, tmp_path, {**alone, "SKYMARK_STORES": ""})
+    second = {"SKYMARK_SPLIT": "longest", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "3"}
+    words = arguments_of(run, tmp_path, {**alone, "SKYMARK_STORES": "", **second})
+    assert words[words.index("--split") :][:4] == ["--split", "longest", "--rank", "1/3"]
     assert words[words.index("--profile") + 1] == "cpu"
     assert not {"--plan", "--store"} & set(words)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -182,7 +181,6 @@ class Bed:
         suite: Suite | None = None,
         shard: Shard | None = None,
         target: Target = "cpu",
-        clock: Callable[[], float] = time.monotonic,
     ) -> Engine:
         """An engine for a plan, with the tests' own Python or venvs of the cache."""
         return Engine(
@@ -197,7 +195,6 @@ class Bed:
                 target,
             ),
             cells=None if shard is None else shard.take(plan.cells),
-            clock=clock,
         )
 
     def journal(self, do: str) -> list[dict]:

@@ -43,6 +43,15 @@ def test_without_history_a_plan_takes_what_its_suite_guesses():
     assert (found.cells, found.known_cells) == (1, 0)
 
 
+def test_in_pairs_each_side_counts_and_each_round_starts_a_process():
+    cells = [cell("CV-1"), cell("CV-2")]
+    alone, pairs = (run_time(plan(cells), in_pairs=one) for one in (False, True))
+    assert pairs.preparing == alone.preparing
+    rounds_s = 2 * 3 * GUESS.expected_s
+    assert alone.measuring.expected_s == pytest.approx(rounds_s + 3 * EXPECTED_START_S)
+    assert pairs.measuring.expected_s == pytest.approx(2 * (rounds_s + 2 * 3 * EXPECTED_START_S))
+
+
 def test_without_a_guess_only_the_time_limit_bounds_a_round():
     found = run_time(plan([cell()], guess=None)).measuring
     limit_s = EFFORT.cell_timeout_s

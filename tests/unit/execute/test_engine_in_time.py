@@ -41,7 +41,7 @@ def test_rounds_still_go_round_the_adapters(bed):
     cells = [cell_of(adapter, ms="100,140,80,150,100") for adapter in "ab"]
     clock = count()  # each look takes a second
     allotment = Allotment(time_s=60)
-    bed.engine(plan_of(*cells, allotment=allotment), clock=clock.__next__).run()
+    bed.engine(plan_of(*cells, allotment=allotment)).run(clock=clock.__next__)
     order = [line["adapter"] for line in bed.journal("measure")]
     assert order[:8] == list("abba" * 2)
 
@@ -50,7 +50,7 @@ def test_when_the_time_is_over_each_cell_keeps_the_rounds_it_has(bed):
     cells = [cell_of(adapter, ms="100,140,80,150,100") for adapter in "ab"]
     clock = count()
     allotment = Allotment(time_s=60)
-    records = bed.engine(plan_of(*cells, allotment=allotment), clock=clock.__next__).run()
+    records = bed.engine(plan_of(*cells, allotment=allotment)).run(clock=clock.__next__)
     assert set(stops(records).values()) == {Stop.TIME}
     assert 3 <= max(rounds(records).values()) < 20
     assert next(clock) < 70
@@ -76,10 +76,10 @@ def test_rounds_of_an_interrupted_run_count_and_so_does_the_time_they_took(bed):
     # Rounds say that they took a minute; on the clock they take none.
     plan = plan_of(*cells, allotment=Allotment(time_s=400))
     with pytest.raises(KeyboardInterrupt):
-        bed.engine(plan, clock=lambda: 0.0).run()
+        bed.engine(plan).run(clock=lambda: 0.0)
     before = len(bed.journal("measure"))
     bed.witness = Witness()
-    records = bed.engine(plan_of(*cells, allotment=Allotment(time_s=1)), clock=lambda: 0.0).run()
+    records = bed.engine(plan_of(*cells, allotment=Allotment(time_s=1))).run(clock=lambda: 0.0)
     assert len(bed.journal("measure")) == before
     assert set(stops(records).values()) == {Stop.TIME}
     assert sum(rounds(records).values()) == before

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 
+from skymark.measure.consumer import Consumer, Sleeper
 from skymark.measure.loop import Receiver, timed_pass
 
 
@@ -30,9 +31,10 @@ class Bench:
         self.now += round(seconds * 1e9)
 
     def run(self, **options):
-        return timed_pass(
-            self.start, clock=lambda: self.now, sleep=self.sleep, copy=self.copy, **options
-        )
+        return timed_pass(self.start, clock=lambda: self.now, copy=self.copy, **options)
+
+    def sleeper(self, think_ns):
+        return Sleeper(think_ns, lambda: self.now, self.sleep)
 
 
 def test_each_wait_is_the_time_from_asking_to_having_the_batch():
@@ -47,8 +49,56 @@ def test_a_batch_counts_from_when_it_is_ready():
 
 
 def test_think_time_is_no_wait_but_is_in_the_wall_time():
-    done = Bench([10, 20, 30]).run(think_ns=1_000)
+    bench = Bench([10, 20, 30])
+    done = bench.run(consumer=bench.sleeper(1_000))
     assert (done.wait_ns, done.think_ns, done.wall_ns) == ([10, 20, 30], 3_000, 3_060)
+    assert done.busy_ns == 3_000
+
+
+class Training(Consumer):
+    """A step of 40 ns on a device, whose batch takes 5 ns to get there; made ready in 9,000."""
+
+    def __init__(self, bench):
+        self.bench, self.prepared, self.consumed = bench, [], []
+
+    def prepare(self, batch):
+        self.bench.now += 9_000
+        self.prepared.append(batch["index"])
+
+    def consume(self, batch):
+        self.bench.now += 45
+        self.consumed.append(batch["index"])
+        return 40
+
+
+def test_a_step_is_outside_the_waits_and_making_it_ready_in_no_figure():
+    bench = Bench([10, 20, 30])
+    training = Training(bench)
+    done = bench.run(consumer=training)
+    assert (done.wait_ns, done.think_ns, done.busy_ns) == ([10, 20, 30], 3 * 45, 3 * 40)
+    assert done.wall_ns == 60 + 3 * 45
+    assert (training.prepared, training.consumed) == ([[0]], [[0], [1], [2]])
+
+
+def test_a_step_is_made_ready_for_batches_of_another_length():
+    class Odd(Bench):
+        def start(self):
+            for number, size in enumerate([4, 4, 4, 2]):
+                self.now += 10
+                yield {"index": [number] * size}
+
+    bench = Odd([])
+    training = Training(bench)
+    done = bench.run(consumer=training)
+    assert training.prepared == [[0] * 4, [3] * 2]
+    assert done.wall_ns == 40 + 4 * 45
+
+
+def test_making_a_step_ready_takes_nothing_from_the_time_of_a_pass():
+    bench = Bench([10] * 50)
+    done = bench.run(consumer=Training(bench), stop_after_ns=500)
+    assert len(done.wait_ns) == 10
+    assert not done.complete
 
 
 def test_keeping_a_batch_is_in_no_figure():
@@ -59,7 +109,8 @@ def test_keeping_a_batch_is_in_no_figure():
 
 
 def test_keeping_and_thinking_together_leave_the_waits_alone():
-    done = Bench([10, 20, 30], copy_ns=400).run(keep=1, think_ns=1_000)
+    bench = Bench([10, 20, 30], copy_ns=400)
+    done = bench.run(keep=1, consumer=bench.sleeper(1_000))
     assert (done.wait_ns, done.think_ns, done.wall_ns) == ([10, 20, 30], 3_000, 3_060)
 
 

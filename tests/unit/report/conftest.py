@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -28,3 +29,16 @@ def make() -> ModuleType:
 def saved() -> Run:
     """The run that was saved with schema version 1."""
     return open_run(DATA / "run-v1")
+
+
+@pytest.fixture(scope="session")
+def sampled(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run with raw samples, whose machine has a price."""
+    directory = tmp_path_factory.mktemp("sampled") / "run"
+    records = [
+        make.with_samples(directory, make.cell("TAB-1", name), make.rounds_of(rate, name=name))
+        for name, rate in (("numpy", 60_000), ("grain", 95_000), ("pytorch", 96_000))
+    ]
+    run = open_run(make.write_run(directory, records))
+    manifest = run.manifest.model_copy(update={"hourly_price_usd": 3.6})
+    return dataclasses.replace(run, manifest=manifest)

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
+from skymark.model.duet import Duet
 from skymark.model.errors import GateError, UsageError
 from skymark.model.record import Cause, Status
 from skymark.report.compare import CellComparison, compare_runs, gate
@@ -262,3 +263,73 @@ def test_a_run_continued_on_other_hardware_is_compared_only_on_request(
     assert "continued on Example CPU 4000" in shown.getvalue()
     assert "Continued on" in render(mixed)
     assert "Continued on" not in render(before)
+
+
+# Two sides in pairs
+
+
+@pytest.fixture
+def sides(make: ModuleType, tmp_path: Path) -> Callable[..., tuple[Run, Run]]:
+    """Returns a maker of two sides that rise and fall together, by a half and more."""
+
+    def both(
+        ratio: float, partner: str = "after", status: Status = Status.OK, **more: object
+    ) -> tuple[Run, Run]:
+        def run(name: str, speed: float, duet: Duet, **more: object) -> Run:
+            rounds = make.rounds_of(1000, name="shared", noise=0.3, count=5)
+            scaled = [
+                one.model_copy(update={"metrics": {**one.metrics, "samples_per_s": value}})
+                for one in rounds
+                for value in (speed * one.metrics["samples_per_s"],)
+            ]
+            record = make.measured(make.cell("TAB-1", "numpy"), scaled, **more)
+            return open_run(make.write_run(tmp_path / name, [record], duet=duet))
+
+        commit = "c" * 40
+        before = Duet(side="baseline", partner=partner, commit=commit)
+        after = Duet(side="candidate", partner="before", commit=commit)
+        return run("before", 1, before), run("after", ratio, after, status=status, **more)
+
+    return both
+
+
+def test_sides_are_compared_pair_by_pair(sides: Callable[..., tuple[Run, Run]]) -> None:
+    found = compare_runs(*sides(0.97))
+    assert found.in_pairs
+    assert found.practical == 0.02
+    (cell,) = found.cells
+    assert cell.pairs == 5
+    assert verdict_of(cell) is Verdict.WORSE
+    assert "measured in turn: 5 pairs" in shown(found)
+    with pytest.raises(GateError, match="-3%"):
+        gate(found)
+
+
+def test_runs_that_name_others_as_their_side_are_no_pair(
+    sides: Callable[..., tuple[Run, Run]],
+) -> None:
+    found = compare_runs(*sides(0.97, partner="another"))
+    assert not found.in_pairs
+    assert found.practical == 0.05
+    assert verdict_of(found.cells[0]) is Verdict.INCONCLUSIVE
+
+
+def test_the_gate_of_sides_lets_pass_what_is_within_the_margin(
+    sides: Callable[..., tuple[Run, Run]],
+) -> None:
+    gate(compare_runs(*sides(0.99)))
+
+
+def test_the_gate_of_sides_leaves_a_lost_cell_to_the_run(
+    sides: Callable[..., tuple[Run, Run]],
+) -> None:
+    found = compare_runs(*sides(0.5, status=Status.FAILED, metrics={}))
+    assert found.cells[0].is_lost
+    gate(found)
+
+
+def test_sides_may_have_the_pins_of_their_revisions(
+    sides: Callable[..., tuple[Run, Run]],
+) -> None:
+    found = compare_runs(*sides(1.0, versions={"numpy": "9.9.9"}))
+    assert any("numpy is 2.3.0 and 9.9.9" in text for text in found.differs)

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from skymark.cli.main import main
+from skymark.model.duet import Duet
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.report.history import history_of, runs_in
 from skymark.report.history_page import write_history
@@ -55,6 +56,17 @@ def test_a_step_is_named_by_the_first_run_that_has_it(series: Series) -> None:
     assert change.difference.ratio is not None
     assert change.difference.ratio.value == pytest.approx(0.8, rel=0.02)
     assert grain.changes == ()
+
+
+def test_a_baseline_of_a_comparison_in_pairs_is_no_day_of_its_own(
+    series: Series, make: ModuleType
+) -> None:
+    directory = series([1000] * 3)
+    duet = Duet(side="baseline", partner="run-01", commit="c" * 40)
+    records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]
+    baseline = make.write_run(directory / "run-01-baseline", records, duet=duet)
+    assert len(runs_in([directory])) == 3
+    assert [run.directory for run in runs_in([baseline])] == [baseline]
 
 
 def test_the_command_shows_bars_and_changes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -11,8 +12,11 @@ from types import ModuleType
 
 import pytest
 
+from skymark.model.allotment import Allotment
+from skymark.model.duet import Duet
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Cause, Status
+from skymark.report.facts import facts_of
 from skymark.report.html import render, write_html
 from skymark.run.reader import Run, open_run
 
@@ -89,10 +93,57 @@ def test_every_chart_says_in_words_what_it_shows(page: str) -> None:
 
 def test_a_line_parts_the_groups_whose_order_is_shown(page: str) -> None:
     table = page.split("<h3", 2)[1]
-    rows = re.findall(r'<tr( class="\w+")?>\n<th scope="row">([\w.]+)', table)
+    rows = re.findall(r'<tr( class="\w+")?>\n<th scope="row"[^>]*>([\w.]+)', table)
     assert [kind for kind, _ in rows] == [' class="leads"', ' class="opens"', "", ' class="opens"']
     assert '<td data-value="2">2–3</td>' in table
     assert "Within a group the order is not shown" in page
+
+
+def test_adapters_that_cannot_be_told_apart_are_marked_as_a_group(page: str) -> None:
+    table = page.split("<h3", 2)[1]
+    assert re.findall(r'class="tied"[^>]*>([\w.]+)', table) == ["Google", "PyTorch"]
+
+
+def test_each_row_shows_the_distribution_of_its_samples(sampled: Run) -> None:
+    html = render(sampled)
+    assert outline(html).open == []
+    assert outline(html).unnamed == []
+    assert html.count('<path class="shape" d="M0 20V') == len(sampled.records)
+    assert re.search(r"[\d,]+ waits, ms: half of them from [\d.]+ to [\d.]+, median", html)
+
+
+def test_samples_that_cannot_be_read_are_named_on_the_page(sampled: Run, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(sampled.directory, tmp_path / "run"))
+    id = sampled.records[0].cell.id
+    (copied / "samples" / f"{id}.parquet").write_bytes(b"PAR1")
+    html = render(open_run(copied))
+    assert f"Unreadable: samples/{id}.parquet: is not what its record says" in html
+    assert html.count('<path class="shape"') == len(sampled.records) - 1
+
+
+def test_a_priced_run_shows_speed_against_price(sampled: Run, page: str) -> None:
+    html = render(sampled)
+    chart = html.split('<details class="prices">', 1)[1].split("</details>", 1)[0]
+    assert chart.count("<circle") == len(sampled.records)
+    assert "PyTorch DataLoader: 96" in chart
+    assert '<details class="prices">' not in page
+
+
+def test_set_up_stands_beside_the_rate_and_the_rate_is_spread_over_epochs(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    spread = {f"samples_per_s_over_{n}_epochs": 900.0 + n / 2 for n in (1, 10, 100)}
+    more = spread | {"epoch_restart_ns": 5e6}
+    rounds = [
+        one.model_copy(update={"metrics": one.metrics | more}) for one in make.rounds_of(1000)
+    ]
+    records = [make.measured(make.cell("TAB-1", "numpy"), rounds)]
+    html = render(open_run(make.write_run(tmp_path / "run", records)))
+    headings = re.findall(r'<button type="button"[^>]*>([^<]+)</button>', html)
+    at = headings.index("× numpy")
+    assert headings[at + 1 : at + 3] == ["restart ms", "set-up ms"]
+    assert headings.count("restart ms") == 1
+    assert "samples/s over epochs, set-up included: 1 900, 10 905, 100 950" in html
 
 
 def test_every_cell_tells_what_was_checked(page: str, saved: Run) -> None:
@@ -121,6 +172,21 @@ def test_a_log_of_an_old_run_is_found_by_its_old_name(saved: Run, tmp_path: Path
     (run.directory / "logs").mkdir()
     (run.directory / "logs" / "TAB-1.small.ray.log").touch()
     assert "<code>logs/TAB-1.small.ray.log</code>" in render(run)
+
+
+def test_a_side_of_a_comparison_in_pairs_says_which_it_is(make: ModuleType, tmp_path: Path) -> None:
+    duet = Duet(side="baseline", partner="run-01", commit="c" * 40)
+    records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]
+    side = open_run(make.write_run(tmp_path / "run-01-baseline", records, duet=duet))
+    for text in (render(side), facts_of(side)):
+        assert "baseline, of commit cccccccccccc, measured in pairs with run-01" in text
+
+
+def test_a_run_in_a_time_says_so_in_its_head(saved: Run) -> None:
+    plan = saved.manifest.plan.model_copy(update={"allotment": Allotment(time_s=60, goal="table")})
+    timed = dataclasses.replace(saved, manifest=saved.manifest.model_copy(update={"plan": plan}))
+    assert "time <b>60.0 s</b> (goal table) ·" in render(timed)
+    assert "(goal " not in render(saved)
 
 
 def test_the_machine_and_its_faults_are_shown(page: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import unicodedata
@@ -143,6 +144,20 @@ def test_markdown_of_any_text_is_one_line_without_power(text_: str) -> None:
     assert not set("`<>[]|*~\x1b\u202e\\") & set(line)
     assert not re.search(r"@\w", line)
     assert not re.search(r"&(?!#\d+;)", line)
+
+
+@pytest.mark.parametrize(
+    "text_",
+    ["http://x.invalid", "www.x.invalid", "see #12", "GH-12", "mailto:a", "@team", "a@b.invalid"],
+)
+def test_nothing_in_markdown_becomes_a_link_or_a_reference(text_: str) -> None:
+    assert "&#8203;" in markdown(text_)
+    assert html.unescape(markdown(text_)).replace("\u200b", "") == text_
+
+
+def test_names_in_markdown_stay_as_they_are() -> None:
+    assert markdown("samples_per_s PC-1:small depth=5") == "samples_per_s PC-1:small depth=5"
+    assert "_" not in markdown("__init__")
 
 
 @given(st.text("`a \n"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skymark.model.metric import Metric
-from skymark.statistics.difference import difference
+from skymark.statistics.difference import difference, is_shown
 
 FIGURES = st.lists(st.floats(-1e60, 1e60), min_size=1, max_size=4)
 
@@ -18,6 +18,7 @@ def test_any_figures_are_compared(scale, ours, theirs):
     metric = Metric(name="rate", heading="rate", better="higher", scale=scale)
     found = difference(ours, theirs, metric)
     assert found.ratio is None or found.ratio.value == pytest.approx(found.ratio.value)
+    assert is_shown(ours, theirs, metric) is found.is_real
 
 
 @pytest.mark.parametrize("scale", ["log", "linear", "exact"])

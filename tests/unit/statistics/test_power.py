@@ -9,17 +9,19 @@ from statistics import fmean, stdev
 import pytest
 
 from skymark.model.metric import Metric
-from skymark.statistics.contrast import Contrast, contrast
+from skymark.statistics.contrast import UnpairedContrast, contrast
 from skymark.statistics.difference import Verdict, difference
 from skymark.statistics.power import POWER, probability_of_verdict, rounds_to_verdict
 
 RATE = Metric(name="rate", heading="rate", better="higher", compared=True)
 
 
-def seen(change: float, spread: float, rounds: int = 3, margin: float = 0.05) -> Contrast:
+def seen(change: float, spread: float, rounds: int = 3, margin: float = 0.05) -> UnpairedContrast:
     """A contrast on the logarithmic scale, as it might have been seen."""
     variances = (spread**2, spread**2)
-    return Contrast(math.log1p(change), math.log1p(margin), None, (rounds, rounds), variances)
+    return UnpairedContrast(
+        math.log1p(change), math.log1p(margin), None, (rounds, rounds), variances
+    )
 
 
 def simulated(change: float, spread: float, rounds: int) -> float:

@@ -64,9 +64,9 @@ def store(prefix):
 
 @pytest.fixture
 def faulty(proxy, prefix, monkeypatch):
-    """The same store through the proxy, with half a second for each answer."""
+    """The same store through the proxy, with two seconds for each answer."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
-    opened = BucketStore(open_bucket(prefix, "run-1").address, answer_s=0.5)
+    opened = BucketStore(open_bucket(prefix, "run-1").address, answer_s=2)
     yield opened
     opened.close()
 
@@ -328,7 +328,7 @@ def test_a_server_that_never_answers_holds_no_call_longer_than_stated(faulty, pr
     ):
         started = time.monotonic()
         assert "did not answer in time" in unavailability_of(call)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 10
     proxy.heal()
     assert faulty.get(LOG) == b"x"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
-from skymark.store.bucket.calls import Calls
+from skymark.store.bucket.calls import CLOSED, Calls
 
 
 async def answer():
@@ -36,3 +38,23 @@ def test_closing_waits_for_a_thread_that_is_handing_over_its_answer(monkeypatch)
     closing.join(30)
     assert not closing.is_alive()
     late.join(30)
+
+
+def test_what_nobody_closed_is_closed_when_the_interpreter_ends():
+    program = """
+import asyncio, atexit
+from skymark.store.bucket.calls import CLOSED, Calls
+
+calls = Calls(answer_s=1)
+
+@atexit.register  # runs after what is registered later
+def late():
+    try:
+        calls.run(asyncio.sleep(0))
+    except Exception as error:
+        print(error)
+
+calls.run(asyncio.sleep(0))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    assert ended.stdout.decode().strip() == CLOSED

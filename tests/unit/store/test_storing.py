@@ -114,12 +114,12 @@ def test_a_store_that_takes_nothing_at_the_end_is_said_so_once(store, directory,
 
 
 def test_a_store_that_has_all_is_not_said_to_take_nothing(store, directory, monkeypatch):
-    monkeypatch.setattr("skymark.store.storing.STALLED_S", 0.05)
+    monkeypatch.setattr("skymark.store.storing.STALLED_S", 2.0)
     monkeypatch.setattr("skymark.store.storing.POLL_S", 0.02)
 
     class SlowToComplete(FaultyStore):
         def complete(self, directory):
-            time.sleep(0.5)
+            time.sleep(2.5)
             return super().complete(directory)
 
     said = []

@@ -11,6 +11,7 @@ from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.order import IDLE_MINUTES
 from skymark.execute.duration import run_time
 from skymark.execute.partition.shard import Shard
+from skymark.execute.partition.split import Balanced, Split
 from skymark.model.base import Frozen
 from skymark.model.plan import Plan
 from skymark.model.span import Span
@@ -18,6 +19,10 @@ from skymark.run.history import PastRun
 
 PROVISIONING = Span(low_s=60, expected_s=180, high_s=600)
 """From the order until a job can start. A simulated machine took 58 s; the rest is assumed."""
+
+
+ALONE = Balanced(workers=1)
+"""The split of a plan that one machine has."""
 
 
 class BilledTime(Frozen):
@@ -62,7 +67,7 @@ def billed_time(
     plan: Plan,
     set_up: Span,
     history: Sequence[PastRun] = (),
-    num_nodes: int = 1,
+    split: Split = ALONE,
     idle_minutes: int = IDLE_MINUTES,
 ) -> BilledTime:
     """Return the time that the machines of a plan are paid for.
@@ -71,10 +76,10 @@ def billed_time(
         plan: the cells.
         set_up: of each machine; see `skymark.cloud.cost.set_up_time`.
         history: earlier runs, on any machine.
-        num_nodes: machines that share the plan, as ``--shard`` shares it.
+        split: of the plan between the machines.
         idle_minutes: without a job, after which they end themselves.
     """
-    shards = (Shard.of(index, num_nodes) for index in range(num_nodes))
+    shards = (Shard(split=split, number=number) for number in range(len(split.places)))
     shares = [run_time(plan, history, shard) for shard in shards]
     times = [share.whole for share in shares]
     return BilledTime(

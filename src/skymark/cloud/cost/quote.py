@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import Field
 
-from skymark.cloud.cost.billed_time import BilledTime, billed_time
+from skymark.cloud.cost.billed_time import ALONE, BilledTime, billed_time
 from skymark.cloud.cost.prices import Offer, PriceSource
 from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.cloud.order import IDLE_MINUTES
+from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.plan import Plan
 from skymark.model.span import Span
@@ -94,7 +95,7 @@ def quote_for(
     deadline_s: float | None = None,
     clouds: Collection[str] | None = None,
     idle_minutes: int = IDLE_MINUTES,
-    parts: int = 1,
+    split: Split = ALONE,
 ) -> Quote:
     """Return the cost of a plan on the machines that a task asks for.
 
@@ -106,7 +107,7 @@ def quote_for(
         deadline_s: most seconds for set-up and run together.
         clouds: names of the clouds that may be used; None for every cloud with a known price.
         idle_minutes: without a job, after which the machine ends itself if nobody else does.
-        parts: of the plan; the quote is for the machines of one, the one that takes longest.
+        split: of the plan between the machines; the one that takes longest decides the time.
 
     Raises:
         CatalogueError: no price is known.
@@ -117,9 +118,7 @@ def quote_for(
         num_nodes=task.num_nodes,
         deadline_s=deadline_s,
         offers=prices.offers,
-        duration=billed_time(
-            plan, set_up_time(plan), history, parts * task.num_nodes, idle_minutes
-        ),
+        duration=billed_time(plan, set_up_time(plan), history, split, idle_minutes),
         catalogue_date=prices.catalogue_date,
         problems=prices.problems,
     )

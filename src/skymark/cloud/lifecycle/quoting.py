@@ -46,7 +46,7 @@ def quote_order(
         deadline_s=order.deadline_s,
         clouds=clouds,
         idle_minutes=order.idle_minutes,
-        parts=order.parts,
+        split=order.sharing,
     )
     machines = jobs * order.num_nodes
     quote = with_told_prices(by_catalogue).model_copy(update={"num_nodes": machines})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from typing import Any
 
@@ -13,6 +14,8 @@ from skymark.execute.partition.totals import Request
 from skymark.model.errors import UsageError
 
 API_VERSION = "0.2.1"
+STEPS = 1000
+"""Of a gigabyte, in which memory per CPU is counted."""
 
 SCENARIOS = {
     1: "even:10",
@@ -99,10 +102,25 @@ def _type(request: Request, shared_memory_gb: float) -> dict[str, Any]:
         "parallelisms": request.type.at_once,  # so spelled there
         "resources": {
             "cpus": _whole(cpus),
-            "ramRatio": _whole(round(memory_gb(request) / cpus, 2)),
+            "ramRatio": _whole(_ram_ratio(memory_gb(request), cpus)),
             "shmSizeGB": _whole(shared_memory_gb),
         },
     }
+
+
+def _ram_ratio(memory_gb: float, cpus: float) -> float:
+    """Return GB per CPU, rounded down, so that all together stay within the total.
+
+    Raises:
+        UsageError: it is none.
+    """
+    ratio = math.floor(round(memory_gb / cpus * STEPS, 6)) / STEPS
+    if not ratio:
+        raise UsageError(
+            f"{memory_gb:g} GB for {cpus:g} CPUs are too little for each of them; give a larger "
+            "--total-memory"
+        )
+    return ratio
 
 
 def _whole(number: float) -> int | float:

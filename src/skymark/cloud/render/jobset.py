@@ -28,8 +28,14 @@ LABELS = {
 """Labels below ``jobset.sigs.k8s.io/`` that the controller sets, by the variable they become."""
 
 LONGEST_NAME = 63
-"""Of a pod's host name, which Kubernetes makes of the set's, the type's and two numbers."""
+"""Of a pod, whose name Kubernetes makes of the set's, the type's, two numbers and `SUFFIX`."""
+SUFFIX = "-abcde"
+"""Of a pod's name: five characters by chance, which JobSet's webhook counts, too."""
 NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
+SECRET = re.compile(
+    r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+)
+IMAGE = re.compile(r"\S+")
 
 BAD_USAGE = 2
 """Exit status of what no second try mends."""
@@ -59,9 +65,16 @@ def jobset_manifest(  # each is a field of the manifest
         spread: put no two pods on one node.
 
     Raises:
-        UsageError: the name is none, or too long with those of the types.
+        UsageError: the name is none, or too long with those of the types; the image or the Secret
+            has none that can be one.
     """
     _check_name(name, workload)
+    if not IMAGE.fullmatch(image):
+        raise UsageError(f"--image {image!r} is no image; give one such as registry/skymark:cpu")
+    if secret is not None and not SECRET.fullmatch(secret):
+        raise UsageError(
+            f"--env-secret {secret!r} is no name of a Secret; `kubectl get secrets` shows them"
+        )
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -104,6 +117,11 @@ def jobset_text(workload: Workload, manifest: dict[str, Any]) -> str:
     )
 
 
+def quantity(number: float) -> str:
+    """Return a number as a quantity of Kubernetes has it, which takes no exponent with a unit."""
+    return f"{number:.9f}".rstrip("0").rstrip(".")
+
+
 def _rules() -> list[dict[str, Any]]:
     return [
         {  # a node that goes is nobody's fault; the next pod goes on where this one was
@@ -140,14 +158,14 @@ def _pod(
     }
     if secret is not None:
         container["envFrom"] = [{"secretRef": {"name": secret}}]
-    asked = {"cpu": f"{request.cpus or 1:g}", "memory": f"{memory_gb(request):g}G"}
+    asked = {"cpu": quantity(request.cpus or 1), "memory": f"{quantity(memory_gb(request))}G"}
     if gpus:
         asked["nvidia.com/gpu"] = str(gpus)
     container["resources"] = {"requests": asked, "limits": dict(asked)}
     pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
     if shared_memory_gb:
         container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
-        volume = {"medium": "Memory", "sizeLimit": f"{shared_memory_gb:g}G"}
+        volume = {"medium": "Memory", "sizeLimit": f"{quantity(shared_memory_gb)}G"}
         pod["volumes"] = [{"name": "shm", "emptyDir": volume}]
     if spread:
         mates = {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": name}}
@@ -178,9 +196,9 @@ def _check_name(name: str, workload: Workload) -> None:
             "letter first"
         )
     for one in workload.split.types:
-        host = f"{name}-{one.name}-{one.count - 1}-{one.completions - 1}"
-        if len(host) > LONGEST_NAME:
+        pod = f"{name}-{one.name}-{one.count - 1}-{one.completions - 1}{SUFFIX}"
+        if len(pod) > LONGEST_NAME:
             raise UsageError(
-                f"--name {name} makes names of pods such as {host}, which are longer than "
-                f"{LONGEST_NAME} characters; give a shorter one"
+                f"--name {name} makes names of pods such as {pod}, which are longer than "
+                f"{LONGEST_NAME} characters; give one that is {len(pod) - LONGEST_NAME} shorter"
             )

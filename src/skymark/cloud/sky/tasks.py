@@ -11,6 +11,7 @@ from typing import Any
 from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import (
     LIMIT_VARIABLE,
+    SPLIT_VARIABLE,
     machine_variables,
     script,
     taking_part,
@@ -22,6 +23,7 @@ from skymark.cloud.sky.providers import cloud_of
 from skymark.cloud.sky.task_files import read_task, refused
 from skymark.cloud.source import source_directory
 from skymark.cloud.submission import beside_others, within
+from skymark.execute.partition.split import Balanced
 from skymark.model.errors import UsageError
 
 NOTHING = "echo set up, and nothing to run"
@@ -137,6 +139,12 @@ def _machine_task(order: Order) -> Any:
         task.expand_and_validate_file_mounts()
     if not isinstance(task.run, str):
         raise UsageError(f"{path} has no run, which is what the machine is for")
+    if order.sharing.kind != Balanced.kind and SPLIT_VARIABLE not in task.run:
+        raise UsageError(
+            f"the run of {path} does not read {SPLIT_VARIABLE}, so its machines would not share "
+            f'the plan by --split {order.split}; give --split "${SPLIT_VARIABLE}" to skymark run '
+            "there, as the YAMLs of benchmarks/sky do, or leave the option out"
+        )
     return task
 
 

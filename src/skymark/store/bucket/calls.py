@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -27,7 +28,8 @@ Arguments = TypeVarTuple("Arguments")
 class Calls:
     """Event loop in a thread of its own, started by the first call.
 
-    A caller waits outside the loop, so Ctrl-C ends the wait at once.
+    A caller waits outside the loop, so Ctrl-C ends the wait at once. What nobody closed is closed
+    when the interpreter ends.
     """
 
     def __init__(self, answer_s: float) -> None:
@@ -73,6 +75,7 @@ class Calls:
             if self._loop is not None and not self._closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._loop.await_wakers()
+                atexit.unregister(self.close)
             self._closed = True
 
     def _begin(self, work: Coroutine[None, None, Result]) -> Future[Result]:
@@ -82,6 +85,7 @@ class Calls:
                 raise StoreUnavailableError(CLOSED)
             if self._loop is None:
                 self._loop = _Loop()
+                atexit.register(self.close)
                 threading.Thread(
                     target=_serve, args=(self._loop,), name="bucket-calls", daemon=True
                 ).start()

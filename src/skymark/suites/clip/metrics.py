@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
-from skymark.model.metric import Better, Declaration, Metric, Shown
+from skymark.model.metric import Better, Declaration, Distribution, Metric, Shown
 
 SCORE = "score"
 """The figure that a task is known by; `score_of` takes it from the others."""
@@ -218,6 +218,11 @@ DECLARATION = Declaration(
     suite="clip",
     metrics=METRICS,
     primary=SCORE,
+    distributions=(
+        Distribution(
+            heading="batches, ms", column="encoder_ns", shown=Shown(format="milliseconds")
+        ),
+    ),
     sample_columns={"batch": "int32", "encoder_ns": "int64", "images": "int32"},
     conditions=(
         "precision",

@@ -165,6 +165,8 @@ class Adapter(ABC):
     imports: ClassVar[str]
     """The module to import; timed as `import_s`."""
     homepage: ClassVar[str] = ""
+    guide: ClassVar[str] = ""
+    """The page of the library's own documentation that the adapter's settings follow."""
     abilities: ClassVar[frozenset[str]] = frozenset()
     limits: ClassVar[Mapping[str, str]] = {}
     """Why an ability is lacking, for the `unsupported` record: ability to reason."""
@@ -234,8 +236,8 @@ class Adapter(ABC):
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader | None:
         """Return a loader that puts another's batches on the accelerator in the library's own way.
 
-        None, as it stands, for the way of `framework`: it copies the fields of every batch and
-        waits for them; ``index`` and text stay on the host.
+        Asked of adapters that name a `framework` only. None, as it stands, for that one's way: it
+        copies the fields of every batch and waits for them; ``index`` and text stay on the host.
         """
         del loader, job
         return None

@@ -6,8 +6,9 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.settings import LoadingSettings, read_settings
 from skymark.suites.loading.specification import reference_of
+from skymark.suites.loading.step.consumption import Consumption
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.storage_formats import HTTP
 
@@ -31,6 +33,24 @@ if TYPE_CHECKING:
     from skymark.model.platform import Platform
     from skymark.suite.contract import TimedRegion
     from skymark.suites.loading.adapter import Adapter
+
+
+LINK_SETTINGS = (
+    "http_latency_ms",
+    "http_latency_tail",
+    "http_bandwidth_mb_s",
+    "http_concurrency",
+)
+"""Settings of the object server that are among the figures."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The way to an object server, as the record has it; nothing where there is none."""
+
+    figures: Mapping[str, float] = field(default_factory=dict)
+    cores: str | None = None
+    """Those of the measured processes, and those of the server."""
 
 
 class AdapterBench:
@@ -126,7 +146,7 @@ class AdapterBench:
             ),
             limits=LoadingLimits.of(effort),
             round=round,
-            think_ns=int(settings.think_time_ms * 1e6),
+            consumption=Consumption(int(settings.think_time_ms * 1e6), settings.step_kind),
             timed_region_begins=region.begins,
             timed_region_ends=region.ends,
         )
@@ -134,7 +154,7 @@ class AdapterBench:
         drive = importlib.import_module(f"skymark.suites.loading.drives.{scenario.drive}")
         with self._served(job, settings, bench) as link:
             outcome = drive.drive(bench)
-        outcome.extra |= link
+        outcome.extra |= link.figures
         return RoundResult(
             round=round,
             started_at=started_at,
@@ -149,8 +169,10 @@ class AdapterBench:
                 "page_cache": settings.page_cache,
                 "format": format,
                 "deliver": job.deliver,
+                **({"step": settings.step} if settings.step else {}),
                 **({"shuffle": bench.oracle.orders.kind} if job.shuffle else {}),
                 **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
+                **({"cores": link.cores} if link.cores else {}),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
             },
         )
@@ -161,20 +183,28 @@ class AdapterBench:
             self._adapter.close()
 
     @contextmanager
-    def _served(
-        self, job: LoadingJob, settings: LoadingSettings, bench: Bench
-    ) -> Iterator[dict[str, float]]:
+    def _served(self, job: LoadingJob, settings: LoadingSettings, bench: Bench) -> Iterator[Link]:
         """Serve the job's storage over HTTP, where its format asks for that; yields the link."""
         if job.format not in HTTP:
-            yield {}
+            yield Link()
             return
+        from skymark.machine.cores import apart
         from skymark.suites.loading.dataset.objects import serving, stored_bytes
 
-        latency_ms, bandwidth_mb_s = settings.http_latency_ms, settings.http_bandwidth_mb_s
-        with serving(job.storage, latency_ms, bandwidth_mb_s) as store:
+        served = serving(
+            job.storage,
+            settings.http_latency_ms,
+            settings.http_bandwidth_mb_s,
+            latency_tail=settings.http_latency_tail,
+            concurrency=settings.http_concurrency,
+            seed=job.seed,
+        )
+        with served as store, apart(store.pid) as division:
             bench.excluded_pids = (store.pid,)
             bench.store = Served(stored_bytes(job.storage), store.sent_bytes)
-            yield {"http_latency_ms": latency_ms, "http_bandwidth_mb_s": bandwidth_mb_s}
+            figures = {name: getattr(settings, name) for name in LINK_SETTINGS}
+            known = {name: value for name, value in figures.items() if value is not None}
+            yield Link(known, str(division))
 
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
         storage = Storage.of_cell(self._cache, cell)

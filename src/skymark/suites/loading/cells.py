@@ -19,7 +19,9 @@ from skymark.suites.loading.delivery.framework import REACHED
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.reference import FileReference, SlugReference
 from skymark.suites.loading.registry import adapter_class, scenario_class, scenarios
+from skymark.suites.loading.settings import read_settings
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
+from skymark.suites.loading.step.kind import IMAGE_NETWORKS, TRAINED_BY
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.importing import RealData
@@ -146,7 +148,8 @@ def planned_cell(cell: Cell, effort: Effort, platform: Platform) -> PlannedCell:
         guess=guess(cell, effort),
         local_files=tuple(specification.local_files),
         refusal=refusal(cls, adapter, cell.axes, cell.settings)
-        or refused_delivery(adapter, cell.settings, platform),
+        or refused_delivery(adapter, cell.settings, platform)
+        or refused_step(cls, adapter, cell.settings, platform),
     )
 
 
@@ -233,4 +236,42 @@ def refused_delivery(
         kind="lacks-framework",
         message=f"{adapter.name} cannot deliver batches to a device: {lacking}",
         action="measure it with --deliver host",
+    )
+
+
+def refused_step(
+    cls: type[Scenario],
+    adapter: type[Adapter],
+    settings: Mapping[str, Setting],
+    platform: Platform,
+) -> tuple[Status, Cause] | None:
+    """Return why a scenario's batches cannot be trained on by an adapter, if that is asked for."""
+    kind = read_settings(settings)[0].step_kind
+    if kind is None:
+        return None
+    if "jax" in cls.needs:
+        return Status.UNSUPPORTED, Cause(
+            kind="lacks-step",
+            message=f"{cls.id} divides its batches among devices, and a step is of one device",
+            action="measure it with --think-time-ms",
+        )
+    if kind.network in IMAGE_NETWORKS and not cls.images:
+        return Status.UNSUPPORTED, Cause(
+            kind="lacks-step",
+            message=f"{kind.network} is trained on images, and {cls.id} delivers none",
+            action="measure it with --step mlp:MS",
+        )
+    name = adapter.framework
+    if name and name in TRAINED_BY and platform in REACHED[name]:
+        return None
+    lacking = (
+        f"no framework in its venv that has a training step: {' or '.join(TRAINED_BY.values())}"
+        if name is None
+        else f"the framework in its venv is {name}, which "
+        + (f"reaches no {platform}" if name in TRAINED_BY else "has no training step here")
+    )
+    return Status.UNSUPPORTED, Cause(
+        kind="lacks-framework",
+        message=f"{adapter.name} cannot make the step {kind.network}: {lacking}",
+        action="measure it with --think-time-ms",
     )

@@ -20,8 +20,9 @@ PERCENTILES = {"wait_p50_ns": 50, "wait_p95_ns": 95, "wait_p99_ns": 99}
 def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
     """Return the metrics of one round; what it lacks is left out.
 
-    Rates are of the steady stream. Utilisation is the think time that was really slept over the
-    time of the measured epochs, their restarts included.
+    Rates are of the steady stream. Utilisation is the time in steps, or the think time that was
+    really slept, over the time of the measured epochs, their restarts included; that of the stream
+    is over its own time.
 
     Args:
         outcome: what was timed.
@@ -33,12 +34,15 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
     if outcome.timed_ns <= 0:
         raise ValueError("the round has no timed region, so it has no rate")
     used, elements, rate = outcome.resources, outcome.elements, outcome.samples_per_s
+    stream = outcome.stream
     found: dict[str, float | None] = {
         "samples_per_s": rate,
         "bytes_per_s": rate * outcome.bytes / elements if elements else 0.0,
         "epoch_samples_per_s": elements / outcome.timed_ns * 1e9,
         "epoch_restart_ns": fmean(outcome.restart_ns) if outcome.restart_ns else None,
-        "utilisation": outcome.think_ns / outcome.timed_ns if outcome.think_ns else None,
+        "utilisation": outcome.busy_ns / outcome.timed_ns if outcome.busy_ns else None,
+        "stream_utilisation": stream.busy_ns / stream.ns if outcome.busy_ns else None,
+        "step_ns": outcome.busy_ns / outcome.consumed if outcome.busy_ns else None,
         "first_batch_ns": outcome.first_batch_ns,
         "delivery_bytes_per_s": outcome.transfer.moved_bytes_per_s,
         "copy_bytes_per_s": outcome.transfer.copied_bytes_per_s,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.model.metric import Better, Declaration, Metric, Shown, Spread, Words
+from skymark.model.metric import Better, Declaration, Distribution, Metric, Shown, Spread, Words
 
 
 def _own(name: str, unit: str, better: Better | None, description: str) -> Metric:
@@ -18,14 +18,25 @@ def _own(name: str, unit: str, better: Better | None, description: str) -> Metri
     )
 
 
-PLACES = ("deliver", "device", "accelerator")
-"""Conditions that say where batches are delivered and work is done."""
+def _epochs(number: int) -> str:
+    return f"{number} epoch" if number == 1 else f"{number} epochs"
+
+
+PLACES = ("deliver", "device", "step", "accelerator")
+"""Conditions that say where batches are delivered, and what is done there with them."""
 
 SPREAD_OVER = (1, 10, 100)
 """Epochs of a training over which set-up and the first epoch are spread."""
 
 SHOWN_EPOCHS = 10
 """Which of them a table shows."""
+
+SPREAD_RATES = (
+    "samples_per_s_over_1_epochs",
+    "samples_per_s_over_10_epochs",
+    "samples_per_s_over_100_epochs",
+)
+"""Names of the rates over these epochs."""
 
 OWN_METRICS = (
     _own("open_to_first_batch_s", "s", "lower", "from opening the loader to the first batch"),
@@ -37,7 +48,9 @@ OWN_METRICS = (
     _own("devices", "", None, "devices of the mesh"),
     _own("scaling_efficiency", "", "higher", "rate of all ranks over ranks × one rank's"),
     _own("single_rank_samples_per_s", "1/s", "higher", "rate of one rank alone"),
-    _own("http_latency_ms", "ms", None, "time to the first byte of an object, as served"),
+    _own("http_latency_ms", "ms", None, "median time to the first byte of an object, as served"),
+    _own("http_latency_tail", "", None, "99th percentile of that time over the median"),
+    _own("http_concurrency", "", None, "requests that the server answers at a time"),
     _own("http_bandwidth_mb_s", "MB/s", None, "rate of an object's bytes, as served"),
 )
 
@@ -72,11 +85,19 @@ METRICS = (
     Metric(
         name="utilisation",
         heading="busy",
-        description="share of the time an accelerator with the given think time is busy, "
-        "restarts included",
+        description="share of the time in which an accelerator is busy with training steps, or for "
+        "the given think time, restarts included",
         better="higher",
         scale="linear",
         shown=Shown(format="share", gives_way=1),
+    ),
+    Metric(
+        name="step_ns",
+        heading="step ms",
+        unit="ns",
+        description="time per batch in which an accelerator is busy, in ms, on average",
+        own=True,
+        shown=Shown(format="milliseconds", gives_way=9),
     ),
     Metric(
         name="first_batch_ns",
@@ -94,32 +115,21 @@ METRICS = (
         better="lower",
         shown=Shown(format="milliseconds", gives_way=7),
     ),
-    Metric(
-        name="wait_p50_ns",
-        heading="p50 ms",
-        unit="ns",
-        description="median wait for a batch in ms",
-        better="lower",
-        pooled=True,
-        shown=Shown(format="milliseconds", gives_way=2),
-    ),
-    Metric(
-        name="wait_p95_ns",
-        heading="p95 ms",
-        unit="ns",
-        description="95th percentile of the wait for a batch in ms",
-        better="lower",
-        pooled=True,
-        shown=Shown(format="milliseconds", gives_way=8),
-    ),
-    Metric(
-        name="wait_p99_ns",
-        heading="p99 ms",
-        unit="ns",
-        description="99th percentile of the wait for a batch in ms",
-        better="lower",
-        pooled=True,
-        shown=Shown(format="milliseconds", gives_way=3),
+    *(
+        Metric(
+            name=f"wait_p{share}_ns",
+            heading=f"p{share} ms",
+            unit="ns",
+            description=f"{share_in_words} wait for a batch in ms",
+            better="lower",
+            pooled=True,
+            shown=Shown(format="milliseconds", gives_way=gives_way),
+        )
+        for share, share_in_words, gives_way in (
+            (50, "median", 2),
+            (95, "95th percentile of the", 8),
+            (99, "99th percentile of the", 3),
+        )
     ),
     Metric(
         name="cpu_s_per_1000_samples",
@@ -148,11 +158,11 @@ METRICS = (
     ),
     Metric(
         name="open_s",
-        heading="set-up s",
+        heading="set-up ms",
         unit="s",
-        description="time to open the loader",
+        description="time to open the loader in ms",
         better="lower",
-        shown=Shown(digits=2, gives_way=9),
+        shown=Shown(divisor=1e-3, digits=2, gives_way=9),
     ),
     Metric(
         name="first_epoch_s",
@@ -171,9 +181,9 @@ METRICS = (
     *(
         Metric(
             name=f"samples_per_s_over_{epochs}_epochs",
-            heading=f"over {epochs} epochs" if epochs > 1 else "over 1 epoch",
+            heading=f"over {_epochs(epochs)}",
             unit="1/s",
-            description=f"samples/s of {epochs} epochs with set-up, the first as the warm-up",
+            description=f"samples/s of {_epochs(epochs)} with set-up, the first as the warm-up",
             better="higher",
             shown=Shown(format="count", gives_way=9) if epochs == SHOWN_EPOCHS else None,
         )
@@ -195,6 +205,16 @@ METRICS = (
         description="rate of plain copies to the device, of one buffer as large as a batch",
         own=True,
         shown=Shown(format="count", divisor=1e6, gives_way=10),
+    ),
+    Metric(
+        name="stream_utilisation",
+        heading="fed",
+        description="share of the steady stream that an accelerator with the given think time is "
+        "busy, restarts apart",
+        better="higher",
+        scale="linear",
+        own=True,
+        shown=Shown(format="share", gives_way=10),
     ),
     Metric(name="elements", heading="elements", description="delivered in the measured epochs"),
     *OWN_METRICS,
@@ -240,6 +260,20 @@ DECLARATION = Declaration(
             metrics=("wait_p50_ns", "wait_p95_ns", "wait_p99_ns"),
             labels=("p50", "p95", "p99"),
         ),
+        Spread(
+            heading="samples/s over epochs, set-up included",
+            metrics=SPREAD_RATES,
+            labels=("1", "10", "100"),
+        ),
+    ),
+    beside=("epoch_restart_ns", "open_s"),
+    distributions=(
+        Distribution(
+            heading="waits, ms",
+            column="wait_ns",
+            only="stream",
+            shown=Shown(format="milliseconds"),
+        ),
     ),
     sample_columns={
         "epoch": "int32",
@@ -248,7 +282,7 @@ DECLARATION = Declaration(
         "warm_up": "bool",
         "stream": "bool",
     },
-    conditions=("operators", "page_cache", "format", "shuffle", "caches", *PLACES),
+    conditions=("operators", "page_cache", "format", "shuffle", "caches", "cores", *PLACES),
     legend="waits per batch",
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "

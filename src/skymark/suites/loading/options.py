@@ -56,6 +56,13 @@ OPTIONS = (
         "the figures.",
     ),
     Option(
+        name="step",
+        setting=True,
+        help="Training step that consumes each batch, in place of a think time: resnet50, vit_b16 "
+        "or mlp:MS (a network of matrices that takes MS milliseconds); adds the device's "
+        "utilisation to the figures.",
+    ),
+    Option(
         name="deliver",
         choices=("host", "device"),
         setting=True,

@@ -81,9 +81,10 @@ class Scenario(ABC):
     """How the loader is driven and timed: a module of `skymark.suites.loading.drives`."""
     version: ClassVar[int] = 1
     """Raise when data, work or oracle change, so that old records are not reused."""
+    images: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold images as a network is trained on: float32 ``[B, height, width, 3]``."""
     encoded_media: ClassVar[bool] = False
     """Whether elements hold encoded images or audio, for which one file each is usual."""
-    shuffle: ClassVar[bool] = True
     roundings: ClassVar[int] = 32
     """Roundings to float32 that a value goes through at most, of which the tolerance of float
     fields follows (`skymark.suites.loading.oracle.arithmetic`), unless a library's own operators do
@@ -188,6 +189,11 @@ class Scenario(ABC):
     def mixes(self) -> bool:
         """Whether there is batch-level work."""
         return type(self).mix is not Scenario.mix
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether elements are to come in another order in each epoch; override where not."""
+        return True
 
     @property
     def on_device(self) -> bool:

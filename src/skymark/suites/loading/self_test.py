@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skymark.measure.consumer import Sleeper
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.oracle.arrival import Arrivals
 
@@ -45,5 +46,5 @@ def null_utilisation(think_ms: float, batches: int = 200) -> float:
 
     What is missing to 1 is what skymark takes from every loader's utilisation.
     """
-    done = timed_pass(lambda: null_loader(batches), think_ns=int(think_ms * 1e6))
-    return done.think_ns / done.wall_ns
+    done = timed_pass(lambda: null_loader(batches), consumer=Sleeper(int(think_ms * 1e6)))
+    return done.busy_ns / done.wall_ns

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Setting
 from skymark.model.errors import UnknownNameError
 from skymark.suite.given import read_given
+from skymark.suites.loading.step.kind import StepKind
 
 MOST = 1_000_000
 """Of anything that can be set; what is beyond it is a slip."""
@@ -34,10 +36,37 @@ class LoadingSettings(Frozen):
     """Where a batch is when its wait ends: in memory, or on the accelerator and synchronised."""
     think_time_ms: float = Field(default=0.0, ge=0, le=MOST)
     """Time per batch that an accelerator would compute."""
+    step: str | None = None
+    """The training step made with each batch; see `StepKind.parse`."""
     http_latency_ms: float = Field(default=1.0, ge=0, le=MOST)
-    """Time to the first byte of an object; the default is a store in the same data centre."""
+    """Median time to the first byte of an object; by default that of a store nearby."""
+    http_latency_tail: float = Field(default=1.0, ge=1, le=1000)
+    """Its 99th percentile over its median: about 4 in object stores, 1 where all are alike."""
+    http_concurrency: int | None = Field(default=None, ge=1, le=MOST)
+    """Requests that the server answers at a time, the others wait; None for all."""
     http_bandwidth_mb_s: float = Field(default=200.0, gt=0)
     """Rate at which an object's bytes come, in 10⁶ bytes per second."""
+
+    @field_validator("step")
+    @classmethod
+    def _is_a_step(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is None:
+            return None
+        if info.data.get("think_time_ms"):
+            raise PydanticCustomError(
+                "step_and_think_time",
+                "a batch is consumed by a step or by think_time_ms, not by both; leave one out",
+            )
+        try:
+            StepKind.parse(text)
+        except ValueError as error:
+            raise PydanticCustomError("step", "{cause}", {"cause": str(error)}) from error
+        return text
+
+    @property
+    def step_kind(self) -> StepKind | None:
+        """The kind of the training step; None for none."""
+        return None if self.step is None else StepKind.parse(self.step)
 
 
 def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dict[str, Setting]]:

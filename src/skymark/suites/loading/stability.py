@@ -1,4 +1,4 @@
-"""Warnings of this suite's own: of few batches, of a short warm-up, and of costly restarts."""
+"""Warnings of this suite's own: of few batches, warm-up, costly restarts, and other steps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from statistics import median
 from skymark.model.record import RoundResult, StabilityWarning
 from skymark.statistics.stability import PRACTICAL
 from skymark.suites.loading.figures import stream_waits
+from skymark.suites.loading.step.kind import StepKind
 
 FEWEST_WAITS = 100
 """With fewer, the 99th percentile is the maximum."""
@@ -16,10 +17,13 @@ FEWEST_WAITS = 100
 COSTLY_RESTARTS = 1.25
 """The stream's rate over that of whole epochs, above which the first alone misleads."""
 
+STEP_DIFFERENCE = 1.25
+"""The time of a calibrated step over that asked for, or the reverse, above which it is another."""
+
 
 def warnings_of(rounds: Sequence[RoundResult]) -> tuple[StabilityWarning, ...]:
     """Return what makes waits, warm-up and rates of these rounds doubtful; empty if nothing."""
-    checks = (few_waits, unfinished_warm_up, restarts_included, costly_restarts)
+    checks = (few_waits, unfinished_warm_up, restarts_included, costly_restarts, other_step)
     found = (check(rounds) for check in checks)
     return tuple(warning for warning in found if warning is not None)
 
@@ -93,6 +97,27 @@ def costly_restarts(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
         ),
         action="look at the rate with restarts, too; in a larger variant (such as :medium) "
         "restarts weigh less",
+    )
+
+
+def other_step(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
+    """Warn of a calibrated step that did not take the time that it was to take."""
+    ratios = [
+        one.metrics["step_ns"] / (kind.ms * 1e6)
+        for one in rounds
+        if "step" in one.conditions and "step_ns" in one.metrics
+        if (kind := StepKind.parse(str(one.conditions["step"]))).ms is not None
+    ]
+    if not ratios or 1 / STEP_DIFFERENCE < (ratio := median(ratios)) < STEP_DIFFERENCE:
+        return None
+    return StabilityWarning(
+        kind="step-time",
+        message=(
+            f"the training step took {ratio:.2g} times as long as it was to take: other work, or "
+            "the loader's, disturbed it or its calibration"
+        ),
+        action="look at `step_ns`; on a CPU give the loader fewer --workers, or take "
+        "--think-time-ms",
     )
 
 

@@ -20,6 +20,7 @@ from skymark.model.platform import Platform, Target
 from skymark.model.record import Cause, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import DeviceLibrary, Row, Suite
+from skymark.suite.tuning import Tuning
 from skymark.suites.loading.adapter import Adapter
 from skymark.suites.loading.cells import (
     ALL,
@@ -43,6 +44,7 @@ from skymark.suites.loading.settings import check_settings
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
 from skymark.suites.loading.stability import warnings_of
 from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.tuning import TUNING
 
 
 class LoadingSuite(Suite):
@@ -54,6 +56,7 @@ class LoadingSuite(Suite):
     declaration: ClassVar[Declaration] = DECLARATION
     efforts: ClassVar[Mapping[str, Effort]] = EFFORTS
     options: ClassVar[tuple[Option, ...]] = OPTIONS
+    tuning: ClassVar[Tuning | None] = TUNING
 
     def scenarios(self) -> list[Row]:
         """Return a line per scenario."""
@@ -79,6 +82,7 @@ class LoadingSuite(Suite):
                 "formats": list(cls.formats),
                 "shuffles": cls.shuffles,
                 "native": sorted(cls.native),
+                "guide": cls.guide,
             }
             for slug, cls in adapters().items()
         ]

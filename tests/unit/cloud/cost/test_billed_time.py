@@ -8,13 +8,14 @@ from skymark.cloud.cost.billed_time import BilledTime, billed_time, ending
 from skymark.cloud.cost.limits import Limits, limits_for
 from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.execute.duration import run_time
+from skymark.execute.partition.split import Balanced, Even, Longest
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile, profile_paths
 from skymark.execute.venv_sizes import MB, SMALL_BYTES, unpacked_bytes
 from skymark.model.plan import Selection
 from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span
-from tests.unit.run.past_runs import cell, plan
+from tests.unit.run.past_runs import cell, plan, planned
 
 SET_UP = span(100, 200, 300)
 
@@ -29,14 +30,27 @@ def test_data_and_rounds_are_paid_for():
 
 def test_two_nodes_take_as_long_as_the_slower_of_them():
     cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
-    one, two = (billed_time(plan(cells), SET_UP, num_nodes=nodes).running for nodes in (1, 2))
+    one, two = (
+        billed_time(plan(cells), SET_UP, split=Balanced(workers=nodes)).running for nodes in (1, 2)
+    )
     assert one.expected_s / 2 < two.expected_s < one.expected_s
+
+
+def test_the_split_decides_which_machine_is_the_slowest():
+    """Two large scenarios first: halves of neighbours put both on one machine."""
+    sizes = {"CV-1": 100, "CV-2": 100, "CV-3": 1, "CV-4": 1}
+    cells = tuple(planned(cell(name), span(size, size, size)) for name, size in sizes.items())
+    whole = plan([]).model_copy(update={"cells": cells})
+    even, longest = (
+        billed_time(whole, SET_UP, split=kind(workers=2)).running for kind in (Even, Longest)
+    )
+    assert even.expected_s > 1.5 * longest.expected_s
 
 
 def test_more_nodes_than_scenarios_are_no_faster():
     cells = [cell("CV-1")]
     assert (
-        billed_time(plan(cells), SET_UP, num_nodes=5).running
+        billed_time(plan(cells), SET_UP, split=Balanced(workers=5)).running
         == billed_time(plan(cells), SET_UP).running
     )
 
@@ -69,7 +83,7 @@ def test_a_deadline_limits_set_up_and_run_but_not_what_is_around_them():
 
 def test_a_plan_s_cells_are_counted_once_on_several_nodes():
     cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
-    assert billed_time(plan(cells), SET_UP, num_nodes=2).cells == pytest.approx(3)
+    assert billed_time(plan(cells), SET_UP, split=Balanced(workers=2)).cells == pytest.approx(3)
 
 
 # Set-up

@@ -14,6 +14,7 @@ from skymark.cloud.cost.ceiling import check_ceiling
 from skymark.cloud.cost.prices import PriceList
 from skymark.cloud.cost.quote import quote_for
 from skymark.cloud.cost.set_up_time import set_up_time
+from skymark.execute.partition.split import Balanced
 from skymark.model.errors import GateError
 from tests.unit.cloud.cost.conftest import offer
 
@@ -31,9 +32,10 @@ def test_a_job_among_several_is_quoted_for_the_part_that_takes_longest():
     offers = PriceList(offers=(offer(1.29),), catalogue_date=None)
     source = SimpleNamespace(prices_for=lambda task, clouds: offers)
     task = SimpleNamespace(num_nodes=1)
-    all_of_it, half = (quote_for(task, whole, source, parts=parts) for parts in (1, 2))
+    splits = (Balanced(workers=jobs) for jobs in (1, 2))
+    all_of_it, half = (quote_for(task, whole, source, split=split) for split in splits)
     assert half.num_nodes == 1
-    assert half.duration == billed_time(whole, set_up_time(whole), (), 2)
+    assert half.duration == billed_time(whole, set_up_time(whole), (), Balanced(workers=2))
     assert half.duration.running.expected_s < all_of_it.duration.running.expected_s
 
 

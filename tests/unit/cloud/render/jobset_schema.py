@@ -1,11 +1,14 @@
 """The schema of a JobSet, jobset.x-k8s.io/v1alpha2, as far as manifests here can go.
 
-Written by hand after the fields of the API's Go types (JobSet, batch/v1, core/v1). Where it stops,
-in fields that skymark writes nothing into, it allows nothing: a new field must be added here.
+Fields, types, required ones, enums and limits are those of the resource's definition
+(kubernetes-sigs/jobset, config/components/crd) and of what its webhook refuses. Of JobSet's own
+fields all are here; of a Job's and a pod's (batch/v1, core/v1) those that skymark writes. A field
+that is not here is refused, as a server with strict validation refuses it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -26,14 +29,26 @@ def array(items: dict[str, Any], **more: Any) -> dict[str, Any]:
 TEXT = {"type": "string"}
 BOOLEAN = {"type": "boolean"}
 INT32 = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+SOME = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
+AT_ONCE = {"type": "integer", "minimum": 1, "maximum": 100_000}
+"""Pods of an Indexed Job that run at the same time."""
 LABEL = {
     "type": "string",
     "maxLength": 63,
     "pattern": r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
 }
 DNS_LABEL = {"type": "string", "maxLength": 63, "pattern": r"^[a-z]([-a-z0-9]*[a-z0-9])?$"}
+DNS_SUBDOMAIN = {
+    "type": "string",
+    "maxLength": 253,
+    "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+}
 LABELS = {"type": "object", "additionalProperties": LABEL}
-QUANTITY = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"}
+# A number with a suffix or with an exponent, and never with both.
+QUANTITY = {
+    "type": "string",
+    "pattern": r"^[0-9]+(\.[0-9]*)?(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
+}
 QUANTITIES = {"type": "object", "additionalProperties": QUANTITY}
 METADATA = closed(
     (), name=DNS_LABEL, namespace=DNS_LABEL, labels=LABELS,
@@ -44,7 +59,7 @@ AFFINITY_TERM = closed(("topologyKey",), labelSelector=SELECTOR, topologyKey=TEX
 CONTAINER = closed(
     ("name", "image"),
     name=DNS_LABEL,
-    image={"type": "string", "minLength": 1},
+    image={"type": "string", "pattern": r"^\S+$"},
     command=array(TEXT),
     args=array(TEXT),
     env=array(
@@ -52,12 +67,29 @@ CONTAINER = closed(
             ("name",),
             name={"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
             value=TEXT,
-            valueFrom=closed((), fieldRef=closed(("fieldPath",), fieldPath=TEXT)),
+            valueFrom=closed(
+                ("fieldRef",),
+                fieldRef=closed(
+                    ("fieldPath",),
+                    apiVersion=TEXT,
+                    fieldPath={
+                        "type": "string",
+                        "pattern": r"^metadata\.(labels|annotations)\['[a-z0-9./-]+'\]$",
+                    },
+                ),
+            ),
         )
     ),
-    envFrom=array(closed((), secretRef=closed(("name",), name=TEXT, optional=BOOLEAN))),
+    envFrom=array(closed((), secretRef=closed(("name",), name=DNS_SUBDOMAIN, optional=BOOLEAN))),
     resources=closed((), requests=QUANTITIES, limits=QUANTITIES),
-    volumeMounts=array(closed(("name", "mountPath"), name=DNS_LABEL, mountPath=TEXT)),
+    volumeMounts=array(
+        closed(
+            ("name", "mountPath"),
+            name=DNS_LABEL,
+            mountPath={"type": "string", "pattern": "^/[^:]*$"},
+            readOnly=BOOLEAN,
+        )
+    ),
 )
 POD = closed(
     ("containers", "restartPolicy"),
@@ -80,34 +112,38 @@ POD = closed(
 )
 FAILURE_RULE = closed(
     ("action",),
-    action={"enum": ["FailJob", "FailIndex", "Ignore", "Count"]},
+    # FailIndex needs backoffLimitPerIndex, which is not among a Job's fields here.
+    action={"enum": ["FailJob", "Ignore", "Count"]},
     onExitCodes=closed(
         ("operator", "values"),
-        containerName=TEXT,
+        containerName=DNS_LABEL,
         operator={"enum": ["In", "NotIn"]},
-        values=array(INT32, minItems=1, maxItems=255, uniqueItems=True),
+        values=array(SOME, minItems=1, maxItems=255, uniqueItems=True),
     ),
     onPodConditions=array(
-        closed(("type", "status"), type=TEXT, status={"enum": ["True", "False", "Unknown"]})
+        closed(("type", "status"), type=TEXT, status={"enum": ["True", "False", "Unknown"]}),
+        minItems=1,
+        maxItems=20,
     ),
-)
+) | {"oneOf": [{"required": ["onExitCodes"]}, {"required": ["onPodConditions"]}]}
 JOB = closed(
-    ("template",),
-    completions=INT32,
-    parallelism=INT32,
-    completionMode={"enum": ["NonIndexed", "Indexed"]},
+    # Only an Indexed Job numbers its pods, and it must say how many it has.
+    ("template", "completions", "completionMode"),
+    completions=SOME,
+    parallelism=AT_ONCE,
+    completionMode={"const": "Indexed"},
     backoffLimit=INT32,
-    activeDeadlineSeconds=INT32,
+    activeDeadlineSeconds={"type": "integer", "minimum": 1},
     ttlSecondsAfterFinished=INT32,
     suspend=BOOLEAN,
-    podFailurePolicy=closed(("rules",), rules=array(FAILURE_RULE, maxItems=20)),
+    podFailurePolicy=closed(("rules",), rules=array(FAILURE_RULE, minItems=1, maxItems=20)),
     template=closed(("spec",), metadata=METADATA, spec=POD),
 )
 REPLICATED_JOB = closed(
     ("name", "template"),
     name=DNS_LABEL,
-    groupName=TEXT,
-    replicas={"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+    groupName=DNS_LABEL,
+    replicas=INT32,
     template=closed((), metadata=METADATA, spec=JOB),
     dependsOn=array(
         closed(("name", "status"), name=TEXT, status={"enum": ["Ready", "Complete"]}), maxItems=1
@@ -121,15 +157,84 @@ JOBSET = closed(
     spec=closed(
         (),
         replicatedJobs=array(REPLICATED_JOB, minItems=1),
-        network=closed((), enableDNSHostnames=BOOLEAN, subdomain=TEXT),
+        coordinator=closed(("replicatedJob",), replicatedJob=TEXT, jobIndex=INT32, podIndex=INT32),
+        managedBy={"type": "string", "maxLength": 63, "pattern": "^[^/]+/.+$"},
+        network=closed(
+            (), enableDNSHostnames=BOOLEAN, publishNotReadyAddresses=BOOLEAN, subdomain=DNS_LABEL
+        ),
+        startupPolicy=closed(
+            ("startupPolicyOrder",), startupPolicyOrder={"enum": ["AnyOrder", "InOrder"]}
+        ),
         successPolicy=closed(
             ("operator",), operator={"enum": ["All", "Any"]}, targetReplicatedJobs=array(TEXT)
         ),
-        failurePolicy=closed((), maxRestarts=INT32),
+        failurePolicy=closed(
+            (),
+            maxRestarts=INT32,
+            restartStrategy={"enum": ["Recreate", "BlockingRecreate"]},
+            rules=array(
+                closed(
+                    ("name", "action"),
+                    name={
+                        "type": "string",
+                        "maxLength": 128,
+                        "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                    },
+                    action={
+                        "enum": [
+                            "FailJobSet",
+                            "RestartJobSet",
+                            "RestartJobSetAndIgnoreMaxRestarts",
+                        ]
+                    },
+                    onJobFailureReasons=array(TEXT),
+                    targetReplicatedJobs=array(TEXT),
+                )
+            ),
+        ),
         suspend=BOOLEAN,
         ttlSecondsAfterFinished=INT32,
     ),
 )
+DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def refusals(manifest: dict[str, Any]) -> list[str]:
+    """Return what the JobSet webhook and the API server refuse of a manifest that fits the schema.
+
+    Names of Jobs are SET-TYPE-REPLICA, those of pods have the completion and a dash with five
+    characters behind it; both are labels of DNS, RFC 1035.
+    """
+    jobs = manifest["spec"]["replicatedJobs"]
+    name, found = manifest["metadata"]["name"], []
+    if len({job["name"] for job in jobs}) < len(jobs):
+        found.append("two replicated jobs have one name")
+    for job in jobs:
+        spec, replicas = job["template"]["spec"], job.get("replicas", 1)
+        if replicas * spec.get("parallelism", 1) > 2**31 - 1:
+            found.append(f"{job['name']}: more pods at once than the product may be")
+        made = f"{name}-{job['name']}-{max(0, replicas - 1)}"
+        pod = f"{made}-{spec['completions'] - 1}-abcde"
+        found += [one for one in (made, pod) if len(one) > 63 or not DNS_1035.fullmatch(one)]
+        (container, *others) = spec["template"]["spec"]["containers"]
+        names = {one["name"] for one in (container, *others)}
+        for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+            codes = rule.get("onExitCodes", {"values": []})
+            if codes["values"] != sorted(codes["values"]):
+                found.append("exit codes are not in order")
+            if codes.get("containerName", container["name"]) not in names:
+                found.append(f"{codes['containerName']} is no container")
+        volumes = {one["name"] for one in spec["template"]["spec"].get("volumes", ())}
+        for one in (container, *others):
+            mounts = {mount["name"] for mount in one.get("volumeMounts", ())}
+            found += [f"{mount} is no volume" for mount in mounts - volumes]
+            limits = one["resources"].get("limits", {})
+            # Of devices both must be equal; of the others the request may not be above the limit.
+            asked = one["resources"].get("requests", {})
+            found += [f"{what}: {asked[what]}" for what in limits if asked[what] != limits[what]]
+    return found
+
+
 AICHOR_TYPE = closed(
     ("count", "resources"),
     count={"type": "integer", "minimum": 1},
@@ -146,13 +251,26 @@ AICHOR = closed(
     ("kind", "apiVersion", "builder", "spec"),
     kind={"const": "AIchorManifest"},
     apiVersion={"const": "0.2.1"},
-    builder=closed(("image", "dockerfile", "context"), image=TEXT, dockerfile=TEXT, context=TEXT),
+    builder=closed(
+        ("image", "dockerfile", "context"),
+        image={"type": "string", "pattern": r"^\S+$"},
+        dockerfile={
+            "type": "string",
+            "pattern": r"^\./benchmarks/docker/Dockerfile\.(cpu|gpu|tpu)$",
+        },
+        context={"const": "."},
+    ),
     spec=closed(
         ("operator", "image", "command", "types"),
         operator={"const": "jobset"},
-        image=TEXT,
-        command=TEXT,
-        types={"type": "object", "additionalProperties": AICHOR_TYPE, "minProperties": 1},
+        image={"type": "string", "pattern": r"^\S+$"},
+        command={"type": "string", "minLength": 1},
+        types={
+            "type": "object",
+            "propertyNames": DNS_LABEL,
+            "additionalProperties": AICHOR_TYPE,
+            "minProperties": 1,
+        },
     ),
 )
 """Of AIchor's manifests: its documentation's fields for CPU workers, as skymark knows them."""

@@ -13,12 +13,13 @@ from skymark.cli.main import app, main
 from skymark.cli.run import wanted_plan
 from skymark.cli.splitting import part_asked_for
 from skymark.execute.partition.explain import span_of
-from tests.unit.cloud.render.jobset_schema import AICHOR, JOBSET
+from tests.unit.cloud.render.jobset_schema import AICHOR, JOBSET, refusals
 from tests.unit.cloud.render.pods import Pod, pods_of_aichor, pods_of_jobset
 
 STORE = ("--store", "s3://bucket/prefix")
 MANY = ("--scenarios", "all", "--adapters", "numpy", "grain")
 TOTAL = ("--total-cpus", "200", "--total-memory", "400")
+WIDE = ("--total-cpus", "90000", "--total-memory", "1")
 SPLITS = {
     1: "even:10",
     2: "weighted:worker-heavy=1x60,worker=7x20",
@@ -70,6 +71,7 @@ def test_the_pods_of_a_jobset_measure_every_cell_exactly_once(split, rendered, m
         "jobset", "ci_cpu", "--image", "skymark:cpu", "--split", split, *MANY, *TOTAL, *STORE
     )
     validate(manifest, JOBSET)
+    assert refusals(manifest) == []
     pods = [pod for wave in pods_of_jobset(manifest) for pod in wave]
     cells = [cell for pod in pods for cell in taken(pod, monkeypatch)]
     assert len(cells) == len(set(cells)) == planned_cells(monkeypatch)
@@ -172,6 +174,95 @@ def test_a_jobset_for_gpus_asks_for_them(rendered):
     assert "nvidia.com/gpu" in str(manifest)
 
 
+def test_large_and_small_amounts_are_quantities_without_an_exponent(rendered):
+    words = (
+        "jobset",
+        "ci_cpu",
+        "--image",
+        "x",
+        *STORE,
+        "--shared-memory",
+        "0.0001",
+        "--total-cpus",
+    )
+    manifest = rendered(*words, "1000000", "--total-memory", "1000000")
+    validate(manifest, JOBSET)
+    pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    asked = pod["containers"][0]["resources"]["requests"]
+    assert asked == {"cpu": "1000000", "memory": "1000000G"}
+    assert pod["volumes"][0]["emptyDir"]["sizeLimit"] == "0.0001G"
+
+
+def test_a_name_is_as_long_as_the_webhook_takes_and_no_longer(rendered, capsys):
+    """Pods are NAME-worker-9-0-abcde, of 63 characters at most."""
+    words = ("jobset", "ci_cpu", "--image", "x", "--split", "even:10", *TOTAL, *STORE, "--name")
+    longest = "a" * (63 - len("-worker-9-0-abcde"))
+    manifest = rendered(*words, longest)
+    assert refusals(manifest) == []
+    manifest["metadata"]["name"] += "a"
+    assert refusals(manifest) == [f"{longest}a-worker-9-0-abcde"]
+    assert main(["render", *words, f"{longest}a"]) == 2
+    assert "give one that is 1 shorter" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda spec: spec.update(ttl=5), "'ttl' was unexpected"),
+        (lambda spec: spec.update(network={"subdomain": "A_b"}), "A_b"),
+        (lambda spec: spec["replicatedJobs"][0].update(replica=2), "'replica' was unexpected"),
+        (lambda spec: job_of(spec).pop("completions"), "'completions' is a required"),
+        (lambda spec: job_of(spec).update(completionMode="NonIndexed"), "Indexed"),
+        (lambda spec: job_of(spec).update(parallelism=100_001), "100001"),
+        (lambda spec: pod_of(spec).update(restartPolicy="OnFailure"), "OnFailure"),
+        (lambda spec: pod_of(spec)["containers"][0].update(cmd=[]), "'cmd' was unexpected"),
+        (lambda spec: job_of(spec)["podFailurePolicy"]["rules"][1].pop("onExitCodes"), "valid"),
+        (lambda spec: codes_of(spec).update(values=[0, 2]), "0 is less than"),
+        (
+            lambda spec: pod_of(spec)["containers"][0]["resources"]["limits"].update(memory="1e3G"),
+            "1e3G",
+        ),
+    ],
+)
+def test_the_schema_refuses_what_a_server_refuses(change, said, rendered):
+    manifest = rendered("jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE)
+    validate(manifest, JOBSET)
+    change(manifest["spec"])
+    with pytest.raises(ValidationError, match=said):
+        validate(manifest, JOBSET)
+
+
+def job_of(spec):
+    return spec["replicatedJobs"][0]["template"]["spec"]
+
+
+def pod_of(spec):
+    return job_of(spec)["template"]["spec"]
+
+
+def codes_of(spec):
+    return job_of(spec)["podFailurePolicy"]["rules"][1]["onExitCodes"]
+
+
+@pytest.mark.parametrize("scenario", SPLITS)
+def test_all_that_runs_at_once_on_aichor_stays_within_the_total(scenario, rendered):
+    """Completions run all at once in scenario 3, and only some of them in 4."""
+    words = ("--scenario", str(scenario), "--total-cpus", "301", "--total-memory", "200", *STORE)
+    manifest = rendered("aichor", "ci_cpu", *words)
+    validate(manifest, AICHOR)
+    types = manifest["spec"]["types"].values()
+    cpus, memory_gb = 0.0, 0.0
+    for one in types:
+        at_once = one["count"] * one["parallelisms"]
+        cpus += at_once * one["resources"]["cpus"]
+        memory_gb += at_once * one["resources"]["cpus"] * one["resources"]["ramRatio"]
+        compared = one["completions"] - one["parallelisms"]
+        assert compared > 0 if scenario == 4 else compared == 0
+        assert one["resources"]["shmSizeGB"] > 0
+    assert cpus <= 301
+    assert 0 < memory_gb <= 200
+
+
 def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
     manifest = rendered("jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE)
     job = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]
@@ -197,6 +288,15 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--name", "A_b"],
             "no name of a JobSet",
+        ),
+        (["jobset", "ci_cpu", "--image", "a b", "--total-cpus", "8", *STORE], "is no image"),
+        (
+            ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--env-secret", "A_"],
+            "is no name of a Secret",
+        ),
+        (
+            ["aichor", "ci_cpu", "--scenario", "2", *STORE, *WIDE],
+            "give a larger --total-memory",
         ),
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--name", "a" * 60],

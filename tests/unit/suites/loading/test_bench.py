@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from skymark.machine import page_cache
+from skymark.machine.cores import divided
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.plan import Selection
 from skymark.model.record import Resources
@@ -109,9 +110,10 @@ def test_raw_samples_are_in_the_columns_that_the_suite_declares(cache):
 
 def test_a_round_says_what_its_numbers_depend_on(cache):
     result, _ = measured(cell_of(format="parquet"), cache)
-    # The engine adds the accelerator; `caches` is a condition of those adapters that keep work.
+    # The engine adds the accelerator; `caches` is a condition of those adapters that keep work,
+    # `cores` of servers, `step` of training steps.
     declared = set(LoadingSuite().declaration.conditions)
-    assert set(result.conditions) == declared - {"accelerator", "caches"}
+    assert set(result.conditions) == declared - {"accelerator", "caches", "cores", "step"}
     assert result.conditions == {
         "operators": "reference",
         "page_cache": "warm",
@@ -139,11 +141,14 @@ def test_batch_size_and_think_time_are_the_settings(cache):
 
 
 def test_an_object_store_is_served_for_formats_over_http_and_is_not_sampled(cache):
-    cell = cell_of("IO-1", axis=["source=http"], http_latency_ms=3)
+    cell = cell_of("IO-1", axis=["source=http"], http_latency_ms=3, http_concurrency=5)
     result, ((store,),) = measured(cell, cache)
     assert result.verification.passed
     assert result.metrics["http_latency_ms"] == 3.0
+    assert result.metrics["http_latency_tail"] == 1.0
+    assert result.metrics["http_concurrency"] == 5
     assert result.metrics["http_bandwidth_mb_s"] == 200.0
+    assert result.conditions["cores"] == str(divided(os.sched_getaffinity(0)))
     assert result.metrics["first_batch_ns"] > 3e6
     assert store != os.getpid()
     with pytest.raises(ProcessLookupError):

@@ -98,11 +98,14 @@ def test_a_round_without_a_timed_region_has_no_rate() -> None:
 def test_what_a_round_lacks_is_absent_and_not_zero() -> None:
     bare = round_metrics(outcome_of(first_batch_ns=None, resources=Resources()), import_s=0.5)
     lacking = {"first_batch_ns", "cpu_s_per_1000_samples", "peak_pss_bytes", "utilisation"}
+    lacking |= {"stream_utilisation"}
     assert lacking.isdisjoint(bare)
 
 
 def test_a_round_has_only_metrics_that_the_suite_declares() -> None:
-    metrics = round_metrics(outcome_of(think_ns=MS, extra={"resume_s": 1.0}), import_s=0.5)
+    metrics = round_metrics(
+        outcome_of(busy_ns=MS, consumed=4, extra={"resume_s": 1.0}), import_s=0.5
+    )
     assert metrics.keys() <= {one.name for one in DECLARATION.metrics}
 
 
@@ -144,10 +147,21 @@ def test_percentiles_are_missing_where_no_batch_was_timed() -> None:
     assert "samples_per_s" in figures
 
 
-def test_utilisation_is_the_think_time_slept_over_the_whole_time() -> None:
-    rounds = [round_of(k, think_ns=think * MS) for k, think in enumerate((90, 92, 94))]
+def test_utilisation_is_the_time_in_steps_or_slept_over_the_whole_time() -> None:
+    rounds = [round_of(k, busy_ns=think * MS, consumed=100) for k, think in enumerate((90, 92, 94))]
     assert figure("utilisation", *rounds).value == pytest.approx(0.92)
     assert rounds[0].metrics["utilisation"] == pytest.approx(0.9)
+    assert rounds[0].metrics["step_ns"] == pytest.approx(0.9 * MS)
+
+
+def test_of_the_stream_it_is_the_busy_time_in_it_over_its_own_time() -> None:
+    streamed = Stream(920, 40 * MS, 38 * MS)
+    metrics = round_metrics(
+        outcome_of(streamed=streamed, busy_ns=60 * MS, consumed=100), import_s=0.5
+    )
+    assert metrics["stream_utilisation"] == pytest.approx(0.95)
+    whole = round_metrics(outcome_of(busy_ns=60 * MS, consumed=100), import_s=0.5)
+    assert whole["stream_utilisation"] == whole["utilisation"]
 
 
 def test_cpu_seconds_are_per_thousand_samples() -> None:

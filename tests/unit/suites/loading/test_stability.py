@@ -109,3 +109,18 @@ def test_every_warning_says_what_to_do() -> None:
     expected = {"short-region", "few-waits", "warm-up", "restarts-included", "costly-restarts"}
     assert {one.kind for one in found} >= expected
     assert all(len(one.action) > 20 for one in found)
+
+
+def trained(step: str, step_ns: float) -> list[RoundResult]:
+    return [
+        one.model_copy(
+            update={"conditions": {"step": step}, "metrics": {**one.metrics, "step_ns": step_ns}}
+        )
+        for one in rounds_at([100.0] * 5)
+    ]
+
+
+def test_a_calibrated_step_that_takes_another_time_is_warned_of() -> None:
+    assert kinds(trained("mlp:5", 6.1e6)) == kinds(trained("mlp:5", 4.1e6)) == set()
+    assert kinds(trained("mlp:5", 6.5e6)) == kinds(trained("mlp:5", 3.9e6)) == {"step-time"}
+    assert kinds(trained("resnet50", 6.5e6)) == set()

@@ -21,7 +21,12 @@ from skymark.suites.clip.encoding.batch_size import (
 from skymark.suites.clip.encoding.feeding import fed
 from skymark.suites.clip.encoding.loading import LoadedModel
 from skymark.suites.clip.encoding.precision import casting, dtype_of
-from skymark.suites.clip.encoding.text_tail import Shortened, can_drop, lengths_of
+from skymark.suites.clip.encoding.text_tail import (
+    Shortened,
+    can_drop,
+    kept_positions,
+    lengths_of,
+)
 from skymark.suites.clip.encoding.timed import Timed, timed
 from skymark.suites.clip.pixels.pixel_map import PixelMap
 from skymark.suites.clip.specification import Precision
@@ -180,7 +185,8 @@ class Encoder:
         start, size = 0, self.batch_size
         while start < len(unique):
             chosen = order[start : start + size]
-            positions = None if lengths is None else int(lengths[chosen].max())
+            whole = tokens.shape[1]
+            positions = None if lengths is None else kept_positions(lengths[chosen], whole)
             try:
                 features = self._text_batch(tokens[chosen], positions)
             except (RuntimeError, MemoryError) as error:

@@ -57,7 +57,8 @@ def _recalls(
     found = dict.fromkeys(recall_k, 0)
     for start, scores in compared(queries, results):
         own = of_query[start : start + len(scores), None]
-        hits = of_result[scores.topk(max(recall_k), dim=1).indices] == own
         for k in recall_k:
-            found[k] += int(hits[:, :k].any(dim=1).sum())
+            # Not the first k of the largest: equally near ones are in another order there.
+            hits = of_result[scores.topk(k, dim=1).indices] == own
+            found[k] += int(hits.any(dim=1).sum())
     return {k: count / len(queries) for k, count in found.items()}

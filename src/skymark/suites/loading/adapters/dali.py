@@ -233,6 +233,10 @@ class Dali(Adapter):
     distribution: ClassVar = "nvidia-dali-cuda130"
     imports: ClassVar = "nvidia.dali"
     homepage: ClassVar = "https://docs.nvidia.com/deeplearning/dali"
+    guide: ClassVar = (
+        "https://docs.nvidia.com/deeplearning/dali/user-guide/docs/examples/"
+        "general/data_loading/parallel_external_source.html"
+    )
     abilities: ClassVar = frozenset(
         {
             "map",

@@ -187,6 +187,7 @@ class DeepLake(Adapter):
     distribution: ClassVar = "deeplake"
     imports: ClassVar = "deeplake"
     homepage: ClassVar = "https://docs.deeplake.ai"
+    guide: ClassVar = "https://docs.deeplake.ai/latest/guides/deep-learning/deep-learning/"
     abilities: ClassVar = frozenset(
         {
             "map",

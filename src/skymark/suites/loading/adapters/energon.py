@@ -145,6 +145,7 @@ class Energon(Adapter):
     distribution: ClassVar = "megatron-energon"
     imports: ClassVar = "megatron.energon"
     homepage: ClassVar = "https://nvidia.github.io/Megatron-Energon"
+    guide: ClassVar = "https://nvidia.github.io/Megatron-Energon/basic/data_prep.html"
     abilities: ClassVar = frozenset(
         {
             "map",

@@ -147,6 +147,9 @@ class Grain(Adapter):
     distribution: ClassVar = "grain"
     imports: ClassVar = "grain"
     homepage: ClassVar = "https://google-grain.readthedocs.io"
+    guide: ClassVar = (
+        "https://google-grain.readthedocs.io/en/latest/tutorials/dataset_basic_tutorial.html"
+    )
     abilities: ClassVar = frozenset(
         {
             "map",

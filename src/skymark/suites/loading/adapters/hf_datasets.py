@@ -1,19 +1,23 @@
 """Hugging Face Datasets: memory-mapped Arrow files, shuffled by index, read in batches.
 
-Arrow files, memory and lists of files are a `Dataset`: ``shuffle``, ``with_format("arrow")`` and
-``iter``. Tar shards, local or on a server, are streamed as an `IterableDataset`, shuffled through a
-buffer of `SHUFFLE_BUFFER` elements (``--set shuffle_buffer=N``). Datasets has no workers of its
-own for this and reads nothing ahead (its guides leave that to PyTorch's DataLoader), so the work is
-done in the calling thread, whatever `workers` and `prefetch` say.
+Tables of images and sounds are a `Dataset` in PyTorch's DataLoader, whose workers decode, as the
+library's guide says (https://huggingface.co/docs/datasets/use_with_pytorch): it has no workers of
+its own for this and reads nothing ahead. Rows of numbers need no decoding, and processes cost more
+than they save: there, and without workers, ``shuffle``, ``with_format("arrow")`` and ``iter`` work
+in the calling thread. In both, rows are taken at once as Arrow, and become arrays without a copy.
+Tar shards, local or on a server, are an `IterableDataset`, shuffled through a buffer of
+`SHUFFLE_BUFFER` elements (``--set shuffle_buffer=N``), in the calling thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling a stream: the library's default."""
+MEDIA = frozenset({"jpeg", "wav"})
+"""Encodings of columns whose decoding is worth worker processes."""
 ROWS_PER_WRITE = 1000
 ARROW_FILE = "data.arrow"
 
@@ -57,23 +63,55 @@ class HuggingFaceLoader(Loader):
         return self.epoch(epoch, int(state))
 
 
-class TableLoader(HuggingFaceLoader):
-    """A map-style `Dataset` of Arrow tables, or of a listing whose files are opened row by row."""
+def opened(job: LoadingJob) -> Any:
+    """Return the map-style `Dataset` of a job, of Arrow tables or of a listing of files."""
+    import datasets
+    from datasets.table import InMemoryTable
+
+    from skymark.suites.loading.dataset.arrow import arrow_table
+
+    if job.format == "arrow":
+        dataset = datasets.Dataset.from_file(str(job.storage / ARROW_FILE))
+    elif job.format == "memory":
+        dataset = datasets.Dataset(InMemoryTable(arrow_table(job.dataset)))
+    else:
+        dataset = datasets.Dataset.from_dict({"index": range(len(job.dataset))})
+    return dataset.with_format("arrow")
+
+
+class Rows(Elements):
+    """Rows of a `Dataset`, those of a batch at once; listed files are opened one by one."""
 
     def __init__(self, job: LoadingJob) -> None:
-        import datasets
-        from datasets.table import InMemoryTable
-
-        from skymark.suites.loading.dataset.arrow import arrow_table
-
-        super().__init__(job)
-        if job.format == "arrow":
-            self.dataset = datasets.Dataset.from_file(str(job.storage / ARROW_FILE))
-        elif job.format == "memory":
-            self.dataset = datasets.Dataset(InMemoryTable(arrow_table(job.dataset)))
-        else:
+        self.job = job
+        self.dataset = opened(job)
+        if job.format == "files":
             self.reader = job.reader()
-            self.dataset = datasets.Dataset.from_dict({"index": range(len(self.reader))})
+
+    def read(self, indices: list[int]) -> Iterable[Element]:
+        """Take rows."""
+        table = self.dataset[indices]
+        if self.job.format == "files":
+            return (self.reader[index] for index in table["index"].to_pylist())
+        from skymark.suites.loading.dataset.arrow import rows_of_table
+
+        return rows_of_table(table, self.job.dataset.columns)
+
+
+class WorkersLoader(PyTorchLoader):
+    """A `Dataset` in a DataLoader, whose workers live on from epoch to epoch."""
+
+    elements: ClassVar = Rows
+
+
+class TableLoader(HuggingFaceLoader):
+    """A `Dataset` that is read in the calling thread."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        super().__init__(job)
+        self.dataset = opened(job)
+        if job.format == "files":
+            self.reader = job.reader()
 
     def elements(self, epoch: int, skip: int) -> Iterator[Element]:
         """Shuffle and share indices, and take rows in batches."""
@@ -85,7 +123,7 @@ class TableLoader(HuggingFaceLoader):
         if job.shuffle:
             dataset = dataset.shuffle(seed=job.shuffle_seed(epoch), keep_in_memory=True)
         dataset = split_dataset_by_node(dataset, rank=job.rank, world_size=job.world).skip(skip)
-        tables = dataset.with_format("arrow").iter(job.batch_size)
+        tables = dataset.iter(job.batch_size)
         if job.format == "files":
             return (self.reader[index] for table in tables for index in table["index"].to_pylist())
         return chain.from_iterable(rows_of_table(table, job.dataset.columns) for table in tables)
@@ -139,13 +177,14 @@ class StreamLoader(HuggingFaceLoader):
 
 @adapter
 class HuggingFaceDatasets(Adapter):
-    """`datasets.Dataset` over Arrow files; streams of tar shards."""
+    """`datasets.Dataset` over Arrow files in a DataLoader; streams of tar shards."""
 
     slug: ClassVar = "hf-datasets"
     name: ClassVar = "Hugging Face Datasets"
     distribution: ClassVar = "datasets"
     imports: ClassVar = "datasets"
     homepage: ClassVar = "https://huggingface.co/docs/datasets"
+    guide: ClassVar = "https://huggingface.co/docs/datasets/use_with_pytorch"
     abilities: ClassVar = frozenset(
         {
             "map",
@@ -168,6 +207,9 @@ class HuggingFaceDatasets(Adapter):
     )
     limits: ClassVar = {"jax": "it places no batches on device meshes; there is no JAX in its venv"}
     formats: ClassVar = ("arrow", "memory", "files", "tar", "http-tar")
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH
+    version: ClassVar = 2
     options: ClassVar = {
         "shuffle_buffer": "elements held while shuffling a stream; else `SHUFFLE_BUFFER`"
     }
@@ -199,5 +241,8 @@ class HuggingFaceDatasets(Adapter):
         return f"shards, buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
 
     def open(self, job: LoadingJob) -> Loader:
-        """Return a table or a stream."""
-        return (StreamLoader if job.format in {"tar", "http-tar"} else TableLoader)(job)
+        """Return a stream, or a table that workers read if there are any."""
+        if job.format in {"tar", "http-tar"}:
+            return StreamLoader(job)
+        decodes = any(column.encoding in MEDIA for column in job.dataset.columns)
+        return WorkersLoader(job) if job.workers and decodes else TableLoader(job)

@@ -110,6 +110,7 @@ class JaxDataLoader(Adapter):
     distribution: ClassVar = "jax-dataloader"
     imports: ClassVar = "jax_dataloader"
     homepage: ClassVar = "https://birkhoffg.github.io/jax-dataloader"
+    guide: ClassVar = "https://birkhoffg.github.io/jax-dataloader/core.html"
     abilities: ClassVar = frozenset(
         {
             "map",

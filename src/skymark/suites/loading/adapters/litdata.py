@@ -156,6 +156,7 @@ class LitData(Adapter):
     distribution: ClassVar = "litdata"
     imports: ClassVar = "litdata"
     homepage: ClassVar = "https://github.com/Lightning-AI/litData"
+    guide: ClassVar = "https://github.com/Lightning-AI/litData#readme"
     abilities: ClassVar = frozenset(
         {
             "map",

@@ -173,6 +173,9 @@ class Mosaic(Adapter):
     distribution: ClassVar = "mosaicml-streaming"
     imports: ClassVar = "streaming"
     homepage: ClassVar = "https://docs.mosaicml.com/projects/streaming"
+    guide: ClassVar = (
+        "https://docs.mosaicml.com/projects/streaming/en/stable/getting_started/main_concepts.html"
+    )
     abilities: ClassVar = frozenset(
         {
             "map",

@@ -59,6 +59,7 @@ class NumpyReference(Adapter):
     distribution: ClassVar = "numpy"
     imports: ClassVar = "numpy"
     homepage: ClassVar = "https://numpy.org"
+    guide: ClassVar = "https://numpy.org/doc/stable/user/absolute_beginners.html"
     abilities: ClassVar = frozenset(
         {
             "map",

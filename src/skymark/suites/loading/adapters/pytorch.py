@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,9 +26,19 @@ class Elements:
         self.job = job
         self.reader = job.reader()
 
-    def __getitem__(self, key: Key) -> tuple[int, Element]:
-        epoch, index = key
-        return epoch, self.job.transform(self.reader[index], epoch)
+    def read(self, indices: list[int]) -> Iterable[Element]:
+        """Return raw elements; libraries that read many at once do so here."""
+        return (self.reader[index] for index in indices)
+
+    def fetch(self, keys: list[Key]) -> Iterator[tuple[int, Element]]:
+        """Read and transform elements one after another."""
+        raw = self.read([index for _, index in keys])
+        for (epoch, _), element in zip(keys, raw, strict=True):
+            yield epoch, self.job.transform(element, epoch)
+
+    def __getitems__(self, keys: list[Key]) -> list[tuple[int, Element]]:
+        """Return the elements of a batch, as DataLoader asks for them."""
+        return list(self.fetch(keys))
 
 
 class EpochSampler:
@@ -53,8 +63,8 @@ class EpochSampler:
 class Share:
     """A worker's share of the elements, for an iterable-style dataset."""
 
-    def __init__(self, job: LoadingJob, sampler: EpochSampler) -> None:
-        self.elements = Elements(job)
+    def __init__(self, elements: Elements, sampler: EpochSampler) -> None:
+        self.elements = elements
         self.sampler = sampler
 
     def __iter__(self) -> Iterator[Element]:
@@ -64,7 +74,9 @@ class Share:
 
         worker = get_worker_info()
         start, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        return (self.elements[key][1] for key in islice(self.sampler, start, None, step))
+        keys = islice(self.sampler, start, None, step)
+        while some := list(islice(keys, self.elements.job.batch_size)):
+            yield from (element for _, element in self.elements.fetch(some))
 
 
 def tensors(batch: Batch) -> dict[str, Any]:
@@ -95,6 +107,10 @@ def loader_class(job: LoadingJob) -> Any:
 class PyTorchLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
+    elements: ClassVar[type[Elements]] = Elements
+    start_method: ClassVar[str | None] = None
+    """Of worker processes; None for Python's own."""
+
     def __init__(self, job: LoadingJob) -> None:
         from multiprocessing import Value
 
@@ -104,17 +120,18 @@ class PyTorchLoader(Loader):
         sampler = EpochSampler(job, self.current)
         workers = {
             "num_workers": job.workers,
+            "multiprocessing_context": self.start_method if job.workers else None,
             "persistent_workers": job.workers > 0,
             "prefetch_factor": job.prefetch if job.workers else None,
             "pin_memory": job.page_locks,
         }
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)  # a subclass, without importing torch up there
-            stream = Batches(Share(job, sampler), job)
+            stream = Batches(Share(self.elements(job), sampler), job)
             self.loader = loader_class(job)(stream, batch_size=None, collate_fn=tensors, **workers)
         else:
             self.loader = loader_class(job)(
-                Elements(job),
+                self.elements(job),
                 batch_size=job.batch_size,
                 sampler=sampler,
                 collate_fn=partial(collate, job),
@@ -150,6 +167,7 @@ class PyTorch(Adapter):
     distribution: ClassVar = "torch"
     imports: ClassVar = "torch.utils.data"
     homepage: ClassVar = "https://pytorch.org/docs/stable/data.html"
+    guide: ClassVar = "https://docs.pytorch.org/docs/stable/data.html"
     abilities: ClassVar = frozenset(
         {
             "map",

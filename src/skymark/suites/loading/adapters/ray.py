@@ -35,9 +35,18 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 256
 """Rows of a block that is handed over from memory."""
 SHUFFLE_BUFFER = 1024
-"""Rows to shuffle among, unless ``--set shuffle_buffer=N`` says otherwise."""
+"""Least number of rows to shuffle among, unless ``--set shuffle_buffer=N`` says otherwise."""
+BATCHES_IN_BUFFER = 2
+"""Least number of batches in the buffer: with fewer, Ray delivers short batches in the middle of an
+epoch (https://github.com/ray-project/ray/issues/66085)."""
 HEAD_TIMEOUT_S = 30.0
 """How long a rank waits for rank 0 to start Ray."""
+
+
+def shuffle_buffer(job: LoadingJob) -> int:
+    """Return the number of rows to shuffle among."""
+    usual = max(SHUFFLE_BUFFER, BATCHES_IN_BUFFER * job.batch_size)
+    return int(job.options.get("shuffle_buffer", usual))
 
 
 def transform_block(
@@ -145,8 +154,10 @@ class RayLoader(Loader):
             rows = self.rows(None).random_shuffle(seed=seed)
         else:
             rows = self.rows(seed)
-            buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
-            shuffling = {"local_shuffle_buffer_size": buffer, "local_shuffle_seed": seed}
+            shuffling = {
+                "local_shuffle_buffer_size": shuffle_buffer(job),
+                "local_shuffle_seed": seed,
+            }
         work = partial(transform_block, job, self.reader, epoch)
         tasks = TaskPoolStrategy(size=self.tasks)
         return rows.map_batches(work, batch_format="pyarrow", compute=tasks), shuffling
@@ -191,6 +202,7 @@ class RayData(Adapter):
     distribution: ClassVar = "ray"
     imports: ClassVar = "ray.data"
     homepage: ClassVar = "https://docs.ray.io/en/latest/data/data.html"
+    guide: ClassVar = "https://docs.ray.io/en/latest/data/shuffling-data.html"
     abilities: ClassVar = frozenset(
         {
             "map",
@@ -216,7 +228,8 @@ class RayData(Adapter):
     }
     options: ClassVar = {
         "ray_shuffle": "`buffer` (files and a local buffer, the default) or `global`",
-        "shuffle_buffer": f"rows in the local buffer, {SHUFFLE_BUFFER} by default",
+        "shuffle_buffer": f"rows in the local buffer, {SHUFFLE_BUFFER} by default and at least two "
+        "batches; with fewer Ray may deliver short ones",
     }
     shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
     formats: ClassVar = ("parquet", "memory", "files", "tar", "http")
@@ -234,7 +247,7 @@ class RayData(Adapter):
         """Return whether it is global, or of files and a buffer of some size."""
         if job.options.get("ray_shuffle") == "global":
             return "global"
-        return f"shards, buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
+        return f"shards, buffer {shuffle_buffer(job)}"
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the loader, after starting Ray for the first."""

@@ -129,6 +129,7 @@ class Spdl(Adapter):
     distribution: ClassVar = "spdl"
     imports: ClassVar = "spdl.pipeline"
     homepage: ClassVar = "https://facebookresearch.github.io/spdl"
+    guide: ClassVar = "https://facebookresearch.github.io/spdl/latest/getting_started/index.html"
     abilities: ClassVar = frozenset(
         {
             "map",

@@ -122,6 +122,7 @@ class WebDataset(Adapter):
     distribution: ClassVar = "webdataset"
     imports: ClassVar = "webdataset"
     homepage: ClassVar = "https://webdataset.github.io/webdataset"
+    guide: ClassVar = "https://webdataset.github.io/webdataset/sharding/"
     abilities: ClassVar = frozenset(
         {
             "map",

@@ -26,6 +26,9 @@ images", Ophthalmic and Physiological Optics 12, 1992)."""
 CHROMA_FALLOFF = 1.7
 TEXTURES = 8
 """Periodic pictures that elements are cut from, at a place, in a mixture and light of their own."""
+LARGE_EVERY, LARGE = 8, 2.0
+"""Every eighth image has sides twice as long, as some in every collection of photographs. A crop of
+it is often twice as large as what is made of it, so that a decoder that scales shows."""
 LUMA_DEVIATION = 50.0
 CHROMA_DEVIATION = 14.0
 """In 8-bit levels."""
@@ -53,7 +56,7 @@ def textures(random: np.random.Generator, side: int, count: int = TEXTURES) -> l
 def photograph(
     random: np.random.Generator, pool: list[Texture], height: int, width: int
 ) -> Image.Image:
-    """Cut one picture out of the mixture of two textures; at most as large as a texture.
+    """Cut one picture out of the mixture of two textures, which go on beyond their edges.
 
     Returns:
         a Pillow image in mode YCbCr, which JPEG stores as it is.
@@ -63,8 +66,11 @@ def photograph(
     mixed = np.zeros((height, width, 3), np.float32)
     for number, weight in zip(random.choice(len(pool), 2, replace=False), weights, strict=True):
         texture = pool[number]
-        top, left = (int(random.integers(len(texture) - size + 1)) for size in (height, width))
-        mixed += np.float32(weight) * texture[top : top + height, left : left + width]
+        rows, columns = (
+            (int(random.integers(len(texture))) + np.arange(size)) % len(texture)
+            for size in (height, width)
+        )
+        mixed += np.float32(weight) * texture[rows[:, None], columns]
     light = random.uniform(0.6, 1.2) * LUMA_DEVIATION
     mixed *= np.array([light, CHROMA_DEVIATION, CHROMA_DEVIATION], np.float32)
     mixed += np.array([random.uniform(90, 150), 128, 128], np.float32)
@@ -81,7 +87,7 @@ def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
 def photographs(
     random: np.random.Generator, count: int, height: int, width: int
 ) -> tuple[Iterator[npt.NDArray[np.uint8]], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Make JPEG files whose sides vary by a quarter about the given ones.
+    """Make JPEG files whose sides vary by a quarter about the given ones; some are `LARGE`.
 
     Returns:
         The files, each uint8 ``[length]`` and made when asked for, and their heights and widths,
@@ -89,8 +95,9 @@ def photographs(
     """
     largest = int(1.25 * max(height, width)) + 1
     pool = textures(random, side=1 << (largest - 1).bit_length())
+    times = np.where(np.arange(count) % LARGE_EVERY == LARGE_EVERY - 1, LARGE, 1.0)
     heights, widths = (
-        np.rint(side * random.uniform(0.75, 1.25, count)).astype(np.int32)
+        np.rint(side * times * random.uniform(0.75, 1.25, count)).astype(np.int32)
         for side in (height, width)
     )
     files = (
@@ -101,7 +108,7 @@ def photographs(
 
 
 def write_images(directory: Path, elements: int, height: int, width: int, classes: int) -> Dataset:
-    """Write JPEG images whose sides vary by a quarter about the given ones.
+    """Write JPEG images whose sides vary by a quarter about the given ones; some are `LARGE`.
 
     Columns: ``jpeg`` (uint8, ragged), ``height`` and ``width`` int32 of the image, ``label`` int64.
     """

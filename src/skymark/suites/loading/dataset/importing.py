@@ -57,6 +57,11 @@ class RealData:
         """The size of the files; None where nobody tells it."""
         return self.source.size_bytes()
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of this disk that it is read from; none where it lies elsewhere."""
+        return self.source.files
+
     def rows(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield the place and the values of every row."""
         yield from self.source.read(self.source.fields, sys.maxsize)

@@ -2,19 +2,22 @@
 
 Runs as a process of its own, so that its work is not the loader's, and needs nothing but the
 standard library, so that it starts quickly:
-``python object_server.py DIR --latency-ms 2 --bandwidth-mb-s 200`` prints its port on standard
-output, answers every line of its standard input with the bytes of objects sent so far, and serves
-until that is closed.
+``python object_server.py DIR --latency-ms 20 --latency-tail 4 --bandwidth-mb-s 200`` prints its
+port on standard output, answers every line of its standard input with the bytes of objects sent so
+far, and serves until that is closed.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +26,34 @@ from urllib.parse import unquote, urlsplit
 
 PIECE_BYTES = 64 * 1024
 """The link is shared in pieces of this size, so that no body waits for the whole of another."""
+
+
+NORMAL_P99 = 2.3263478740408408
+"""The 99th percentile of the standard normal distribution."""
+
+
+class Latency:
+    """Times to the first byte, log-normal as object stores have them.
+
+    The same seed gives the same times, answer by answer, whoever asks.
+
+    Args:
+        median_s: half of all answers begin sooner.
+        tail: the 99th percentile over the median; 1 where all take the median.
+        seed: of the times.
+    """
+
+    def __init__(self, median_s: float, tail: float, seed: int) -> None:
+        self._median_s = median_s
+        self._spread = math.log(tail) / NORMAL_P99
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+
+    def next_s(self) -> float:
+        """Return the time of the next answer."""
+        with self._lock:
+            place = self._random.gauss(0.0, 1.0)
+        return self._median_s * math.exp(self._spread * place)
 
 
 class Link:
@@ -96,17 +127,23 @@ class ObjectServer(ThreadingHTTPServer):
 
     Args:
         directory: what to serve; nothing outside it is.
-        latency_ms: from a request to the first byte of its answer.
+        latency: from a request to the first byte of its answer.
         bandwidth_mb_s: 10⁶ bytes per second over all connections together.
+        concurrency: requests that are answered at a time, the others wait; None for all.
     """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, directory: Path, latency_ms: float, bandwidth_mb_s: float) -> None:
+    def __init__(
+        self, directory: Path, latency: Latency, bandwidth_mb_s: float, concurrency: int | None
+    ) -> None:
         super().__init__(("127.0.0.1", 0), ObjectHandler)
         self.directory = directory.resolve()
-        self.latency_s = latency_ms / 1e3
+        self.latency = latency
+        self.turn: AbstractContextManager[object] = (
+            nullcontext() if concurrency is None else threading.Semaphore(concurrency)
+        )
         self.link = Link(bandwidth_mb_s * 1e6)
 
 
@@ -120,14 +157,16 @@ class ObjectHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with an object or a range of it."""
-        self._answer(with_body=True)
+        with self.server.turn:
+            self._answer(with_body=True)
 
     def do_HEAD(self) -> None:
         """Answer with an object's size."""
-        self._answer(with_body=False)
+        with self.server.turn:
+            self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        answers_at = time.perf_counter() + self.server.latency_s
+        answers_at = time.perf_counter() + self.server.latency.next_s()
         path = (self.server.directory / unquote(urlsplit(self.path).path).lstrip("/")).resolve()
         if not (path.is_relative_to(self.server.directory) and path.is_file()):
             self._send_head(answers_at, HTTPStatus.NOT_FOUND, {"Content-Length": "0"})
@@ -180,9 +219,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Serve a directory as an object store.")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--latency-ms", type=float, required=True)
+    parser.add_argument("--latency-tail", type=float, default=1.0)
     parser.add_argument("--bandwidth-mb-s", type=float, required=True)
-    arguments = parser.parse_args()
-    server = ObjectServer(arguments.directory, arguments.latency_ms, arguments.bandwidth_mb_s)
+    parser.add_argument("--concurrency", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    latency = Latency(given.latency_ms / 1e3, given.latency_tail, given.seed)
+    server = ObjectServer(given.directory, latency, given.bandwidth_mb_s, given.concurrency)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     answer(server.server_address[1])
     for _ in sys.stdin:

@@ -40,19 +40,32 @@ class ObjectStore:
 
 
 @contextmanager
-def serving(directory: Path, latency_ms: float, bandwidth_mb_s: float) -> Iterator[ObjectStore]:
+def serving(
+    directory: Path,
+    latency_ms: float,
+    bandwidth_mb_s: float,
+    *,
+    latency_tail: float = 1.0,
+    concurrency: int | None = None,
+    seed: int = 0,
+) -> Iterator[ObjectStore]:
     """Serve a directory from a process of its own, with `URL_VARIABLE` set meanwhile.
 
     Args:
         directory: what to serve.
-        latency_ms: from a request to the first byte of its answer.
+        latency_ms: median of the time from a request to the first byte of its answer.
         bandwidth_mb_s: 10⁶ bytes per second over all connections together.
+        latency_tail: 99th percentile of that time over the median.
+        concurrency: requests that are answered at a time; None for all.
+        seed: of the times.
 
     Raises:
         DataError: the server did not start.
     """
     command = [sys.executable, "-P", object_server.__file__, os.fspath(directory)]
     command += ["--latency-ms", str(latency_ms), "--bandwidth-mb-s", str(bandwidth_mb_s)]
+    command += ["--latency-tail", str(latency_tail), "--seed", str(seed)]
+    command += [] if concurrency is None else ["--concurrency", str(concurrency)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     to_server, from_server = cast("IO[str]", server.stdin), cast("IO[str]", server.stdout)
     try:

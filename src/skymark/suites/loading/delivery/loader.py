@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from skymark.measure.transfer import Transfer
+from skymark.model.errors import UsageError
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.frameworks import framework_named
 from skymark.suites.loading.devices import is_for_model
@@ -26,16 +27,22 @@ PLAIN_COPIES = 21
 
 
 def opened(adapter: Adapter, job: LoadingJob) -> Loader:
-    """Open an adapter's loader, whose batches end where the job asks for them."""
-    loader = adapter.open(job)
+    """Open an adapter's loader, whose batches end where the job asks for them.
+
+    Raises:
+        UsageError: that is a device, and the adapter names no framework; planning refuses such a
+            cell, but a plan may be another version's.
+    """
     if job.deliver == "host":
-        return loader
-    if (delivering := adapter.delivering(loader, job)) is not None:
-        return delivering
+        return adapter.open(job)
     if adapter.framework is None:
-        raise NotImplementedError(f"{adapter.slug} names no framework of an accelerator")
+        raise UsageError(
+            f"{adapter.slug} names no `framework` that reaches a device; measure it with --deliver "
+            "host"
+        )
+    loader = adapter.open(job)
     start = partial(framework_named, adapter.framework, job.platform, job.rank)
-    return DeliveringLoader(loader, start)
+    return adapter.delivering(loader, job) or DeliveringLoader(loader, start)
 
 
 def transfer_of(loader: Loader) -> Transfer | None:

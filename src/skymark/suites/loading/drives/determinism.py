@@ -10,6 +10,7 @@ import numpy as np
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Bench, Outcome
 from skymark.suites.loading.oracle import stream_of
+from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob
@@ -71,7 +72,7 @@ def _streams(bench: Bench, job: LoadingJob, count: int) -> list[Array]:
         scenario=job.scenario,
         allowed_short_batches=job.workers * bench.adapter.short_batch_per_worker,
     )
-    again = dataclasses.replace(bench, job=job, oracle=oracle, think_ns=0)
+    again = dataclasses.replace(bench, job=job, oracle=oracle, consumption=Consumption())
     with again.opened() as (loader, _):
         run = epochs.run_with(again, loader)
         passes = [

@@ -47,6 +47,7 @@ def drive(bench: Bench) -> Outcome:
 
 def run_with(bench: Bench, loader: Loader) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process."""
+    consumer = bench.consumption.consumer(bench.adapter, bench.job)
 
     def run(epoch: int, kept: int, seconds: float) -> Pass:
         arrivals = Arrivals()
@@ -56,7 +57,7 @@ def run_with(bench: Bench, loader: Loader) -> RunEpoch:
             ready=awaiting(loader),
             keep=kept,
             stop_after_ns=int(seconds * 1e9),
-            think_ns=bench.think_ns,
+            consumer=consumer,
             copy=partial(noted_copy, loader, places),
             receiver=arrivals,
         )

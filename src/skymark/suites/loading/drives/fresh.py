@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import skymark
 from skymark.model.errors import SkymarkError
+from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
@@ -43,7 +44,6 @@ class PassOrder:
     kept: int
     """How many batches to send back whole."""
     stop_after_ns: int
-    think_ns: int = 0
     state: bytes | None = None
     """Where to resume the epoch, None for its start."""
 
@@ -102,9 +102,18 @@ class FreshLoader:
         """
         return receive(self._connection, self._process)
 
-    def open(self, job: LoadingJob, *, mesh: bool = False) -> None:
-        """Ask to open a loader; the answer is `setup_s`. On a `mesh`, batches go to devices."""
-        self._connection.send(("open", (job, mesh)))
+    def open(
+        self,
+        job: LoadingJob,
+        consumption: Consumption,
+        *,
+        mesh: bool = False,
+    ) -> None:
+        """Ask to open a loader, and say how its batches are consumed; the answer is `setup_s`.
+
+        On a `mesh`, batches go to devices.
+        """
+        self._connection.send(("open", (job, consumption, mesh)))
 
     def run(self, order: PassOrder) -> None:
         """Ask for one timed pass; the answer is a `RemotePass`."""

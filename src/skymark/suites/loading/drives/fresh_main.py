@@ -24,9 +24,11 @@ from skymark.suites.loading.oracle.arrival import Arrivals
 from skymark.suites.loading.registry import adapter_class
 
 if TYPE_CHECKING:
+    from skymark.measure.consumer import Consumer
     from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.oracle import HostBatch
     from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.step.consumption import Consumption
 
 
 class Host:
@@ -40,10 +42,12 @@ class Host:
         self.import_s = time.perf_counter() - begin
         self.adapter = cls()
         self.loader: Loader = NoLoader()
+        self.consumer: Consumer | None = None
 
-    def open(self, job: LoadingJob, mesh: bool) -> float:
+    def open(self, job: LoadingJob, consumption: Consumption, mesh: bool) -> float:
         """Open the loader and return the seconds it took, without those that JAX takes to start."""
         sharding = batch_sharding() if mesh else None
+        self.consumer = consumption.consumer(self.adapter, job)
         begin = time.perf_counter()
         if sharding is None:
             self.loader = opened(self.adapter, job)
@@ -69,7 +73,7 @@ class Host:
             ready=awaiting(loader),
             keep=order.kept,
             stop_after_ns=order.stop_after_ns,
-            think_ns=order.think_ns,
+            consumer=self.consumer,
             copy=copy,
             receiver=arrivals,
         )

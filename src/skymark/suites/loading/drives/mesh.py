@@ -21,11 +21,11 @@ def drive(bench: Bench) -> Outcome:
     with FreshLoader(bench.reference, mesh_variables()) as fresh:
         outcome = Outcome(lead=bench.lead)
         outcome.extra["fresh_import_s"] = fresh.answer()
-        fresh.open(bench.job, mesh=True)
+        fresh.open(bench.job, bench.consumption, mesh=True)
         outcome.setup_s = fresh.answer()
 
         def run(epoch: int, kept: int, seconds: float) -> Pass:
-            fresh.run(PassOrder(epoch, kept, int(seconds * 1e9), bench.think_ns))
+            fresh.run(PassOrder(epoch, kept, int(seconds * 1e9)))
             remote = fresh.answer()
             bench.oracle.check_arrivals(epoch, remote.arrival_fault)
             if remote.fault:

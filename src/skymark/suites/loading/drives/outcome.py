@@ -17,6 +17,7 @@ from skymark.model.record import Resources, Verification
 from skymark.suites.loading.delivery.loader import opened
 from skymark.suites.loading.devices import HOST
 from skymark.suites.loading.drives.stream import Stream, lead_of, stream_of_ranks
+from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
@@ -43,7 +44,8 @@ class Bench:
     oracle: Oracle
     limits: LoadingLimits
     round: int
-    think_ns: int = 0
+    consumption: Consumption = field(default_factory=Consumption)
+    """The use of each batch between two waits."""
     timed_region_begins: Callable[[tuple[int, ...]], None] = lambda _: None
     """Called by `begin`, with the processes that are not to be sampled."""
     timed_region_ends: Callable[[], Resources] = Resources
@@ -115,7 +117,10 @@ class Outcome:
     first_epoch_cpu_s: float | None = None
     """CPU time of the process tree in the warm-up epoch; None where it was not taken."""
     timed_ns: int = 0
-    think_ns: int = 0
+    busy_ns: int = 0
+    """Time in the measured epochs in which an accelerator computed, or was slept for."""
+    consumed: float = 0
+    """Batches of the measured epochs, per rank; all but those at which a pass was stopped."""
     elements: int = 0
     bytes: int = 0
     wait_ns: list[int] = field(default_factory=list)
@@ -152,7 +157,8 @@ class Outcome:
     @property
     def stream(self) -> Stream:
         """The streams of the measured epochs; the whole epochs where none has one."""
-        return self.streamed if self.streamed.ns else Stream(self.elements, self.timed_ns)
+        whole = Stream(self.elements, self.timed_ns, self.busy_ns)
+        return self.streamed if self.streamed.ns else whole
 
     def samples_per_s_over(self, epochs: int) -> float | None:
         """Return the rate of so many epochs with set-up, the first of them as the warm-up was.
@@ -188,7 +194,9 @@ class Outcome:
             self.first_epoch_elements, self.first_epoch_ns = sum(sizes), done.wall_ns
         if measured:
             self.timed_ns += done.wall_ns
-            self.think_ns += done.think_ns
+            self.busy_ns += done.busy_ns
+            batches = sum(len(one.wait_ns) - (not one.complete) for one in parts)
+            self.consumed += batches / len(parts)
             self.elements += sum(sizes)
             self.transfer = self.transfer.plus(done.transfer or Transfer())
             firsts = [one.wait_ns[0] for one in parts if one.wait_ns]

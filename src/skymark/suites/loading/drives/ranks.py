@@ -62,12 +62,12 @@ class Ranks:
         self.loaders = loaders
         self.passes: dict[int, list[RemotePass]] = {}
         for rank, loader in enumerate(loaders):
-            loader.open(dataclasses.replace(self.bench.job, rank=rank))
+            loader.open(dataclasses.replace(self.bench.job, rank=rank), bench.consumption)
         self.setup_s = max(loader.answer() for loader in loaders)
 
     def run(self, epoch: int, kept: int, seconds: float) -> Pass:
         """Run one epoch on all ranks at once; the result is what they did together."""
-        order = PassOrder(epoch, kept, int(seconds * 1e9), self.bench.think_ns)
+        order = PassOrder(epoch, kept, int(seconds * 1e9))
         for loader in self.loaders:
             loader.run(order)
         self.passes[epoch] = [loader.answer() for loader in self.loaders]
@@ -148,6 +148,7 @@ def together(ranks: Sequence[RemotePass]) -> Pass:
     done = Pass(
         wall_ns=max(rank.end_ns for rank in ranks) - min(rank.begin_ns for rank in ranks),
         think_ns=sum(rank.done.think_ns for rank in ranks) // len(ranks),
+        busy_ns=sum(rank.done.busy_ns for rank in ranks) // len(ranks),
         complete=all(rank.done.complete for rank in ranks),
     )
     for rank in ranks:

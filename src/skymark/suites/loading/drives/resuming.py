@@ -13,6 +13,7 @@ from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.suites.loading.oracle import stream_of
+from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
@@ -65,7 +66,7 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
     )
     with FreshLoader(bench.reference, {}) as fresh:
         outcome.extra["resume_import_s"] = fresh.answer()
-        fresh.open(bench.job)
+        fresh.open(bench.job, Consumption())
         open_s = fresh.answer()
         fresh.run(order)
         remote: RemotePass = fresh.answer()

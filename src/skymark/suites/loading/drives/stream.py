@@ -22,10 +22,14 @@ class Stream:
 
     elements: int = 0
     ns: int = 0
+    busy_ns: int = 0
+    """The part of it in which an accelerator computed, or was slept for."""
 
     def plus(self, other: Stream) -> Stream:
         """Return both together, one after the other."""
-        return Stream(self.elements + other.elements, self.ns + other.ns)
+        return Stream(
+            self.elements + other.elements, self.ns + other.ns, self.busy_ns + other.busy_ns
+        )
 
 
 def lead_of(job: LoadingJob) -> int:
@@ -44,12 +48,15 @@ def lead_of(job: LoadingJob) -> int:
 def stream_of_pass(done: Pass, lead: int) -> Stream:
     """Return the stream of a pass: what comes after its lead, think time included."""
     waits = done.wait_ns[lead:]
-    thinking_ns = done.think_ns * len(waits) // max(1, len(done.wait_ns))
+    consuming_ns, busy_ns = (
+        ns * len(waits) // max(1, len(done.wait_ns)) for ns in (done.think_ns, done.busy_ns)
+    )
     elements = sum(int(np.asarray(index).size) for index in done.indices[lead:])
-    return Stream(elements, sum(waits) + thinking_ns)
+    return Stream(elements, sum(waits) + consuming_ns, busy_ns)
 
 
 def stream_of_ranks(passes: Sequence[Pass], lead: int) -> Stream:
     """Return the stream of passes that ran at the same time: it lasts as long as the longest."""
     streams = [stream_of_pass(done, lead) for done in passes]
-    return Stream(sum(one.elements for one in streams), max(one.ns for one in streams))
+    longest = max(streams, key=lambda one: one.ns)
+    return Stream(sum(one.elements for one in streams), longest.ns, longest.busy_ns)

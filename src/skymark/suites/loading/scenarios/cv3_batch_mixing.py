@@ -40,10 +40,13 @@ class BatchMixing(Scenario):
             values={"height": 375, "width": 500, "side": 224, "classes": 1000},
         ),
     }
+    images: ClassVar = ("image",)
     encoded_media: ClassVar = True
     native_tolerance: ClassVar = 0.5
     native_mean_tolerance: ClassVar = 0.04
     """As CV-1: decoders and resizers differ by a few levels."""
+
+    version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64."""

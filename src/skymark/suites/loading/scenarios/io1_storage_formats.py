@@ -13,12 +13,20 @@ if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset
 
 
+ROW_GROUPS = "row-groups"
+"""The source of columnar files that are read in stored order."""
+
+
 @scenario
 class Sources(Scenario):
     """Read opaque objects and checksum them: ``payload`` uint8 ``[N]``, ``checksum`` int64.
 
     The objects are the same for every source. Object storage is served over HTTP on this machine,
     with the latency and bandwidth of the settings ``http_latency_ms``, ``http_bandwidth_mb_s``.
+
+    Columnar files are read in two ways: rows in shuffled order (``columnar``), which decodes a row
+    group again and again, and one row group after another (`ROW_GROUPS`), which decodes each once
+    per worker.
     """
 
     id: ClassVar = "IO-1"
@@ -30,18 +38,24 @@ class Sources(Scenario):
         "medium": Size(elements=10_000, batch_size=64, values={"object_bytes": 65_536}),
         "large": Size(elements=100_000, batch_size=256, values={"object_bytes": 65_536}),
     }
-    axis_values: ClassVar = {"source": ("memory", "files", "tar", "columnar", "http")}
+    axis_values: ClassVar = {"source": ("memory", "files", "tar", "columnar", ROW_GROUPS, "http")}
     encoded_media: ClassVar = True
 
     @classmethod
     def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:
-        """Ask for the one source that the cell reads from."""
-        return cls.needs | {f"source:{axes['source']}"}
+        """Ask for the one source that the cell reads from; in stored order, for no shuffle."""
+        needs = cls.needs - {"shuffle"} if axes["source"] == ROW_GROUPS else cls.needs
+        return needs | {f"source:{cls.source(axes)}"}
 
     @classmethod
     def source(cls, axes: Mapping[str, Setting]) -> str | None:
-        """Return the cell's source."""
-        return str(axes["source"])
+        """Return the kind of the cell's source; row groups are of columnar files."""
+        return "columnar" if axes["source"] == ROW_GROUPS else str(axes["source"])
+
+    @property
+    def shuffle(self) -> bool:
+        """Elements are shuffled, but for row groups one after another."""
+        return self.axes.get("source") != ROW_GROUPS
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``payload``, opaque bytes of one length."""

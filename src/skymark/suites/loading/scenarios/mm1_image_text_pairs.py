@@ -32,6 +32,7 @@ class ImageTextPairs(Scenario):
             elements=50_000, batch_size=256, values={"height": 375, "width": 500, "side": 224}
         ),
     }
+    images: ClassVar = ("image",)
     encoded_media: ClassVar = True
     native_tolerance: ClassVar = 1.0
     native_mean_tolerance: ClassVar = 0.03
@@ -40,6 +41,8 @@ class ImageTextPairs(Scenario):
     def columns(self) -> tuple[str, ...]:
         """An image and its caption."""
         return ("jpeg", "caption")
+
+    version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``jpeg`` and ``caption`` (UTF-8), ragged uint8."""

@@ -42,10 +42,13 @@ class TwoViews(Scenario):
             values={"height": 375, "width": 500, "side": 224, "classes": 1000},
         ),
     }
+    images: ClassVar = ("view_1", "view_2")
     encoded_media: ClassVar = True
     native_tolerance: ClassVar = 0.5
     native_mean_tolerance: ClassVar = 0.04
     """As CV-1: decoders and resizers differ by a few levels."""
+
+    version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64."""

@@ -49,6 +49,14 @@ def test_columns_say_the_size_of_the_decoded_image(tmp_path: Path) -> None:
     assert len({(int(e["height"]), int(e["width"])) for e in dataset}) > 12
 
 
+def test_every_eighth_image_is_large(tmp_path: Path) -> None:
+    dataset = write_images(tmp_path / "set", 24, height=60, width=80, classes=10)
+
+    areas = [int(element["height"]) * int(element["width"]) for element in dataset]
+
+    assert {place for place, area in enumerate(areas) if area > 2 * 60 * 80} == {7, 15, 23}
+
+
 def test_the_same_data_come_out_every_time(tmp_path: Path) -> None:
     first, second = (
         write_images(tmp_path / name, 9, height=60, width=80, classes=10) for name in "ab"

@@ -6,6 +6,7 @@ import http.client
 import os
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
 from skymark.suites.loading.dataset.files import write_files
 from skymark.suites.loading.dataset.formats import open_reader
-from skymark.suites.loading.dataset.object_server import Link, byte_range
+from skymark.suites.loading.dataset.object_server import Latency, Link, ObjectServer, byte_range
 from skymark.suites.loading.dataset.objects import (
     URL_VARIABLE,
     HttpReader,
@@ -143,6 +144,46 @@ def test_byte_ranges_are_read_as_the_rfc_says(header, expected):
 def test_ranges_outside_the_object_are_refused(header):
     with pytest.raises(ValueError, match="10 bytes"):
         byte_range(header, 10)
+
+
+def test_latencies_have_the_median_and_the_tail_that_are_asked_for():
+    latency = Latency(0.02, 4.0, seed=7)
+    drawn = np.array([latency.next_s() for _ in range(20_000)])
+    assert np.median(drawn) == pytest.approx(0.02, rel=0.02)
+    assert np.percentile(drawn, 99) == pytest.approx(0.08, rel=0.06)
+
+
+def test_a_seed_gives_every_library_the_same_latencies():
+    ours, theirs, other = Latency(1, 4, 7), Latency(1, 4, 7), Latency(1, 4, 8)
+    drawn = [[one.next_s() for _ in range(50)] for one in (ours, theirs, other)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_without_a_tail_every_answer_takes_the_median():
+    latency = Latency(0.003, 1.0, seed=1)
+    assert {latency.next_s() for _ in range(20)} == {0.003}
+
+
+def test_so_many_requests_are_answered_at_a_time(directory):
+    answered = []
+
+    class Watched(Latency):
+        def next_s(self):
+            answered.append(1)
+            return super().next_s()
+
+    server = ObjectServer(directory, Watched(0, 1, 0), 1000, concurrency=1)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    store = ObjectStore(f"http://127.0.0.1:{server.server_address[1]}", 0, lambda: 0)
+    with ThreadPoolExecutor(1) as pool:
+        with server.turn:
+            asked = pool.submit(ask, store)
+            with pytest.raises(TimeoutError):
+                asked.result(0.05)
+            assert not answered
+        assert asked.result()[1] == CONTENT
+    server.shutdown()
+    server.server_close()
 
 
 def test_the_server_is_a_process_that_ends_with_the_block(directory):

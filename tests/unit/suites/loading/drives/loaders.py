@@ -211,6 +211,7 @@ class Delivers(Honest):
     """Delivers to `PlainMemory`."""
 
     slug: ClassVar = "delivers"
+    framework: ClassVar = "torch"
     device: ClassVar[type[PlainMemory]] = PlainMemory
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from skymark.model.errors import UsageError
 from skymark.suites.loading.drives import epochs, ranks, resuming
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.dist1_ranks import Ranks
@@ -29,6 +32,11 @@ def test_nothing_is_copied_where_batches_are_to_stay_on_the_host(make_bench):
     assert outcome.verification.passed
     assert outcome.transfer.moved_bytes_per_s is None
     assert outcome.transfer.copied_bytes_per_s is None
+
+
+def test_an_adapter_without_a_framework_is_refused_before_it_is_opened(make_bench):
+    with pytest.raises(UsageError, match="names no `framework` that reaches a device"):
+        epochs.drive(make_bench(SCENARIO, "Honest", deliver="device"))
 
 
 def test_what_the_copy_to_the_device_changed_is_found(make_bench):

@@ -53,12 +53,12 @@ def test_each_rank_finds_what_torchrun_would_set(make_bench, capfd):
 
 
 def test_ranks_last_from_the_first_start_to_the_last_end():
-    slow = RemotePass(Pass([5, 6], [[0], [1]], {0: "a"}, 11, think_ns=4), 100, 111)
+    slow = RemotePass(Pass([5, 6], [[0], [1]], {0: "a"}, 11, think_ns=4, busy_ns=2), 100, 111)
     late = RemotePass(Pass([7], [[2]], {0: "b"}, 7, think_ns=2, complete=False), 108, 115)
     done = ranks.together([slow, late])
     assert done.wall_ns == 15
     assert done.wait_ns == [5, 6, 7]
     assert done.indices == [[0], [1], [2]]
     assert done.kept == {0: "a", 1: "b"}
-    assert done.think_ns == 3
+    assert (done.think_ns, done.busy_ns) == (3, 1)
     assert not done.complete

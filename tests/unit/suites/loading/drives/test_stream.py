@@ -12,11 +12,11 @@ from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
 
 
-def a_pass(*wait_ns: int, think_ns: int = 0, size: int = 4) -> Pass:
+def a_pass(*wait_ns: int, think_ns: int = 0, busy_ns: int = 0, size: int = 4) -> Pass:
     """A pass with these waits, which took ten nanoseconds more to end."""
     indices = [np.arange(size)] * len(wait_ns)
     wall_ns = sum(wait_ns) + think_ns + 10
-    return Pass(list(wait_ns), indices, {}, wall_ns, think_ns)
+    return Pass(list(wait_ns), indices, {}, wall_ns, think_ns, busy_ns)
 
 
 def test_what_was_made_during_the_restart_is_no_part_of_the_stream():
@@ -28,8 +28,9 @@ def test_a_pass_that_ended_before_its_stream_has_none():
     assert stream_of_pass(a_pass(), lead=4) == Stream(0, 0)
 
 
-def test_the_streams_share_of_the_think_time_belongs_to_it():
-    assert stream_of_pass(a_pass(900, 50, 50, 50, think_ns=400), lead=1) == Stream(12, 450)
+def test_the_streams_share_of_the_time_between_waits_belongs_to_it():
+    done = a_pass(900, 50, 50, 50, think_ns=400, busy_ns=200)
+    assert stream_of_pass(done, lead=1) == Stream(12, 450, 150)
 
 
 def test_the_stream_of_ranks_lasts_as_long_as_that_of_the_slowest():

@@ -84,7 +84,7 @@ def test_a_skipped_flip_is_named(scenario: ImageClassification, dataset: Dataset
         assert "'flip'" in cause.message
 
 
-@pytest.mark.parametrize("stage_name", ["crop", "flip", "normalise"])
+@pytest.mark.parametrize("stage_name", ["decode", "crop", "flip", "normalise"])
 def test_every_known_mistake_is_recognised_as_itself(
     scenario: ImageClassification, dataset: Dataset, stage_name: str
 ) -> None:
@@ -97,6 +97,19 @@ def test_every_known_mistake_is_recognised_as_itself(
         assert cause is not None
         assert cause.kind == "wrong-stage"
         assert description in cause.message
+
+
+def test_decoding_at_part_of_the_size_is_named_under_native_tolerance(
+    scenario: ImageClassification, dataset: Dataset
+) -> None:
+    decode = next(stage for stage in scenario.stages() if stage.name == "decode")
+    (description,) = decode.mistakes
+    batch = batch_with(scenario, dataset, "decode", decode.mistakes[description])
+
+    cause = cause_of(scenario, dataset, batch, native=True)
+
+    assert cause is not None
+    assert description in cause.message
 
 
 def test_a_wrong_crop_is_named_under_native_tolerance_with_another_resizer(

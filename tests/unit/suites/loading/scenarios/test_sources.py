@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.adapter import LoadingJob
-from skymark.suites.loading.adapters.numpy import NumpyReference
+from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
 from skymark.suites.loading.dataset.objects import serving
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.io1_storage_formats import Sources
+from skymark.suites.loading.scenarios.io2_streaming_or_eager import FirstBatch
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.transforms.blobs import checksum
 
@@ -21,6 +22,7 @@ FORMATS = {
     "files": "files",
     "tar": "tar",
     "columnar": "parquet",
+    "row-groups": "parquet",
     "http": "http",
 }
 
@@ -30,7 +32,36 @@ def test_every_source_has_a_format_and_an_ability_of_its_own():
     for source, format in FORMATS.items():
         axes = {"source": source}
         assert NumpyReference.format_for(Sources, axes) == format
-        assert Sources.requirements(axes) == {"map", "shuffle", f"source:{source}"}
+        if source != "row-groups":
+            assert Sources.requirements(axes) == {"map", "shuffle", f"source:{source}"}
+
+
+def test_row_groups_are_read_from_columnar_files_in_stored_order():
+    axes = {"source": "row-groups"}
+    assert Sources.requirements(axes) == {"map", "source:columnar"}
+    assert not Sources(SIZE, axes=axes).shuffle
+    assert Sources(SIZE, axes={"source": "columnar"}).shuffle
+    assert FirstBatch(SIZE, axes={"mode": "streaming"}).shuffle
+
+
+def test_in_stored_order_each_row_group_is_decoded_once(tmp_path):
+    decoded = {}
+    for source in ("columnar", "row-groups"):
+        scenario = Sources(SIZE, axes={"source": source})
+        storage = Storage(tmp_path, scenario)
+        directory = storage.prepare(NumpyReference(), "parquet")
+        fields = {"batch_size": 16, "shuffle": scenario.shuffle}
+        job = LoadingJob(scenario, storage.dataset(), directory, "parquet", **fields)
+        loader = NumpyLoader(job)
+        read, groups = loader.reader._read, []
+        loader.reader._read = lambda group, read=read, groups=groups: (
+            groups.append(group) or read(group)
+        )
+        indices = np.concatenate([batch["index"] for batch in loader.epoch(0)])
+        assert sorted(indices) == list(range(150))
+        decoded[source] = groups
+    assert decoded["row-groups"] == [0, 1, 2]
+    assert len(decoded["columnar"]) > 50
 
 
 @pytest.mark.parametrize("source", FORMATS)

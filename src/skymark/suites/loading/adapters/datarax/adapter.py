@@ -185,6 +185,7 @@ class Datarax(Adapter):
     distribution: ClassVar = "datarax"
     imports: ClassVar = "datarax"
     homepage: ClassVar = "https://github.com/avitai/datarax"
+    guide: ClassVar = "https://datarax.readthedocs.io"
     abilities: ClassVar = frozenset(
         {
             "map",

@@ -179,6 +179,7 @@ class FFCV(Adapter):
     distribution: ClassVar = "ffcv"
     imports: ClassVar = "ffcv"
     homepage: ClassVar = "https://docs.ffcv.io"
+    guide: ClassVar = "https://docs.ffcv.io/performance_guide.html"
     abilities: ClassVar = frozenset(
         {
             "map",

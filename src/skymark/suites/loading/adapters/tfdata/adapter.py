@@ -282,6 +282,7 @@ class TfData(Adapter):
     distribution: ClassVar = "tensorflow-cpu"
     imports: ClassVar = "tensorflow"
     homepage: ClassVar = "https://www.tensorflow.org/guide/data"
+    guide: ClassVar = "https://www.tensorflow.org/guide/data_performance"
     abilities: ClassVar = frozenset(
         {
             "map",

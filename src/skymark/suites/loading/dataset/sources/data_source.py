@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
+
+from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 
 LARGEST_VALUE_BYTES = 256 << 20
 """Largest image, sound, text or line of a source; what is larger is refused, not read."""
@@ -24,6 +27,8 @@ class DataSource(ABC):
     """
 
     fields: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    """Those of this disk that it reads; none where it lies elsewhere."""
     is_remote: ClassVar[bool] = False
     """Whether reading a row means to download much, which planning must not."""
 
@@ -39,13 +44,13 @@ class DataSource(ABC):
             DataError: a row cannot be read; the message says which.
         """
 
-    @abstractmethod
     def fingerprint(self) -> str:
-        """Return a digest that changes when the data changes."""
+        """Return a digest that changes when the data changes: of files' names, sizes and times."""
+        return files_fingerprint(self.files)
 
-    @abstractmethod
     def size_bytes(self) -> int | None:
         """Return the size of the files; None where nobody tells it."""
+        return files_bytes(self.files)
 
     def check(self, field: str, limit: int) -> None:
         """Look for damage that shows without decoding, in a field of the first `limit` rows.

@@ -15,7 +15,7 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint, suffix_of
+from skymark.suites.loading.dataset.sources.paths import suffix_of
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
@@ -41,7 +41,7 @@ class MediaFolder(DataSource):
         self._media = [path for turn in turns for path in turn if path is not None]
         present = set(files)
         texts = [path.with_suffix(".txt") for path in media]
-        self._files = media + [text for text in texts if text in present]
+        self.files = (*media, *(text for text in texts if text in present))
         self.fields = ("image" if wanted is IMAGES else "audio", "label")
         if any(text in present for text in texts):
             self.fields += ("text",)
@@ -83,11 +83,3 @@ class MediaFolder(DataSource):
                     raise DataError(f"{path} cannot be read: it {error}") from error
                 with os.fdopen(descriptor, "rb") as file:
                     check_jpeg(file, os.fstat(descriptor).st_size, str(path))
-
-    def fingerprint(self) -> str:
-        """Return a digest of the files' names, sizes and times."""
-        return files_fingerprint(self._files)
-
-    def size_bytes(self) -> int:
-        """Return the size of the files."""
-        return files_bytes(self._files)

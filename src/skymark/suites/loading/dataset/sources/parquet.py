@@ -10,7 +10,6 @@ from typing import Any
 from skymark.model.errors import DataError
 from skymark.model.installed import needs
 from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
-from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 ROWS_AT_ONCE = 256
@@ -20,14 +19,14 @@ class ParquetFiles(DataSource):
     """Rows of Parquet files, file after file. A column is a field."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = list(paths)
-        with opened(self._paths[0]) as file:
+        self.files = tuple(paths)
+        with opened(self.files[0]) as file:
             self.fields = tuple(file.schema_arrow.names)
 
     def count(self, limit: int) -> int:
         """Return the number of rows, which reads the files' footers only."""
         rows = 0
-        for path in self._paths:
+        for path in self.files:
             with opened(path) as file:
                 rows += file.metadata.num_rows
             if rows >= limit:
@@ -37,7 +36,7 @@ class ParquetFiles(DataSource):
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read rows in stored order."""
         left = limit
-        for path in self._paths:
+        for path in self.files:
             number = 0
             with opened(path) as file:
                 missing = [field for field in fields if field not in file.schema_arrow.names]
@@ -61,14 +60,6 @@ class ParquetFiles(DataSource):
         for row in self.read((field,), limit):
             if isinstance(data := row.values[0], bytes) and data.startswith(b"\xff\xd8"):
                 check_jpeg(io.BytesIO(data), len(data), f"the image of {row.place}")
-
-    def fingerprint(self) -> str:
-        """Return a digest of the files' names, sizes and times."""
-        return files_fingerprint(self._paths)
-
-    def size_bytes(self) -> int:
-        """Return the size of the files."""
-        return files_bytes(self._paths)
 
 
 @contextmanager

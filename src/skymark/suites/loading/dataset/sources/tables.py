@@ -17,7 +17,7 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint, suffix_of
+from skymark.suites.loading.dataset.sources.paths import suffix_of
 
 CLICK_FIELDS = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
 """Columns of Criteo's click logs, which have no header."""
@@ -28,7 +28,7 @@ class PlainFiles(DataSource):
     """Rows of text files, file after file."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = list(paths)
+        self.files = tuple(paths)
         first = next(self._rows(), None)
         if first is None:
             raise DataError(f"{paths[0]} holds no row; give a file that does")
@@ -39,7 +39,7 @@ class PlainFiles(DataSource):
         """Read one file: line number and fields of each row."""
 
     def _rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for path in self._paths:
+        for path in self.files:
             with _readable(path):
                 for number, row in self._rows_of(path):
                     yield f"{path}:{number}", row
@@ -54,14 +54,6 @@ class PlainFiles(DataSource):
             if missing := [field for field in fields if field not in row]:
                 raise DataError(f"{place} has no {missing[0]!r}; add it or remove the row")
             yield Row(place, tuple(row[field] for field in fields))
-
-    def fingerprint(self) -> str:
-        """Return a digest of the files' names, sizes and times."""
-        return files_fingerprint(self._paths)
-
-    def size_bytes(self) -> int:
-        """Return the size of the files."""
-        return files_bytes(self._paths)
 
 
 class TextLines(PlainFiles):

@@ -15,7 +15,6 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 FIELDS = {
@@ -78,7 +77,7 @@ class TarShards(DataSource):
     """Elements of tar shards, shard after shard."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = list(paths)
+        self.files = tuple(paths)
         self._extensions: dict[str, str] = {}
         for first in self._groups():
             self._extensions = _extensions_of(first)
@@ -131,16 +130,8 @@ class TarShards(DataSource):
                 size = group.members[extension].size
                 check_jpeg(cast(BinaryIO, file), size, f"{group.place}.{extension}")
 
-    def fingerprint(self) -> str:
-        """Return a digest of the shards' names, sizes and times."""
-        return files_fingerprint(self._paths)
-
-    def size_bytes(self) -> int:
-        """Return the size of the files."""
-        return files_bytes(self._paths)
-
     def _groups(self) -> Iterator[Group]:
-        for path in self._paths:
+        for path in self.files:
             try:
                 with tarfile.open(path, tarinfo=BoundedHeader) as archive:
                     yield from _groups_of(archive, path)

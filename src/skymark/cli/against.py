@@ -1,0 +1,144 @@
+"""`--against` of `skymark run` and `plan`: the revision it names, and what a comparison shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from skymark.cli.caller import note, print_json
+from skymark.cli.parameters import DIFFERENCE, PAIRS
+from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.plan import Plan
+
+if TYPE_CHECKING:
+    from skymark.execute.revision import Revision
+    from skymark.execute.session import FinishedRun
+
+Against = Annotated[
+    str | None,
+    Parameter(
+        group=PAIRS,
+        help="Measure a git revision of skymark's checkout, such as HEAD~1, in turn with the code "
+        "here: pairs of rounds on one machine, which it does not matter to if that gets slower. "
+        "The revision's run lies beside --output, in a directory that ends in -baseline.",
+    ),
+]
+Gate = Annotated[
+    bool,
+    Parameter(
+        group=PAIRS,
+        help="With --against: exit with status 3 if a cell is shown to be slower than there, "
+        "beyond --practical.",
+    ),
+]
+Practical = Annotated[
+    float | None,
+    DIFFERENCE,
+    Parameter(
+        group=PAIRS,
+        help="With --against: smallest relative difference that counts. [default: 0.02]",
+    ),
+]
+
+
+def revision_asked_for(
+    against: str | None,
+    plan: Plan,
+    elsewhere: Mapping[str, object],
+    *,
+    gate: bool = False,
+    practical: float | None = None,
+) -> Revision | None:
+    """Return the revision that a plan is to be compared with; None where none is named.
+
+    Args:
+        against: its name, as it was given.
+        plan: what is measured on both sides.
+        elsewhere: values of the options, by name, that leave cells to other processes.
+        gate: whether a slower cell is to fail the run.
+        practical: smallest relative difference that counts, if one was given.
+
+    Raises:
+        UsageError: there is none of that name, it is too old, or the plan has no pairs of rounds.
+    """
+    if against is None:
+        if gate or practical is not None:
+            raise UsageError(
+                "--gate and --practical need --against REVISION, which the cells are compared "
+                "with; two runs that there are: skymark compare A B --gate"
+            )
+        return None
+    from skymark.execute.duet_session import require_pairs
+    from skymark.execute.revision import find_revision
+
+    if wrong := [f"--{name}" for name, value in elsewhere.items() if value]:
+        raise UsageError(
+            f"--against measures all cells of both sides on this machine; leave out "
+            f"{' and '.join(wrong)}"
+        )
+    require_pairs(plan)
+    revision = find_revision(against)
+    if revision.dirty:
+        note(
+            f"the checkout has changes that are in no commit: {revision.short} is compared with "
+            "the files as they are, not with HEAD"
+        )
+    return revision
+
+
+def show_end(  # its parameters are options of a command
+    before: FinishedRun,
+    after: FinishedRun,
+    path: Path,
+    practical: float | None,
+    *,
+    json: bool,
+    gate: bool,
+) -> int:
+    """Print the comparison of two sides, write their pages, and return the exit status.
+
+    Args:
+        before: the baseline.
+        after: the candidate.
+        path: the candidate's directory.
+        practical: smallest relative difference that counts; None for the usual one.
+        json: whether the comparison is printed as JSON.
+        gate: whether a slower cell raises an error.
+
+    Raises:
+        GateError: a cell is shown to be slower, and a gate is wanted.
+    """
+    from skymark.cli.results import write_page
+    from skymark.cli.stores import say_what_was_stored
+    from skymark.cli.tables import stdout_console
+    from skymark.execute.duet_session import baseline_path
+    from skymark.report.compare import compare_runs
+    from skymark.report.compare import gate as check
+    from skymark.report.comparison_table import print_comparison
+    from skymark.run.reader import open_run
+
+    paths = baseline_path(path), path
+    runs = [
+        open_run(where, known=one.records)
+        for where, one in zip(paths, (before, after), strict=True)
+    ]
+    found = compare_runs(*runs, practical=practical)
+    if json:
+        print_json(found.model_dump_json(indent=1))
+    else:
+        print_comparison(found, stdout_console())
+    are_written = True
+    for run, one in zip(runs, (before, after), strict=True):
+        try:
+            page = write_page(run)
+        except SkymarkError as error:  # the results are safe all the same
+            page, are_written = str(error), False
+        note(f"results in {run.directory}; {page}")
+        say_what_was_stored(one.stored, run.directory)
+    if gate:
+        check(found)
+    is_stored = all(one.ok for one in before.stored)
+    return 0 if after.all_well and is_stored and are_written else 1

@@ -1,0 +1,227 @@
+"""Noise of a machine: the spread of a fixed piece of work, stolen time, pressure, frequency.
+
+Sources: proc(5) for ``/proc/stat``, https://docs.kernel.org/accounting/psi.html for
+``/proc/pressure``, https://docs.kernel.org/admin-guide/pm/cpufreq.html for ``scaling_cur_freq``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import NamedTuple
+
+from skymark.model.base import Count, Frozen, NonNegative
+from skymark.model.record import StabilityWarning
+
+OBSERVED_S = 10.0
+"""How long the machine is watched."""
+ROUND_S = 0.5
+"""Repetitions of so long make a round, as one of a benchmark does: what changes slower than they do
+shows between rounds."""
+STEPS = 100_000
+"""Of the kernel: some milliseconds on a processor of these years."""
+MOST_STEAL = 0.01
+MOST_PRESSURE = 0.10
+MOST_SPREAD = 0.05
+"""Beyond these, measuring takes many rounds."""
+
+
+class CpuTimes(NamedTuple):
+    """Time of all processors since the machine began, in ticks of the kernel."""
+
+    busy: int
+    steal: int
+    total: int
+
+
+class Noise(Frozen):
+    """Noise of a machine, as it was watched for some seconds. Null is what it does not tell."""
+
+    rounds_s: tuple[NonNegative, ...]
+    """Time of one repetition of the kernel, on average, in each round."""
+    repetitions: Count
+    fastest_s: NonNegative
+    median_s: NonNegative
+    slowest_s: NonNegative
+    """Of single repetitions of the kernel."""
+    steal_share: NonNegative | None
+    """Share of all processors' time that the host gave to others."""
+    others_share: NonNegative | None
+    """Share of all processors' time that other programs used."""
+    frequency_mhz: tuple[NonNegative, NonNegative] | None
+    """The lowest and the highest that the processors had on average."""
+    load_average_1m: NonNegative | None
+    pressure: dict[str, NonNegative]
+    """Share of the last ten seconds before in which some program waited, by resource."""
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of rounds over their mean."""
+        mean = fmean(self.rounds_s)
+        return stdev(self.rounds_s) / mean if mean and len(self.rounds_s) > 1 else 0.0
+
+
+def kernel() -> int:
+    """Work on the processor alone, the same each time: neither memory nor calls of the system."""
+    state = 1
+    for _ in range(STEPS):
+        state = (state * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
+    return state
+
+
+def observe(
+    seconds: float = OBSERVED_S,
+    work: Callable[[], object] = kernel,
+    clock: Callable[[], float] = time.perf_counter,
+    cpu_clock: Callable[[], float] = time.process_time,
+    root: Path = Path("/"),
+) -> Noise:
+    """Watch the machine while one core repeats a fixed piece of work.
+
+    Args:
+        seconds: how long.
+        work: the kernel.
+        clock: seconds.
+        cpu_clock: CPU seconds of this process.
+        root: where ``proc`` and ``sys`` are.
+    """
+    pressure, load = pressure_of(root / "proc" / "pressure"), _load_average(root)
+    before, own_before = cpu_times(_text(root / "proc/stat")), cpu_clock()
+    frequencies: list[float] = []
+    rounds: list[float] = []
+    repetitions: list[float] = []
+    began = clock()
+    while clock() - began < seconds or len(rounds) < 2:
+        taken = list(_repeated(work, clock))
+        rounds.append(fmean(taken))
+        repetitions += taken
+        frequencies += _frequency_mhz(root)
+    wall_s, own_s = clock() - began, cpu_clock() - own_before
+    after = cpu_times(_text(root / "proc/stat"))
+    return Noise(
+        rounds_s=tuple(rounds),
+        repetitions=len(repetitions),
+        fastest_s=min(repetitions),
+        median_s=median(repetitions),
+        slowest_s=max(repetitions),
+        steal_share=steal_share(before, after),
+        others_share=others_share(before, after, own_s / wall_s if wall_s else 0.0),
+        frequency_mhz=(min(frequencies), max(frequencies)) if frequencies else None,
+        load_average_1m=load,
+        pressure=pressure,
+    )
+
+
+def _repeated(work: Callable[[], object], clock: Callable[[], float]) -> Iterator[float]:
+    """Yield the time of each repetition in a round."""
+    ends = clock() + ROUND_S
+    while True:
+        began = clock()
+        work()
+        ended = clock()
+        yield ended - began
+        if ended >= ends:
+            return
+
+
+def cpu_times(stat: str | None) -> CpuTimes | None:
+    """Return the times of all processors from the text of ``/proc/stat``.
+
+    Time of guests is within that of user and nice, and is not counted again.
+    """
+    fields = (stat or "").partition("\n")[0].split()
+    if len(fields) < 5 or fields[0] != "cpu":
+        return None
+    user, nice, system, idle, iowait, irq, softirq, steal = (*map(int, fields[1:9]), *[0] * 4)[:8]
+    busy = user + nice + system + irq + softirq
+    return CpuTimes(busy, steal, busy + idle + iowait + steal)
+
+
+def steal_share(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
+    """Return the share of all processors' time that was stolen in between."""
+    if before is None or after is None or after.total <= before.total:
+        return None
+    return max(0, after.steal - before.steal) / (after.total - before.total)
+
+
+def others_share(before: CpuTimes | None, after: CpuTimes | None, own_cores: float) -> float | None:
+    """Return the share of all processors' time that others used in between.
+
+    Args:
+        before: at the beginning.
+        after: at the end.
+        own_cores: CPU time of this process over the time in between.
+    """
+    if before is None or after is None or after.total <= before.total:
+        return None
+    busy = (after.busy - before.busy) / (after.total - before.total)
+    return max(0.0, busy - own_cores / (os.cpu_count() or 1))
+
+
+def pressure_of(directory: Path) -> dict[str, float]:
+    """Return the share of the last ten seconds in which some program waited, by resource.
+
+    Empty where the kernel does not tell.
+    """
+    found = {}
+    for resource in ("cpu", "io", "memory"):
+        for line in (_text(directory / resource) or "").splitlines():
+            kind, *pairs = line.split()
+            values = dict(pair.partition("=")[::2] for pair in pairs)
+            if kind == "some" and "avg10" in values:
+                found[resource] = float(values["avg10"]) / 100
+    return found
+
+
+def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
+    """Return the reasons why measuring takes long here."""
+    found: list[StabilityWarning] = []
+    if noise.steal_share is not None and noise.steal_share > MOST_STEAL:
+        found.append(
+            StabilityWarning(
+                kind="cpu-steal",
+                message=f"the host gave {noise.steal_share:.1%} of the processors' time to others",
+                action="rent a machine with processors of its own, or measure at another time",
+            )
+        )
+    waited = noise.pressure.get("cpu", 0.0)
+    if waited > MOST_PRESSURE:
+        found.append(
+            StabilityWarning(
+                kind="cpu-pressure",
+                message=f"in {waited:.0%} of the last ten seconds a program waited for a processor",
+                action="stop what runs beside, or wait until it is done (`top` shows which)",
+            )
+        )
+    if noise.spread > MOST_SPREAD:
+        found.append(
+            StabilityWarning(
+                kind="noisy-processor",
+                message=f"the same work varies by {noise.spread:.1%} from round to round",
+                action="stop what runs beside, fix the frequency (`sudo cpupower frequency-set "
+                "--governor performance`), or take more rounds",
+            )
+        )
+    return tuple(found)
+
+
+def _frequency_mhz(root: Path) -> Sequence[float]:
+    """Return the processors' frequency on average, if it can be read."""
+    files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
+    found = [int(text) / 1000 for file in files if (text := _text(file) or "").strip().isdigit()]
+    return [fmean(found)] if found else []
+
+
+def _load_average(root: Path) -> float | None:
+    fields = (_text(root / "proc/loadavg") or "").split()
+    return float(fields[0]) if fields else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None

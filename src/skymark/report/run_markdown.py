@@ -1,0 +1,71 @@
+"""A run's tables as Markdown for GitHub: for issues, pull requests and pages of documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from skymark.model.record import Record
+from skymark.report.columns import PLACE, UNSURE, Columns, group_marks
+from skymark.report.facts import facts_of, reason_of
+from skymark.report.markdown import markdown, markdown_table
+from skymark.report.ranking import Row, ranked
+
+if TYPE_CHECKING:
+    from skymark.run.reader import Run
+
+
+def run_markdown(run: Run) -> str:
+    """Return a run: its facts, a table per scenario, and what was not measured with the reason."""
+    return "".join(f"{line}\n" for line in _lines(run))
+
+
+def _lines(run: Run) -> Iterator[str]:
+    declaration = run.declaration
+    columns = Columns(run)
+    yield f"## {markdown(run.manifest.run_id)}"
+    yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
+    for label, records in run.by_label().items():
+        if rows := ranked(records, declaration):
+            title = declaration.scenario_title(records[0].cell.scenario)
+            yield from ("", f"### {markdown(label)}{f': {markdown(title)}' if title else ''}", "")
+            yield from _table(rows, columns)
+    if any(record.metrics for record in run.records):
+        words = declaration.primary_metric.words
+        yield from ("", f"Bold: none is shown to be {markdown(words.better)}. A bracket: the order")
+        yield f"within is not shown. {UNSURE}: not shown to differ."
+    if rest := [record for record in run.records if record.status.value != "ok"]:
+        yield from ("", "### Not in the ranking", "")
+        yield from markdown_table(
+            ("outcome", "scenario", "adapter", "why, and what to do"), map(_absent, rest), names=4
+        )
+    for problem in run.problems:
+        yield from ("", f"Unreadable: {markdown(problem)}")
+
+
+def _table(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
+    filled = columns.all(rows)
+    brackets = group_marks(rows)
+    body = []
+    for place, row in enumerate(rows):
+        name = markdown(columns.declaration.adapter_name(row.record.cell.adapter))
+        cells = [f"**{name}**" if row.leads else name]
+        for column, entries in filled:
+            bracket = brackets[place] if column.heading == PLACE else ""
+            cells.append(markdown(f"{entries[place].text}{bracket}"))
+        body.append(cells)
+    head = ("adapter", *(markdown(column.heading) for column, _ in filled))
+    yield from markdown_table(head, body)
+
+
+def _absent(record: Record) -> tuple[str, ...]:
+    cell = record.cell
+    words = (record.status.value, cell.label, cell.adapter, reason_of(record.cause))
+    return tuple(map(markdown, words))
+
+
+def _counts(run: Run) -> str:
+    parts = [f"{number} {status.value}" for status, number in run.counts.items()]
+    parts += [f"{len(run.missing)} without a record"] if run.missing else []
+    unfinished = "" if run.manifest.finished else " (the run was not finished)"
+    return (" · ".join(parts) or "no records") + unfinished

@@ -1,0 +1,155 @@
+"""The outcome of a tune: table of candidates, reason of the choice, the machine's ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from skymark.execute.tune import Tuned
+from skymark.model.metric import Metric
+from skymark.model.record import Record
+from skymark.report.text import MISSING, margin, share, writer
+from skymark.suite.tuning import Ceiling
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """A tune, with the ceilings of the machine that it ran on."""
+
+    tuned: Tuned
+    ceilings: tuple[Ceiling, ...] = ()
+
+    @property
+    def reaches(self) -> bool:
+        """Whether the chosen candidate keeps the accelerator as busy as was asked for."""
+        chosen = self.tuned.chosen
+        return chosen is not None and self.tuned.order.reaches(chosen)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics of the table: the goal, the cost, the rate."""
+        order = self.tuned.order
+        return order.goal, order.cost, order.rate
+
+    def headings(self) -> tuple[str, ...]:
+        """Return the headings of the table."""
+        figures = [text for one in self.metrics for text in (one.heading, "")]
+        return ("adapter", *self._settings(), *figures, "rung", "status")
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield a row per candidate: the chosen one first, then those of the last rung."""
+        for rung, record in self.tuned.ranking:
+            point = self.tuned.point(record)
+            values = [str(point.get(name, MISSING)) for name in self._settings()]
+            figures = [text for one in self.metrics for text in _figure(record, one)]
+            cause = f": {record.cause.message.splitlines()[0]}" if record.cause else ""
+            status = f"{record.status.value}{cause}"
+            yield (record.cell.adapter, *values, *figures, str(rung), status)
+
+    def reason(self) -> tuple[str, ...]:
+        """Return why the first row is the first, in sentences."""
+        tuned, chosen = self.tuned, self.tuned.chosen
+        if chosen is None:
+            return ("no candidate could be measured; the table says why",)
+        order = tuned.order
+        goal, deciding = order.value(chosen, order.goal), order.deciding(chosen)
+        lines = []
+        if self.reaches:
+            lines.append(
+                f"chosen: of those whose {order.goal.heading} is at least {share(order.target)}, "
+                f"the least {order.cost.heading}"
+            )
+        else:
+            lines.append(
+                f"none reaches {order.goal.heading} {share(order.target)}: this has the highest "
+                f"{order.rate.heading}, and the accelerator waits "
+                f"{share(None if goal is None else 1 - goal)} of its time"
+            )
+        if tuned.rivals:
+            names = ", ".join(self._name(one) for one in tuned.rivals)
+            lines.append(f"not shown to differ in {deciding.heading} by 5 %: {names}")
+        return (*lines, *self._limits(chosen))
+
+    def _limits(self, chosen: Record) -> Iterator[str]:
+        """Yield what an accelerator needs, what was reached, and the ceilings beside it."""
+        order = self.tuned.order
+        needed, reached = order.needed_rate(chosen), order.value(chosen, order.rate)
+        if needed is None or reached is None:
+            return
+        write, unit = writer(order.rate), order.rate.heading
+        yield (
+            f"the accelerator takes {write(needed)} {unit}, and gets {write(reached)} "
+            f"({share(reached / needed)})"
+        )
+        for one in sorted(self.ceilings, key=lambda one: one.rate):
+            beside = "" if one.binds else ", for comparison"
+            yield f"  {one.name}: {write(one.rate)} {unit}{beside} ({one.basis})"
+        limit = self.limit
+        if limit is not None and not self.reaches:
+            yield (
+                f"limit: {limit.name}, whose ceiling is {share(limit.rate / needed)} of what the "
+                f"accelerator takes; the candidate reaches {share(reached / limit.rate)} of it"
+            )
+        elif self.ceilings and not self.reaches:
+            yield (
+                "limit: none of the machine's own figures above; the libraries' own work, or other "
+                "programs, take the rest"
+            )
+
+    @property
+    def limit(self) -> Ceiling | None:
+        """The lowest ceiling that is below what the accelerator takes; None where all are above."""
+        chosen = self.tuned.chosen
+        needed = None if chosen is None else self.tuned.order.needed_rate(chosen)
+        if needed is None:
+            return None
+        low = [one for one in self.ceilings if one.binds and one.rate < needed]
+        return min(low, key=lambda one: one.rate, default=None)
+
+    def json_content(self) -> dict[str, JsonValue]:
+        """Return it as JSON has it."""
+        tuned, order, chosen = self.tuned, self.tuned.order, self.tuned.chosen
+        return {
+            "target": order.target,
+            "reached": self.reaches,
+            "metrics": {"goal": order.goal.name, "cost": order.cost.name, "rate": order.rate.name},
+            "chosen": None if chosen is None else self._candidate(*tuned.ranking[0]),
+            "not_shown_to_differ": [one.cell.id for one in tuned.rivals],
+            "needed_rate": None if chosen is None else order.needed_rate(chosen),
+            "ceilings": [one.model_dump(mode="json") for one in self.ceilings],
+            "limit": None if self.reaches or self.limit is None else self.limit.name,
+            "candidates": [self._candidate(rung, one) for rung, one in tuned.ranking],
+            "reason": list(self.reason()),
+        }
+
+    def _candidate(self, rung: int, record: Record) -> dict[str, JsonValue]:
+        figures: dict[str, JsonValue] = {
+            one.name: self.tuned.order.value(record, one) for one in self.metrics
+        }
+        return {
+            "id": record.cell.id,
+            "adapter": record.cell.adapter,
+            "settings": dict(self.tuned.point(record)),
+            "rung": rung,
+            "rounds": len(record.rounds),
+            "status": record.status.value,
+            "cause": None if record.cause is None else record.cause.message,
+            "metrics": figures,
+        }
+
+    def _settings(self) -> Sequence[str]:
+        """Return the names of the settings that are tuned, in order."""
+        points = (self.tuned.point(one) for _, one in self.tuned.ranking)
+        return list(dict.fromkeys(name for one in points for name in one))
+
+    def _name(self, record: Record) -> str:
+        point = self.tuned.point(record)
+        return " ".join((record.cell.adapter, *(f"{k}={v}" for k, v in point.items())))
+
+
+def _figure(record: Record, metric: Metric) -> tuple[str, str]:
+    """Return a record's figure of a metric, and half the width of its interval."""
+    figure = record.metrics.get(metric.name)
+    return (MISSING, "") if figure is None else (writer(metric)(figure.value), margin(figure))

@@ -1,0 +1,100 @@
+"""Lance: rows of its own columnar format, taken at random by PyTorch's DataLoader.
+
+As its guide for PyTorch says (https://lance.org/integrations/pytorch): a map-style dataset that
+takes all rows of a batch at once, as `lance.torch.data.SafeLanceDataset` does, and workers that are
+spawned, for Lance has threads of its own and cannot be forked. That dataset makes Python objects of
+the rows, a list of numbers for an array; here they become arrays without a copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.acceleration import TORCH
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skymark.suites.loading.dataset.canonical import Dataset, Element
+
+OWN_FORMAT = "rows are taken from Lance's own format; other files have to be written in it first"
+
+
+class Rows(Elements):
+    """Rows of a Lance dataset, which is opened where it is used: it cannot be sent to a worker."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        self.job = job
+        self._opened: Any = None
+
+    def read(self, indices: list[int]) -> list[Element]:
+        """Take rows at once."""
+        from skymark.suites.loading.dataset.arrow import rows_of_table
+
+        if self._opened is None:
+            import lance
+
+            self._opened = lance.dataset(str(self.job.storage))
+        return rows_of_table(self._opened.take(indices), self.job.dataset.columns)
+
+
+class LanceLoader(PyTorchLoader):
+    """One DataLoader of rows, whose workers are spawned."""
+
+    elements: ClassVar = Rows
+    start_method: ClassVar = "spawn"
+
+
+@adapter
+class Lance(Adapter):
+    """`lance.dataset(…).take` in a DataLoader, torchdata's where positions are to be saved."""
+
+    slug: ClassVar = "lance"
+    name: ClassVar = "Lance"
+    distribution: ClassVar = "pylance"
+    imports: ClassVar = "lance"
+    homepage: ClassVar = "https://lance.org"
+    guide: ClassVar = "https://lance.org/integrations/pytorch"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "worker-invariant",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "checkpoint",
+            "stream",
+            "source:columnar",
+        }
+    )
+    limits: ClassVar = {
+        "eager": "rows are taken from disk as they are needed",
+        "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
+        "source:memory": OWN_FORMAT,
+        "source:files": OWN_FORMAT,
+        "source:tar": OWN_FORMAT,
+        "source:http": "Lance opens datasets in stores that list their objects (S3, GCS, Azure), "
+        "which plain HTTP does not",
+    }
+    formats: ClassVar = ("lance",)
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH
+
+    def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
+        """Write Lance's format."""
+        if format != "lance":
+            super().convert(dataset, directory, format)
+        import lance
+
+        from skymark.suites.loading.dataset.arrow import arrow_table
+
+        lance.write_dataset(arrow_table(dataset), directory, mode="overwrite")
+
+    def open(self, job: LoadingJob) -> Loader:
+        """Return the DataLoader."""
+        return LanceLoader(job)

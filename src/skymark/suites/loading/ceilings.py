@@ -1,0 +1,121 @@
+"""Ceilings of a machine for a cell's work: the reference's decoder, its disk, its memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skymark.machine.throughput import disk_bytes_per_s, memory_bytes_per_s, usable_cores
+from skymark.model.record import Record
+from skymark.suite.tuning import Ceiling
+from skymark.suites.loading.storage import Storage
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Dataset
+    from skymark.suites.loading.scenario import Stage
+
+WORKED_S = 1.0
+"""How long one core works on elements, for each ceiling of the processor."""
+MB = 1e6
+
+
+def ceilings(record: Record, cache: Path) -> Sequence[Ceiling]:
+    """Measure the ceilings of a cell's work: some seconds, in this process.
+
+    Those of the processor are one core's rate times the cores, as if they did not slow one another;
+    the reference's own work is what they count, so that a library with quicker operators can pass
+    them. Where this Python lacks what the reference needs, such as Pillow, they are left out.
+
+    Args:
+        record: of a cell that was measured here.
+        cache: where its data lies.
+    """
+    storage = Storage.of_cell(cache, record.cell)
+    dataset = storage.dataset()
+    return [
+        *_of_processor(storage, dataset),
+        *_of_disk(storage, len(dataset), record),
+        *_of_memory(record),
+    ]
+
+
+def _of_processor(storage: Storage, dataset: Dataset) -> Iterator[Ceiling]:
+    scenario, cores = storage.scenario, usable_cores()
+    try:
+        stages = scenario.stages()
+    except ImportError:
+        return
+    parts = {"decode": [one for one in stages if one.name == "decode"], "work": list(stages)}
+    for name, chosen in parts.items():
+        if chosen:
+            rate = elements_per_s(work_of(storage, dataset, chosen), len(dataset))
+            yield Ceiling(
+                name=name,
+                rate=rate * cores,
+                basis=f"{rate:,.0f} on one core × {cores}, by the reference's "
+                f"{' + '.join(one.name for one in chosen)}",
+            )
+
+
+def work_of(storage: Storage, dataset: Dataset, stages: Sequence[Stage]) -> Callable[[int], None]:
+    """Return what does the chosen stages of the reference on one element, by its index."""
+    scenario = storage.scenario
+
+    def work(index: int) -> None:
+        element, parameters = dataset[index], scenario.parameters(0, index)
+        for stage in stages:
+            element = stage.apply(element, parameters)
+
+    return work
+
+
+def elements_per_s(
+    work: Callable[[int], None],
+    elements: int,
+    limit_s: float = WORKED_S,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Return the rate of one core on elements, in order, until the time is over.
+
+    The first element is not counted: it imports and draws what the others share.
+    """
+    work(0)
+    began_s = clock()
+    done = 0
+    while True:
+        work(done % elements)
+        done += 1
+        taken_s = clock() - began_s
+        if taken_s >= limit_s:
+            return done / taken_s
+
+
+def _of_disk(storage: Storage, elements: int, record: Record) -> Iterator[Ceiling]:
+    files = [path for path in sorted(storage.canonical.rglob("*")) if path.is_file()]
+    stored = sum(path.stat().st_size for path in files)
+    rate = disk_bytes_per_s(sorted(files, key=lambda path: -path.stat().st_size))
+    if rate is None or not stored:
+        return
+    cold = record.conditions.get("page_cache") == "cold"
+    where = "" if cold else "; what was measured lay in memory, a larger data set will not"
+    yield Ceiling(
+        name="disk",
+        rate=rate * elements / stored,
+        basis=f"{rate / MB:,.0f} MB/s, {stored / elements / 1e3:,.1f} kB stored per element{where}",
+        binds=cold,
+    )
+
+
+def _of_memory(record: Record) -> Iterator[Ceiling]:
+    made, bytes_made = (record.metrics.get(one) for one in ("samples_per_s", "bytes_per_s"))
+    if made is None or bytes_made is None or not bytes_made.value:
+        return
+    each, rate = bytes_made.value / made.value, memory_bytes_per_s()
+    yield Ceiling(
+        name="memory",
+        rate=rate / each,
+        basis=f"{rate / MB:,.0f} MB/s by one thread, {each / 1e3:,.1f} kB delivered per element, "
+        "copied once",
+    )

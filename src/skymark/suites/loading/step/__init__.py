@@ -1,0 +1,1 @@
+"""Training steps that consume batches, by the framework that an adapter's venv has."""

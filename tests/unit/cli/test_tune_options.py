@@ -1,0 +1,99 @@
+"""From what a user types to the candidates of a tune."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.cli.main import app, main
+from skymark.cli.tune_options import TuneOptions, request_of, run_words
+from skymark.execute.tune import candidates_of
+from skymark.model.errors import UsageError
+from tests.unit.cli.test_options import parsed
+
+ONE = {"scenarios": ("CV-1:small",), "adapters": ("numpy", "spdl")}
+
+
+def request(cores=4, batch=None, grid=(), **options):
+    return request_of(TuneOptions(**(ONE | options)), 20.0, batch, grid, cores)
+
+
+def points(found):
+    return [tuple(point.values()) for point, _ in found.points]
+
+
+def test_workers_go_up_to_the_cores_by_powers_of_two():
+    usual = [(0, 2), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2), (4, 4), (6, 2), (6, 4)]
+    assert points(request(cores=6)) == usual
+    assert points(request(cores=1)) == [(0, 2), (1, 2), (1, 4)]
+
+
+def test_a_setting_that_is_given_is_not_tuned():
+    assert points(request(workers=3)) == [(2,), (4,)]
+    assert points(request(set=("prefetch=1",))) == [(0,), (1,), (2,), (4,)]
+
+
+def test_a_grid_is_tried_in_place_of_the_usual_points():
+    assert points(request(grid=["workers=2,8", "prefetch=1,3"])) == [(2, 1), (2, 3), (8, 1), (8, 3)]
+
+
+def test_every_candidate_has_the_step_and_the_batch():
+    found = request(batch=32)
+    plan = candidates_of((point, options.plan()) for point, options in found.points)
+    assert len(plan.cells) == 2 * 7
+    assert {one.cell.settings["think_time_ms"] for one in plan.cells} == {20.0}
+    assert {one.cell.settings["batch_size"] for one in plan.cells} == {32}
+
+
+def test_the_command_that_measures_the_chosen_one_again_asks_for_the_same_settings():
+    found = request(batch=32)
+    plan = candidates_of((point, options.plan()) for point, options in found.points)
+    cell = plan.cells[-1].cell
+    words = run_words(found, cell, {"workers": 4, "prefetch": 4})
+    assert words[0] == "run"
+    (again,) = [one.cell for one in parsed(*words[1:]).plan().cells]
+    assert (again.adapter, again.settings) == (cell.adapter, cell.settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"set": ("think_time_ms=5",)}, "think_time_ms is what --step-ms sets"),
+        ({"set": ("batch_size=5",), "batch": 5}, "batch_size is what --batch sets"),
+        ({"profile": "clip"}, "the suite clip of the profile clip has nothing to tune"),
+        ({"grid": ("workers=1,2",), "workers": 1}, "workers is in --grid and given besides"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(options, said):
+    with pytest.raises(UsageError, match=said):
+        request(**options)
+
+
+def test_the_help_has_no_option_that_a_tune_decides_itself():
+    names = {one.name for one in app["tune"].assemble_argument_collection()}
+    assert {"--data", "--workers", "--step-ms", "--target", "--grid", "--runs"} <= names
+    assert not {"--rounds", "--time", "--goal", "--think-time-ms", "--models"} & names
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--effort", "chek"), "unknown effort 'chek'. Did you mean 'check'?"),
+        (("--scenarios", "CV-1", "TAB-1"), "a tune is of one scenario"),
+        (("--data", "./nowhere"), "nowhere"),
+        (("--grid", "workers=a,b"), "workers"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_measured(
+    words, said, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    status = main(["tune", "--adapters", "numpy", "--step-ms", "5", *words])
+    assert (status, said in capsys.readouterr().err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_no_tune_s_is_left_alone(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    words = ["--scenarios", "TAB-1", "--adapters", "numpy", "--step-ms", "5"]
+    assert main(["tune", *words, "--output", str(tmp_path)]) == 2
+    assert "is not empty; add --resume" in capsys.readouterr().err

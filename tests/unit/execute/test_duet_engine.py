@@ -1,0 +1,123 @@
+"""Two sides in turn with scripted workers: order, ends of cells, and taking up what was left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from skymark.execute.duet_engine import DuetEngine
+from skymark.execute.duet_side import BaselineSide, DuetSide
+from skymark.execute.interpreters import Interpreters
+from skymark.model.cell import Cell
+from skymark.model.errors import UsageError
+from skymark.model.record import Cause, Record, Status, Stop
+from skymark.run.directory import RunDirectory
+from tests.unit.execute.conftest import EFFORT, Bed, ScriptedSuite, Witness, cell_of, plan_of
+
+pytestmark = pytest.mark.usefixtures("processes_without_coverage")
+
+Build = Callable[..., DuetEngine]
+METRIC = ScriptedSuite.declaration.primary_metric
+
+
+@pytest.fixture
+def duet(bed: Bed) -> Build:
+    """Returns a maker of engines for two directories, whose workers share the bed's journal."""
+
+    def make(*cells: Cell, rounds: int = 1, package: Path | None = None) -> DuetEngine:
+        bounds = EFFORT.model_copy(
+            update={"min_rounds": rounds, "max_rounds": rounds, "cell_timeout_s": 60.0}
+        )
+        plan, suite = plan_of(*cells, effort=bounds), ScriptedSuite()
+        columns = suite.declaration.sample_columns
+        python = Path(sys.executable)
+
+        def side(kind: type[DuetSide], package: Path | None) -> DuetSide:
+            run = RunDirectory(bed.cache.parent / kind.__name__, sample_columns=columns)
+            interpreters = Interpreters(None, python, "cpu", package)
+            return kind(plan, suite, run, bed.cache, bed.witness, interpreters)
+
+        baseline, candidate = side(BaselineSide, package), side(DuetSide, None)
+        assert isinstance(baseline, BaselineSide)
+        return DuetEngine(baseline, candidate, cells, METRIC, bounds, bed.witness)
+
+    return make
+
+
+def sides_in_order(bed: Bed) -> list[tuple[int, str]]:
+    """The rounds of a single cell as they were measured: number and side, by their start."""
+    found = []
+    for kind in (BaselineSide, DuetSide):
+        for path in (bed.cache.parent / kind.__name__ / "records").glob("*.json"):
+            record = RunDirectory(path.parents[1]).record(CELL)
+            assert record is not None
+            found += [(one.started_at, one.round, kind.__name__) for one in record.rounds]
+    return [(number, side) for _, number, side in sorted(found)]
+
+
+CELL = cell_of("a")
+BASELINE, CANDIDATE = BaselineSide.__name__, DuetSide.__name__
+
+
+def test_the_side_that_is_first_changes_from_pair_to_pair(bed: Bed, duet: Build) -> None:
+    before, after = duet(CELL, rounds=2).run()
+    assert sides_in_order(bed) == [
+        *((0, BASELINE), (0, CANDIDATE)),
+        *((1, CANDIDATE), (1, BASELINE)),
+    ]
+    assert [record.stopped_by for record in (*before, *after)] == [Stop.ROUNDS, Stop.ROUNDS]
+    assert len({line["pid"] for line in bed.journal("measure")}) == 4
+
+
+def test_a_run_killed_within_a_pair_loses_no_round_and_pairs_no_round_with_a_later_one(
+    bed: Bed, duet: Build
+) -> None:
+    def interrupt(told: str) -> None:
+        if told == f"measuring {CELL.id} 0" and bed.witness.told.count(told) == 2:
+            raise KeyboardInterrupt
+
+    bed.witness = Witness(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        duet(CELL).run()
+    bed.witness = Witness()
+    ((before,), (after,)) = duet(CELL).run()
+    numbers = [[one.round for one in record.rounds] for record in (before, after)]
+    assert numbers == [[0, 1], [1]]
+
+
+def test_a_cell_that_failed_on_one_side_is_measured_by_itself_and_again_in_pairs_on_request(
+    bed: Bed, duet: Build
+) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    failed = Record(
+        cell=CELL,
+        cell_hash=CELL.hash,
+        status=Status.FAILED,
+        cause=Cause(kind="worker-died", message="it is gone"),
+        started_at=now,
+        ended_at=now,
+    )
+    RunDirectory(bed.cache.parent / BASELINE).write_record(failed)
+    ((before,), (after,)) = duet(CELL).run()
+    assert (before.status, after.status) == (Status.FAILED, Status.OK)
+    assert [one.round for one in after.rounds] == [0]
+    ((before,), (after,)) = duet(CELL).run(retry=[Status.FAILED])
+    assert (before.status, after.status) == (Status.OK, Status.OK)
+    assert [[one.round for one in record.rounds] for record in (before, after)] == [[1], [1]]
+
+
+def test_a_baseline_that_does_not_answer_is_refused_before_anything_is_measured(
+    bed: Bed, duet: Build, tmp_path: Path
+) -> None:
+    package = tmp_path / "old" / "skymark"
+    (package / "execute").mkdir(parents=True)
+    for folder in (package, package / "execute"):
+        (folder / "__init__.py").touch()
+    (package / "execute" / "worker.py").write_text("raise SystemExit('an older protocol')")
+    with pytest.raises(UsageError, match="does not speak this skymark's protocol"):
+        duet(CELL, package=package).run()
+    assert bed.journal("measure") == []

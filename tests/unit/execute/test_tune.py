@@ -1,0 +1,146 @@
+"""A tune: its candidates, the order among them, its rungs, and how it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skymark.execute.tune import candidates_of, tune
+from skymark.model.errors import UsageError
+from skymark.model.record import Status
+from tests.unit.execute.conftest import cell_of, plan_of, planned_cell
+from tests.unit.execute.tuning import EFFORTS, ORDER, Runs, candidates_with, record_of
+
+PLACE = Path("tune")
+
+
+def tuned_with(runs, values=range(1, 11)):
+    candidates = candidates_of(candidates_with(workers=values))
+    return tune(candidates, EFFORTS, ORDER, PLACE, runs, ["workers"])
+
+
+def cost_of(cell):
+    """The more workers the cheaper; of equal ones b is."""
+    return 100.0 - 5 * cell.axes["workers"] - (cell.adapter == "b")
+
+
+def test_candidates_of_one_adapter_are_told_apart_by_their_settings():
+    plan = candidates_of(candidates_with(workers=(1, 2)))
+    assert [one.cell.id for one in plan.cells] == [
+        "scripted.S-1.small.workers-1.a",
+        "scripted.S-1.small.workers-1.b",
+        "scripted.S-1.small.workers-2.a",
+        "scripted.S-1.small.workers-2.b",
+    ]
+    assert [one.cell.settings["workers"] for one in plan.cells] == [1, 1, 2, 2]
+    assert {one.group for one in plan.cells} == {"a", "b"}
+
+
+def test_a_process_of_its_own_stays_its_own():
+    cell = cell_of("a")
+    plan = plan_of(planned_cell(cell, group=f"a {cell.id}"))
+    found = candidates_of([({"workers": value}, plan) for value in (1, 2)])
+    assert len({one.group for one in found.cells}) == 2
+
+
+def test_candidates_are_of_one_scenario():
+    plan = plan_of(cell_of("a"), cell_of("a", "S-2"))
+    with pytest.raises(UsageError, match="of one scenario, and these are 2: S-1:small, S-2:small"):
+        candidates_of([({"workers": 1}, plan)])
+    with pytest.raises(UsageError, match="nothing to choose from"):
+        candidates_of([])
+
+
+def test_each_rung_measures_the_best_third_of_the_one_before_and_longer():
+    runs = Runs(cost_of)
+    found = tuned_with(runs)
+    assert [len(one.plan.cells) for one in found.rungs] == [20, 7, 3]
+    assert [one.plan.effort.min_rounds for one in found.rungs] == [1, 2, 4]
+    assert found.chosen is not None
+    assert found.chosen.cell.id == "scripted.S-1.small.workers-10.b"
+    assert found.point(found.chosen) == {"workers": 10}
+    ranking = [(rung, one.cell.adapter, one.cell.axes["workers"]) for rung, one in found.ranking]
+    assert ranking[:4] == [(3, "b", 10), (3, "a", 10), (3, "b", 9), (2, "a", 9)]
+    assert len(ranking) == 20
+
+
+def test_an_interrupted_tune_goes_on_with_the_same_candidates_and_measures_none_again():
+    whole = tuned_with(Runs(cost_of))
+    runs = Runs(cost_of, stop_at="rung-2")
+    with pytest.raises(KeyboardInterrupt):
+        tuned_with(runs)
+    before = list(runs.measured)
+    runs.stop_at = None
+    resumed = tuned_with(runs)
+    assert resumed.ranking == whole.ranking
+    assert runs.measured[: len(before)] == before
+    assert len(set(runs.measured)) == len(runs.measured) == 20 + 7 + 3
+
+
+def test_a_candidate_that_cannot_be_run_has_its_record_and_no_place():
+    refused = cell_of("a", workers=1)
+    plan = plan_of(cell_of("b", workers=1), refused, refused=[refused])
+
+    def run(plan, place):
+        return [
+            record_of(
+                one.cell, 1.0, 1.0, status=Status.OK if one.refusal is None else Status.FAILED
+            )
+            for one in plan.cells
+        ]
+
+    found = tune(candidates_of([({"workers": 1}, plan)]), EFFORTS, ORDER, PLACE, run, ["workers"])
+    assert [one.cell.adapter for _, one in found.ranking] == ["b", "a"]
+    assert found.chosen is found.ranking[0][1]
+
+
+def test_where_nothing_could_be_measured_nothing_is_chosen():
+    def run(plan, place):
+        return [record_of(one.cell, 1.0, 1.0, status=Status.FAILED) for one in plan.cells]
+
+    found = tuned_with(run)
+    assert found.chosen is None
+    assert found.rivals == ()
+    assert len(found.rungs) == 1
+
+
+# The order
+
+A, B = cell_of("a"), cell_of("b")
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        pytest.param((0.96, 2.0), (0.99, 3.0), id="of those that reach the target the cheapest"),
+        pytest.param((0.95, 9.0), (0.94, 1.0), id="who reaches it before whoever does not"),
+    ],
+)
+def test_the_choice(better, worse):
+    assert ORDER.place(record_of(A, *better)) < ORDER.place(record_of(B, *worse))
+
+
+def test_where_none_reaches_the_target_the_fastest_is_chosen_whatever_it_costs():
+    fast = record_of(A, 0.6, 9.0, rates=(120.0, 121.0))
+    slow = record_of(B, 0.7, 1.0, rates=(100.0, 101.0))
+    assert ORDER.place(fast) < ORDER.place(slow)
+
+
+def test_what_did_not_end_well_has_no_place():
+    assert ORDER.place(record_of(A, 1.0, 1.0, status=Status.INVALID)) is None
+
+
+def test_the_rate_that_is_needed_is_each_round_s_over_its_share():
+    record = record_of(A, 0.5, 1.0, rates=(100.0, 102.0, 400.0))
+    assert ORDER.needed_rate(record) == 204.0
+
+
+def test_finalists_that_rounds_do_not_tell_apart_are_rivals():
+    def cost(cell):
+        return {("a", 1): 10.0, ("b", 1): 10.1, ("a", 2): 20.0}.get(
+            (cell.adapter, cell.axes["workers"]), 30.0
+        )
+
+    found = tuned_with(Runs(cost))
+    assert [one.cell.adapter for one in found.rivals] == ["b"]

@@ -1,0 +1,84 @@
+"""Static pages of many runs."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from skymark.cli.main import main
+from skymark.model.errors import UsageError
+from skymark.report.site import write_site
+
+
+@pytest.fixture
+def results(make: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs of one kind of machine, and one of another; their names are anybody's."""
+    begin = make.BEGIN
+    hardware = make.MACHINE.hardware.model_copy(update={"cpu_model": "<b>Other</b>"})
+    other = make.MACHINE.model_copy(update={"hardware": hardware})
+    names = ("first", "<script>alert(1)<", "third")
+    for hour, (name, machine) in enumerate(zip(names, (make.MACHINE,) * 2 + (other,), strict=True)):
+        monkeypatch.setattr(make, "BEGIN", begin + timedelta(hours=hour))
+        records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, name=name))]
+        make.write_run(tmp_path / "results" / name, records, machine=machine)
+    return tmp_path / "results"
+
+
+def links(page: Path) -> list[Path]:
+    """The files that a page's links lead to."""
+    found = re.findall(r'href="([^"#]+)"', page.read_text("utf-8"))
+    return [(page.parent / one).resolve() for one in found]
+
+
+def test_every_page_is_reached_by_links_that_work_from_disk(results: Path, tmp_path: Path) -> None:
+    written = write_site([results], tmp_path / "site")
+    assert (written.runs, written.histories, written.problems) == (3, 1, ())
+    seen, waiting = set(), [written.index]
+    while waiting:
+        page = waiting.pop()
+        if page not in seen:
+            seen.add(page)
+            waiting += links(page)
+    assert seen == set((tmp_path / "site").rglob("*.html"))
+    assert len(seen) == 5
+
+
+def test_the_index_has_a_line_per_run_the_newest_first(results: Path, tmp_path: Path) -> None:
+    text = write_site([results], tmp_path / "site").index.read_text("utf-8")
+    rows = text.split("<tbody>")[1].split("</tr>")[:-1]
+    assert ["third" in rows[0], "alert(1)" in rows[1], "first" in rows[2]] == [True] * 3
+    assert ["over runs" in row for row in rows] == [False, True, True]
+    assert "Example CPU 3000, Example GPU" in rows[2]
+    assert "2026-01-15 09:30" in rows[2]
+
+
+def test_text_of_a_run_is_no_markup_and_nothing_is_asked_for(results: Path, tmp_path: Path) -> None:
+    write_site([results], tmp_path / "site")
+    for page in (tmp_path / "site").rglob("*.html"):
+        text = page.read_text("utf-8")
+        assert "<script>alert" not in text
+        assert "<b>Other" not in text
+        assert not re.findall(r"https?:|url\(|@import|src=", text)
+
+
+def test_a_run_that_cannot_be_read_is_named_and_the_others_stand(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (results / "first" / "manifest.json").write_text("{}")
+    assert main(["site", str(results), "--output", str(tmp_path / "site")]) == 1
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'site' / 'index.html'}\n"
+    assert "left out: first: cannot read" in err
+    assert "runs: 2, histories: 0" in err
+    assert "Unreadable: first" in (tmp_path / "site" / "index.html").read_text("utf-8")
+
+
+def test_a_site_without_a_readable_run_is_refused(results: Path, tmp_path: Path) -> None:
+    (results / "first" / "manifest.json").write_text("{}")
+    with pytest.raises(UsageError, match="no run can be read: first: "):
+        write_site([results / "first"], tmp_path / "site")
+    assert not (tmp_path / "site").exists()

@@ -1,0 +1,90 @@
+"""What is said of a tune: the chosen row first, why, and what the machine itself can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skymark.execute.tune import Rung, Tuned
+from skymark.model.record import Status
+from skymark.report.tuning import TuningReport
+from skymark.suite.tuning import Ceiling
+from tests.unit.execute.conftest import cell_of, plan_of
+from tests.unit.execute.tuning import ORDER, record_of
+
+
+def candidate(adapter, workers):
+    cell = cell_of(adapter, workers=workers)
+    return cell.model_copy(update={"axes": {"workers": workers}})
+
+
+def tuned(*rungs):
+    made = tuple(
+        Rung(plan_of(*(one.cell for one in records)), Path(f"rung-{number}"), records)
+        for number, records in enumerate(rungs, 1)
+    )
+    return Tuned(ORDER, made, frozenset({"workers"}))
+
+
+FAST = record_of(candidate("a", 4), 0.98, 2.0, rates=(980.0, 980.0))
+CHEAP = record_of(candidate("b", 2), 0.96, 1.0, rates=(960.0, 960.0))
+DROPPED = record_of(candidate("b", 1), 0.5, 0.5, rates=(500.0,))
+FAILED = record_of(candidate("c", 1), 0.5, 0.5, status=Status.FAILED)
+DECODE = Ceiling(name="decode", rate=700.0, basis="350 on one core × 2")
+DISK = Ceiling(name="disk", rate=100.0, basis="1 MB/s", binds=False)
+MEMORY = Ceiling(name="memory", rate=5000.0, basis="5 MB/s")
+
+
+def test_the_chosen_row_comes_first_and_those_that_were_dropped_and_failed_last():
+    report = TuningReport(tuned((FAILED, DROPPED, FAST, CHEAP), (FAST, CHEAP)))
+    rows = list(report.rows())
+    assert [(row[0], row[1], row[-2]) for row in rows] == [
+        ("b", "2", "2"),
+        ("a", "4", "2"),
+        ("b", "1", "1"),
+        ("c", "1", "1"),
+    ]
+    assert all(len(row) == len(report.headings()) for row in rows)
+    assert report.reaches
+    assert report.reason()[0].endswith("is at least 95 %, the least cost")
+
+
+def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():
+    report = TuningReport(tuned((DROPPED,)), (MEMORY, DISK, DECODE))
+    assert not report.reaches
+    said = report.reason()
+    assert said[0] == (
+        "none reaches fed share 95 %: this has the highest steps/s, and the accelerator waits 50 % "
+        "of its time"
+    )
+    assert "the accelerator takes 1,000 steps/s, and gets 500 (50 %)" in said
+    assert [line.split(":")[0].strip() for line in said[2:5]] == ["disk", "decode", "memory"]
+    assert "for comparison" in said[2]
+    assert said[-1] == (
+        "limit: decode, whose ceiling is 70 % of what the accelerator takes; the candidate reaches "
+        "71 % of it"
+    )
+
+
+def test_a_machine_whose_own_figures_are_high_enough_is_not_blamed():
+    report = TuningReport(tuned((DROPPED,)), (MEMORY, DISK))
+    assert report.limit is None
+    assert report.reason()[-1].startswith("limit: none of the machine's own figures")
+
+
+def test_where_nothing_could_be_measured_the_table_says_why():
+    report = TuningReport(tuned((FAILED,)))
+    assert report.reason() == ("no candidate could be measured; the table says why",)
+    assert report.json_content()["chosen"] is None
+
+
+@pytest.mark.parametrize("records", [(FAST, CHEAP), (DROPPED,)])
+def test_json_has_what_the_table_has(records):
+    report = TuningReport(tuned(records), (DECODE,))
+    found = report.json_content()
+    assert found["reached"] == report.reaches
+    assert found["chosen"] == found["candidates"][0]
+    assert len(found["candidates"]) == len(records)
+    assert found["needed_rate"] == pytest.approx(1000.0)
+    assert found["limit"] == (None if report.reaches else "decode")

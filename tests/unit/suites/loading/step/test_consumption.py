@@ -1,0 +1,99 @@
+"""The consumer that trains, with a step that notes what it is given."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from skymark.measure.consumer import Sleeper
+from skymark.model.errors import UsageError
+from skymark.suites.loading.adapters.numpy import NumpyReference
+from skymark.suites.loading.drives import epochs
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.step.consumption import Consumption, Trainer
+from skymark.suites.loading.step.kind import StepKind
+from skymark.suites.loading.step.step import Step
+from tests.unit.suites.loading.drives.conftest import make_bench
+
+__all__ = ["make_bench"]
+
+MLP = StepKind.parse("mlp:5")
+
+
+class Noting(Step):
+    """A step of 7 ns by the device's clock."""
+
+    def __init__(self):
+        self.shapes, self.trained = [], 0
+
+    def inputs(self, batch):
+        self.shapes.append({name: value.shape for name, value in batch.items()})
+        return batch
+
+    def train(self, inputs):
+        self.trained += 1
+        return 7
+
+
+def batch_of(size):
+    return {"index": np.arange(size), "x": np.ones((size, 3)), "name": np.array(["a"] * size)}
+
+
+def test_the_step_is_made_with_the_first_batch_and_tried_with_each_shape():
+    made = []
+
+    def start():
+        made.append(Noting())
+        return made[-1]
+
+    trainer = Trainer(start)
+    assert not made
+    for size in (4, 2, 2, 4):
+        trainer.prepare(batch_of(size))
+    (step,) = made
+    assert step.shapes == [{"x": (4, 3)}] * 2 + [{"x": (2, 3)}] * 2
+
+
+def test_a_batch_is_trained_on_once_and_the_devices_time_is_returned():
+    step = Noting()
+    trainer = Trainer(lambda: step)
+    trainer.prepare(batch_of(4))
+    before = step.trained
+    assert trainer.consume(batch_of(4)) == 7
+    assert step.trained == before + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class WithNoting(Consumption):
+    """Trains with a given step."""
+
+    given: Step | None = None
+
+    def consumer(self, adapter, job):
+        return Trainer(lambda: self.given)
+
+
+def test_every_measured_batch_but_the_last_of_a_stopped_pass_is_trained_on(make_bench):
+    scenario = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
+    step = Noting()
+    bench = make_bench(scenario, "Honest")
+    outcome = epochs.drive(dataclasses.replace(bench, consumption=WithNoting(given=step)))
+    assert outcome.verification.passed, outcome.verification.cause
+    measured = [epoch for epoch in outcome.epoch if epoch]
+    assert outcome.consumed == len(measured)
+    assert outcome.busy_ns == 7 * len(measured)
+    tried = 2 * 2  # full batches, and the short last one
+    assert step.trained == len(outcome.epoch) + tried
+
+
+def test_an_adapter_without_a_framework_cannot_train():
+    with pytest.raises(UsageError, match="numpy names no framework for the step mlp"):
+        Consumption(step=MLP).consumer(NumpyReference(), None)
+
+
+def test_batches_are_consumed_by_sleep_or_not_at_all_without_a_step():
+    assert Consumption().consumer(NumpyReference(), None) is None
+    assert isinstance(Consumption(5).consumer(NumpyReference(), None), Sleeper)

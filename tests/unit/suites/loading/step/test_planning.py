@@ -1,0 +1,69 @@
+"""Which cells can be trained on, by which adapters, said before anything is measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.model.plan import Selection
+from skymark.model.record import Status
+from skymark.suites.loading.efforts import EFFORTS
+from skymark.suites.loading.registry import adapters, scenarios
+from skymark.suites.loading.suite import LoadingSuite
+
+TRAINED = {slug for slug, cls in adapters().items() if cls.framework in {"torch", "jax"}}
+
+
+def planned(step, scenario="TAB-1", slugs=("all",), platform="cpu"):
+    selection = Selection(
+        scenarios=(scenario,), adapters=slugs, settings={"step": step}, platform=platform
+    )
+    return LoadingSuite().plan(selection, EFFORTS["check"])
+
+
+def refusals(step, scenario="TAB-1", platform="cpu"):
+    found = planned(step, scenario, platform=platform)
+    return {one.cell.adapter: one.refusal for one in found if one.refusal}
+
+
+def test_adapters_with_torch_or_jax_can_train_and_no_others():
+    found = refusals("mlp:5")
+    assert set(adapters()) - set(found) == TRAINED
+    assert "pytorch" in TRAINED
+    assert "grain" in TRAINED
+    for status, cause in found.values():
+        assert (status, cause.kind) == (Status.UNSUPPORTED, "lacks-framework")
+        assert cause.action == "measure it with --think-time-ms"
+    assert "no framework in its venv that has a training step" in found["numpy"][1].message
+    assert "tensorflow, which has no training step" in found["tfdata"][1].message
+
+
+def test_only_jax_trains_on_a_tpu():
+    found = refusals("mlp:5", platform="tpu")
+    kept = set(adapters()) - set(found)
+    assert {adapters()[slug].framework for slug in kept} == {"jax"}
+    assert "is torch, which reaches no tpu" in found["pytorch"][1].message
+
+
+@pytest.mark.parametrize("network", ["resnet50", "vit_b16"])
+def test_a_network_of_images_is_trained_on_scenarios_that_deliver_images(network):
+    with_images = {id for id, cls in scenarios().items() if cls.images}
+    assert with_images == {"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"}
+    for scenario in ("CV-1", "TAB-1"):
+        (one,) = planned(network, scenario, ("grain",))
+        if scenario in with_images:
+            assert one.refusal is None
+        else:
+            _, cause = one.refusal
+            assert cause.kind == "lacks-step"
+            assert f"{network} is trained on images, and TAB-1 delivers none" in cause.message
+
+
+def test_a_mesh_of_devices_has_no_step():
+    (one,) = planned("mlp:5", "DIST-2", ("grain",))
+    assert one.refusal[1].kind == "lacks-step"
+
+
+def test_a_step_makes_another_cell():
+    ((with_step,), (other,)) = (planned(step, slugs=("grain",)) for step in ("mlp:5", "mlp:6"))
+    assert with_step.cell.id == other.cell.id
+    assert with_step.cell.hash != other.cell.hash
