@@ -78,7 +78,12 @@ def run_row(
     source = Source(data)
     with tempfile.TemporaryDirectory(prefix="cache-table-") as place:
         root = Path(place)
-        variables = {**os.environ, "HF_HUB_DISABLE_TELEMETRY": "1", "SKYMARK_CACHE": place}
+        variables = {
+            **os.environ,
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "USE_TORCH": "0",  # 64 processes that import it take more memory than the machine has
+            "SKYMARK_CACHE": place,
+        }
         if preload is not None:
             variables["LD_PRELOAD"] = str(preload)
         commands = []

@@ -343,8 +343,8 @@ def test_a_machine_at_another_price_than_agreed_is_ended_and_billed_at_it(
     assert float(said[1]) == pytest.approx(line.cost_usd, rel=0.25)
 
 
-MEASURED = f"{RESULTS}/*/records/*.json"
-"""Records of cells, below the home of a machine."""
+MEASURED = f"{RESULTS}/latest/records/*.json"
+"""Records of the newest job's cells, below the home of a machine."""
 
 
 @pytest.mark.cloud_faults

@@ -69,12 +69,12 @@ def test_a_killed_worker_fails_its_cells_and_a_retry_measures_only_those(
                 with contextlib.suppress(psutil.Error):
                     worker.kill()
                     killed.append(worker)
-        status, _ = case.finish(process)
+        status, stderr = case.finish(process)
         case.kept = case.on_disk()
         records = case.records()
         assert len(records) == 4
         failed = [id for id, one in records.items() if one.status is Status.FAILED]
-        assert status == bool(failed)
+        assert status == bool(failed), stderr
         assert all("signal 9" in records[id].cause.message for id in failed)
         status, stderr = case.run("--resume", "--retry", "failed")
         assert status == 0, stderr

@@ -78,7 +78,8 @@ def read_samples(
         file = pq.ParquetFile(pa.BufferReader(data))
         if file.metadata.num_rows > MOST_ROWS:
             raise ValueError(f"has {file.metadata.num_rows:,} rows, more than are ever read")
-        table = file.read(list(columns))
+        # Arrow's threads now and then abort a process that ends (apache/arrow issue 34314).
+        table = file.read(list(columns), use_threads=False)
         return {name: table.column(name).cast(pa.float64()).to_numpy() for name in columns}
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(f"cannot be read as Parquet with {', '.join(columns)}: {error}") from error

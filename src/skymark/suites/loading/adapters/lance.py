@@ -2,8 +2,9 @@
 
 As its guide for PyTorch says (https://lance.org/integrations/pytorch): a map-style dataset that
 takes all rows of a batch at once, as `lance.torch.data.SafeLanceDataset` does, and workers that are
-spawned, for Lance has threads of its own and cannot be forked. That dataset makes Python objects of
-the rows, a list of numbers for an array; here they become arrays without a copy.
+no forks of this process, for Lance has threads of its own: Python's fork server starts them, which
+has imported PyTorch once and never Lance. That dataset makes Python objects of the rows, a list of
+numbers for an array; here they become arrays without a copy.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
+
+FORKED_WITH = ("pyarrow", "torch.utils.data", __name__)
+"""Modules that workers have from the start: a second of CPU time that each would take to import."""
 
 OWN_FORMAT = "rows are taken from Lance's own format; other files have to be written in it first"
 
@@ -41,10 +45,16 @@ class Rows(Elements):
 
 
 class LanceLoader(PyTorchLoader):
-    """One DataLoader of rows, whose workers are spawned."""
+    """One DataLoader of rows, whose workers a fork server starts."""
 
     elements: ClassVar = Rows
-    start_method: ClassVar = "spawn"
+    start_method: ClassVar = "forkserver"
+
+    def __init__(self, job: LoadingJob) -> None:
+        from multiprocessing import set_forkserver_preload
+
+        set_forkserver_preload([*FORKED_WITH])
+        super().__init__(job)
 
 
 @adapter
