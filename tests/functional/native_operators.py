@@ -1,4 +1,4 @@
-"""Operators of TensorFlow and JAX against the NumPy reference, for `test_native_operators.py`."""
+"""Operators of TensorFlow, JAX and torchvision beside the reference: `test_native_operators.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import pytest
 from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import Size
 
+PHOTOGRAPHS = {"height": 90, "width": 120, "side": 64, "classes": 5}
 SIZES = {
+    **{id: Size(elements=8, batch_size=8, values=PHOTOGRAPHS) for id in ("CV-1", "CV-3", "PC-2")},
+    "CV-4": Size(elements=8, batch_size=8, values=PHOTOGRAPHS | {"smallest": 32}),
     "CV-2": Size(
         elements=3,
         batch_size=3,
@@ -34,7 +37,8 @@ def made(id, directory):
 
 
 def agree(batch, scenario, dataset):
-    expected = scenario.collate([scenario.transform(element, EPOCH) for element in dataset])
+    done = scenario.collate([scenario.transform(element, EPOCH) for element in dataset])
+    expected = scenario.mix(done, EPOCH)
     assert set(batch) == set(expected)
     for name, values in expected.items():
         np.testing.assert_allclose(
@@ -150,3 +154,23 @@ class TestTensorFlow:
             for column in dataset.columns:
                 assert np.array_equal(element[column.name], raw[column.name]), column.name
                 assert np.asarray(element[column.name]).dtype == np.dtype(column.dtype)
+
+
+class TestTorchvision:
+    @pytest.fixture(autouse=True)
+    def torchvision(self):
+        return importlib.import_module("torchvision")
+
+    @pytest.mark.parametrize("id", ["CV-1", "CV-3", "CV-4", "PC-2"])
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_operators_do_what_the_reference_does(self, id, workers, tmp_path):
+        from skymark.suites.loading.adapter import LoadingJob
+        from skymark.suites.loading.adapters.torchvision import Torchvision
+
+        scenario, dataset = made(id, tmp_path)
+        batch_size = scenario.size.batch_size
+        job = LoadingJob(
+            scenario, dataset, tmp_path, "canonical", batch_size, workers=workers, shuffle=False
+        )
+        (batch,) = Torchvision().open(job).epoch(EPOCH)
+        agree(batch, scenario, dataset)

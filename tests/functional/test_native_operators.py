@@ -1,4 +1,4 @@
-"""The operators of TensorFlow and JAX, tested in the environments where these libraries are."""
+"""Operators of TensorFlow, JAX and torchvision, tested in the venvs where these libraries are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ OPERATORS = Path(__file__).with_name("native_operators.py")
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize(("slug", "chosen"), [("tfdata", "TestTensorFlow"), ("datarax", "TestJax")])
+@pytest.mark.parametrize(
+    ("slug", "chosen"),
+    [("tfdata", "TestTensorFlow"), ("datarax", "TestJax"), ("torchvision", "TestTorchvision")],
+)
 def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):
     lent = tmp_path / "lent"
     lent.mkdir()

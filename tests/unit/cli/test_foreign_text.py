@@ -24,7 +24,10 @@ ESCAPES = (
     "\u202e",
     "\r",
 )
-ANY_TEXT = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY_TEXT = settings(
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def steering(text):

@@ -111,7 +111,7 @@ def worse(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Compari
     return compared(make, tmp_path_factory.mktemp("worse"), (1000, 500))
 
 
-@settings(max_examples=50, derandomize=True, deadline=None, database=None)
+@settings(max_examples=50, derandomize=True, database=None)
 @given(text=POWERFUL)
 def test_no_text_of_a_run_has_power_in_a_comment(worse: Comparison, text: str) -> None:
     named = {"label": text, "adapter": text, "cell_id": text}
@@ -132,7 +132,7 @@ def test_no_text_of_a_run_has_power_in_a_comment(worse: Comparison, text: str) -
     assert not re.search(r"@\w|#\d(?!\d*;)|://|[\[\]`\x1b\u202e]", odd)
 
 
-@settings(max_examples=50, derandomize=True, deadline=None, database=None)
+@settings(max_examples=50, derandomize=True, database=None)
 @given(text=POWERFUL)
 def test_no_text_of_a_run_has_power_in_its_markdown(saved: Run, text: str) -> None:
     plain, odd = (run_markdown(named(saved, one)) for one in ("x", text))

@@ -176,6 +176,9 @@ class Adapter(ABC):
     """Settings that only this adapter reads from `LoadingJob.options`: name to what it does."""
     native: ClassVar[frozenset[str]] = frozenset()
     """Scenario ids whose work is done by the library's own operators."""
+    native_only: ClassVar[str] = ""
+    """Why only those are measured, for the `unsupported` record; empty where others do the
+    reference's work."""
     short_batch_per_worker: ClassVar[int] = 0
     """Short batches that each worker may deliver at the end of its own share of the data."""
     shuffles: ClassVar[str] = "global"

@@ -211,6 +211,8 @@ def refusal(
             adapter.limits.get(name, f"the adapter does not {ABILITIES[name]}") for name in lacking
         )
         return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=reasons)
+    if adapter.native_only and cls.id not in adapter.native:
+        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
     if (format := settings.get("format")) is not None and format not in adapter.formats:
         return Status.UNSUPPORTED, Cause(
             kind="lacks-format",

@@ -207,6 +207,18 @@ def test_a_lacking_ability_without_a_reason_is_told_in_words():
         assert f"the adapter does not {ABILITIES[ability]}" in cause.message
 
 
+def test_an_adapter_of_operators_alone_does_no_other_scenario():
+    class Native(Poor):
+        abilities: ClassVar = frozenset(ABILITIES)
+        native: ClassVar = frozenset({"CV-1"})
+        native_only: ClassVar = "it has operators for images only"
+
+    assert refusal(scenario_class("CV-1"), Native, {}, {}) is None
+    status, cause = refusal(scenario_class("TAB-1"), Native, {}, {})
+    assert status is Status.UNSUPPORTED
+    assert cause.message == "it has operators for images only"
+
+
 def test_a_format_that_the_adapter_does_not_read_is_unsupported():
     class Able(Poor):
         abilities: ClassVar = frozenset(ABILITIES)

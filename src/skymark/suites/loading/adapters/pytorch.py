@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -134,10 +134,14 @@ class PyTorchLoader(Loader):
                 self.elements(job),
                 batch_size=job.batch_size,
                 sampler=sampler,
-                collate_fn=partial(collate, job),
+                collate_fn=self.collate_fn(job),
                 drop_last=job.drop_last,
                 **workers,
             )
+
+    def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], dict[str, Any]]:
+        """Return what makes a batch of elements with their epochs, to be sent to workers."""
+        return partial(collate, job)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over batches of tensors."""

@@ -84,7 +84,7 @@ class TwoViews(Scenario):
 
         height, width = dataset.column("height"), dataset.column("width")
         table = self.table(epoch)
-        first, second = (pixel_boxes(_own(table, view), height, width) for view in VIEWS)
+        first, second = (pixel_boxes(own_parameters(table, view), height, width) for view in VIEWS)
         return first, second
 
     def stages(self) -> tuple[Stage, ...]:
@@ -101,7 +101,7 @@ class TwoViews(Scenario):
             mirrored: bool = True,
         ) -> images.Work:
             def crop_and_flip(element: Element, parameters: Parameters) -> Element:
-                own = _own(parameters, drawn)
+                own = own_parameters(parameters, drawn)
                 cut = crop(element["image"], own, side)
                 flips = mirrored and own["flip"]
                 return {**element, f"view_{view}": images.flipped(cut) if flips else cut}
@@ -141,7 +141,7 @@ class TwoViews(Scenario):
         )
 
 
-def _own(table: Parameters, view: str) -> dict[str, Array]:
+def own_parameters(table: Parameters, view: str) -> dict[str, Array]:
     """Return one view's part of the table, with CV-1's names."""
     suffix = f"_{view}"
     return {name.removesuffix(suffix): table[name] for name in table if name.endswith(suffix)}

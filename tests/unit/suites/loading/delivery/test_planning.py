@@ -12,7 +12,7 @@ from skymark.suites.loading.registry import adapters
 from skymark.suites.loading.suite import LoadingSuite
 
 
-def refusals(platform, deliver="device", scenario="TAB-1"):
+def refusals(platform, deliver="device", scenario="CV-1"):
     """Return the cause by adapter of those that cannot run the scenario."""
     selection = Selection(
         scenarios=(scenario,), adapters=("all",), settings={"deliver": deliver}, platform=platform

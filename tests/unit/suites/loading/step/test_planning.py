@@ -13,14 +13,14 @@ from skymark.suites.loading.suite import LoadingSuite
 TRAINED = {slug for slug, cls in adapters().items() if cls.framework in {"torch", "jax"}}
 
 
-def planned(step, scenario="TAB-1", slugs=("all",), platform="cpu"):
+def planned(step, scenario="CV-1", slugs=("all",), platform="cpu"):
     selection = Selection(
         scenarios=(scenario,), adapters=slugs, settings={"step": step}, platform=platform
     )
     return LoadingSuite().plan(selection, EFFORTS["check"])
 
 
-def refusals(step, scenario="TAB-1", platform="cpu"):
+def refusals(step, scenario="CV-1", platform="cpu"):
     found = planned(step, scenario, platform=platform)
     return {one.cell.adapter: one.refusal for one in found if one.refusal}
 

@@ -1,0 +1,75 @@
+"""Torchvision: a DataLoader whose workers decode and transform images with torchvision's operators.
+
+The loader, its sampler and its workers are those of the adapter `pytorch`. Images are decoded by
+`torchvision.io` and transformed by the functions behind `torchvision.transforms.v2`, with the boxes
+and flips that were drawn, for its classes draw their own from PyTorch's generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+from skymark.suites.loading.acceleration import TORCH
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.pytorch import Elements, Key, PyTorch, PyTorchLoader
+from skymark.suites.loading.adapters.torchvision.operators import OPERATORS, Tensors
+
+
+class Images(Elements):
+    """Map-style dataset of elements that torchvision has transformed, each with its epoch."""
+
+    def fetch(self, keys: list[Key]) -> Iterator[tuple[int, Tensors]]:
+        """Read and transform elements one after another."""
+        scenario = self.job.scenario
+        work = OPERATORS[scenario.id].on_element
+        raw = self.read([index for _, index in keys])
+        for (epoch, index), element in zip(keys, raw, strict=True):
+            yield epoch, work(scenario, element, scenario.parameters(epoch, index))
+
+
+def collate(job: LoadingJob, elements: list[tuple[int, Tensors]]) -> Tensors:
+    """Stack the elements' fields, as DataLoader does by itself, and do the batch-level work."""
+    from torch.utils.data import default_collate
+
+    epoch, scenario = elements[0][0], job.scenario
+    batch: Tensors = default_collate([element for _, element in elements])
+    if (work := OPERATORS[scenario.id].on_batch) is None:
+        return batch
+    rows = batch["index"].numpy()
+    drawn = {name: column[rows] for name, column in scenario.table(epoch).items()}
+    return work(scenario, batch, drawn)
+
+
+class ImageLoader(PyTorchLoader):
+    """One DataLoader of images, whose workers live on from epoch to epoch."""
+
+    elements: ClassVar = Images
+
+    def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], Tensors]:
+        """Return what makes a batch of elements with their epochs, to be sent to workers."""
+        return partial(collate, job)
+
+
+@adapter
+class Torchvision(Adapter):
+    """`torch.utils.data.DataLoader` over `torchvision.io` and `torchvision.transforms.v2`."""
+
+    slug: ClassVar = "torchvision"
+    name: ClassVar = "PyTorch with torchvision"
+    distribution: ClassVar = "torchvision"
+    imports: ClassVar = "torchvision.transforms.v2"
+    homepage: ClassVar = "https://docs.pytorch.org/vision"
+    guide: ClassVar = "https://docs.pytorch.org/vision/stable/transforms.html"
+    abilities: ClassVar = PyTorch.abilities
+    limits: ClassVar = PyTorch.limits
+    formats: ClassVar = PyTorch.formats
+    native: ClassVar = frozenset(OPERATORS)
+    native_only: ClassVar = "its operators are for images; pytorch does the rest"
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH
+
+    def open(self, job: LoadingJob) -> Loader:
+        """Return the DataLoader."""
+        return ImageLoader(job)

@@ -1,0 +1,134 @@
+"""Scenarios' work by torchvision's own operators, on tensors.
+
+As its guide advises (https://docs.pytorch.org/vision/stable/transforms.html), images are decoded to
+uint8 tensors, cropped and resized as those with antialiasing, and become float32 last. Elements
+leave in the layout of the scenario, ``[S, S, 3]``, as a view that collating copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skymark.suites.loading.operators import OperatorTable
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.scenario import Parameters
+
+Tensors = dict[str, Any]
+OnElement = Callable[[Any, "Element", "Parameters"], Tensors]
+"""From scenario, raw element and its random parameters to its fields."""
+OnBatch = Callable[[Any, Tensors, "Parameters"], Tensors]
+"""From scenario, batch and the columns of its elements' random parameters to the batch."""
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The operators of one scenario's work."""
+
+    on_element: OnElement
+    on_batch: OnBatch | None = None
+
+
+OPERATORS: OperatorTable[Operators] = OperatorTable()
+
+
+def decoded(element: Element) -> Any:
+    """Decode an image to RGB, uint8 ``[3, H, W]``."""
+    import numpy as np
+    import torch
+    from torchvision.io import ImageReadMode, decode_image
+
+    encoded = torch.from_numpy(np.array(element["jpeg"]))  # a copy, for torch wants to write
+    return decode_image(encoded, ImageReadMode.RGB)
+
+
+def normalised(pixels: Any) -> Any:
+    """Return ``(pixels / 255 - mean) / deviation`` of ImageNet, ``[…, 3, H, W]``."""
+    import torch
+    from torchvision.transforms.v2 import functional
+
+    from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
+
+    scaled = functional.to_dtype(pixels, torch.float32, scale=True)
+    return functional.normalize(scaled, [*IMAGENET_MEAN], [*IMAGENET_DEVIATION], inplace=True)
+
+
+def channels_last(pixels: Any) -> Any:
+    """Return ``[…, 3, H, W]`` as ``[…, H, W, 3]``, without a copy."""
+    return pixels.movedim(-3, -1)
+
+
+def view(pixels: Any, crop: Parameters, side: int) -> Any:
+    """Cut the drawn box out, resize it, mirror it where drawn and normalise, ``[S, S, 3]``."""
+    from torchvision.transforms.v2 import functional
+
+    from skymark.suites.loading.transforms.random_crop import pixel_box
+
+    box = pixel_box(crop, *pixels.shape[-2:])
+    cut = functional.resized_crop(pixels, *box, size=[side, side], antialias=True)
+    mirrored = functional.horizontal_flip(cut) if crop["flip"] else cut
+    return channels_last(normalised(mirrored))
+
+
+def image(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
+    """Crop, flip and normalise an image."""
+    cropped = view(decoded(element), parameters, scenario.size["side"])
+    return {"index": element["index"], "label": element["label"], "image": cropped}
+
+
+def two_views(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
+    """Make two views of an image."""
+    from skymark.suites.loading.scenarios.pc2_branching_pipeline import VIEWS, own_parameters
+
+    pixels, side = decoded(element), scenario.size["side"]
+    drawn = {f"view_{name}": own_parameters(parameters, name) for name in VIEWS}
+    views = {name: view(pixels, crop, side) for name, crop in drawn.items()}
+    return {"index": element["index"], "label": element["label"], **views}
+
+
+def whole(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
+    """Resize the whole image to the largest side, uint8 ``[3, S, S]``."""
+    from torchvision.transforms.v2 import functional
+
+    del parameters
+    side = scenario.size["side"]
+    resized = functional.resize(decoded(element), [side, side], antialias=True)
+    return {"index": element["index"], "label": element["label"], "image": resized}
+
+
+def one_size(scenario: Any, batch: Tensors, parameters: Parameters) -> Tensors:
+    """Resize a batch to the side drawn for its first element, and normalise."""
+    from torchvision.transforms.v2 import functional
+
+    del scenario
+    side = int(parameters["side"][0])
+    resized = functional.resize(batch["image"], [side, side], antialias=True)
+    return {**batch, "image": channels_last(normalised(resized)).contiguous()}
+
+
+def mixed(scenario: Any, batch: Tensors, parameters: Parameters) -> Tensors:
+    """Normalise a batch, and mix images and labels with the next of the batch."""
+    import torch
+    from torch.nn.functional import one_hot
+
+    images = normalised(batch["image"])
+    partners = images.roll(-1, 0)
+    share = torch.from_numpy(parameters["share"])
+    blended = torch.lerp(partners, images, share[:, None, None, None])
+    for place in parameters["cut"].nonzero()[0].tolist():
+        top, left, height, width = parameters["box"][place].tolist()
+        pasted = (place, slice(None), slice(top, top + height), slice(left, left + width))
+        blended[place] = images[place]
+        blended[pasted] = partners[pasted]
+    certain = one_hot(batch["label"], scenario.size["classes"]).float()
+    soft = torch.lerp(certain.roll(-1, 0), certain, share[:, None])
+    return {**batch, "image": channels_last(blended).contiguous(), "label": soft}
+
+
+OPERATORS.register(Operators(image), "CV-1")
+OPERATORS.register(Operators(two_views), "PC-2")
+OPERATORS.register(Operators(whole, mixed), "CV-3")
+OPERATORS.register(Operators(whole, one_size), "CV-4")
