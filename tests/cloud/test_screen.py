@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("other_home")]
 
 WARNING = """
 from skymark.cloud.sky.client import sdk
