@@ -1,0 +1,174 @@
+"""Hugging Face Datasets, streamed: Parquet shards read by a DataLoader's workers.
+
+As the library's guide says (https://huggingface.co/docs/datasets/stream): an `IterableDataset` in
+PyTorch's DataLoader, each of whose workers has shards of its own. Shards are shuffled, then
+elements in a buffer of `SHUFFLE_BUFFER` (``--set shuffle_buffer=N``), from the seed and the epoch
+that ``set_epoch`` tells. The work is done by ``map``, on as many rows at once as a batch has. They
+come as Python's own lists and bytes: the library's NumPy format makes bytes lose zeros at the end,
+and would turn what ``map`` returns into 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skymark.suites.loading.acceleration import TORCH
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.hf_datasets import SHUFFLE_BUFFER, HuggingFaceDatasets
+from skymark.suites.loading.adapters.pytorch import tensors
+from skymark.suites.loading.bucketing import Batches
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Column, Element
+    from skymark.suites.loading.scenario import Batch
+
+
+def value_of(column: Column, value: Any) -> Any:
+    """Turn a field, bytes or numbers or lists of them, into what the scenario's work takes."""
+    import numpy as np
+
+    if column.encoding != "raw":
+        return np.frombuffer(value, np.uint8)
+    if column.shape == ():
+        return np.dtype(column.dtype).type(value)
+    return np.asarray(value, column.dtype).reshape(column.shape or -1)
+
+
+class Work:
+    """The scenario's work on rows, in the epoch that all workers share."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        from multiprocessing import Value
+
+        self.job = job
+        self.epoch = Value("q", 0, lock=False)
+
+    def __call__(self, rows: dict[str, Any]) -> dict[str, list[Any]]:
+        """Transform some rows, given and returned by field."""
+        columns = self.job.dataset.columns
+        elements = []
+        for place, index in enumerate(rows["index"]):
+            fields = {column.name: value_of(column, rows[column.name][place]) for column in columns}
+            elements.append(self.job.transform({"index": int(index), **fields}, self.epoch.value))
+        return {name: [element[name] for element in elements] for name in elements[0]}
+
+    def collate(self, elements: list[Element]) -> dict[str, Any]:
+        """Make a batch, and do its batch-level work."""
+        return tensors(self.job.mix(self.job.collate(elements), self.epoch.value))
+
+
+class StreamingLoader(Loader):
+    """One DataLoader over one stream, whose workers live on from epoch to epoch."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        import datasets
+        from datasets.distributed import split_dataset_by_node
+        from torch.utils.data import DataLoader, IterableDataset
+
+        self.work = Work(job)
+        # Shards that skymark wrote: nothing is downloaded that a revision could pin.
+        self.stream = datasets.load_dataset(  # nosec B615
+            "parquet", data_files={"train": shards(job)}, split="train", streaming=True
+        )
+        stream = split_dataset_by_node(self.stream, rank=job.rank, world_size=job.world)
+        if job.shuffle:
+            buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
+            stream = stream.shuffle(
+                seed=job.shuffle_seed(0),
+                buffer_size=buffer,
+                max_buffer_input_shards=1,  # where several are mixed, an epoch ends 5 s later
+            )
+        columns = ["index", *(column.name for column in job.dataset.columns)]
+        self.stream = stream.map(
+            self.work, batched=True, batch_size=job.batch_size, remove_columns=columns
+        )
+        loader = partial(
+            DataLoader,
+            num_workers=job.workers,
+            persistent_workers=job.workers > 0,
+            prefetch_factor=job.prefetch if job.workers else None,
+            pin_memory=job.page_locks,
+        )
+        if job.scenario.bucket_boundaries:
+            IterableDataset.register(Batches)  # a subclass, without importing torch up there
+            self.loader = loader(Batches(self.stream, job), batch_size=None, collate_fn=tensors)
+        else:
+            self.loader = loader(
+                self.stream,
+                batch_size=job.batch_size,
+                collate_fn=self.work.collate,
+                drop_last=job.drop_last,
+            )
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Iterate over batches of tensors."""
+        self.work.epoch.value = epoch
+        self.stream.set_epoch(epoch)
+        return iter(self.loader)
+
+    def close(self) -> None:
+        """Drop the loader, which ends its workers."""
+        del self.loader
+
+
+def shards(job: LoadingJob) -> list[str]:
+    """Return the paths of the shards, or their addresses on the object server."""
+    paths = sorted(job.storage.glob("*.parquet"))
+    if job.format != "http-parquet":
+        return [str(path) for path in paths]
+    from skymark.suites.loading.dataset.objects import object_url
+
+    return [f"{object_url()}/{path.name}" for path in paths]
+
+
+@adapter
+class HuggingFaceStreaming(Adapter):
+    """`datasets.IterableDataset` over Parquet files in a DataLoader."""
+
+    slug: ClassVar = "hf-streaming"
+    name: ClassVar = "Hugging Face Datasets, streaming"
+    distribution: ClassVar = "datasets"
+    imports: ClassVar = "datasets"
+    homepage: ClassVar = "https://huggingface.co/docs/datasets/stream"
+    guide: ClassVar = "https://huggingface.co/docs/datasets/use_with_pytorch"
+    abilities: ClassVar = frozenset(
+        {
+            "map",
+            "shuffle",
+            "seeded",
+            "batch-map",
+            "variable-length",
+            "bucket",
+            "shard",
+            "stream",
+            "source:columnar",
+            "source:http",
+        }
+    )
+    limits: ClassVar = {
+        "worker-invariant": "each worker reads shards of its own, so the order depends on how "
+        "many workers there are",
+        "checkpoint": "a saved position has not what is in the shuffle buffer: it would be lost",
+        "eager": "elements always stream from their shards",
+        "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
+        "source:memory": "it streams files; hf-datasets reads memory",
+        "source:files": "it streams Parquet here; hf-datasets reads listed files",
+        "source:tar": "it streams Parquet here; hf-datasets reads tar shards",
+    }
+    shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
+    formats: ClassVar = ("parquet", "http-parquet")
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH
+    short_batch_per_worker: ClassVar = 1
+    options: ClassVar = HuggingFaceDatasets.options
+    variables: ClassVar = HuggingFaceDatasets.variables
+
+    def shuffle_kind(self, job: LoadingJob) -> str:
+        """Return that shards are shuffled, and their elements in a buffer."""
+        return f"shards, buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
+
+    def open(self, job: LoadingJob) -> Loader:
+        """Return the DataLoader."""
+        return StreamingLoader(job)
