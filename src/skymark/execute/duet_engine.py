@@ -63,9 +63,8 @@ class DuetEngine:
             self._end_if_enough(cell)
         waiting = self._waiting()
         self._observer.planned(sum(self._left(side, cell) for side, cell in waiting))
-        turn = 0
+        by_id, turn = {cell.id: cell for cell in self._cells}, 0
         while cells := list(dict.fromkeys(cell.id for _, cell in self._waiting())):
-            by_id = {cell.id: cell for cell in self._cells}
             first = turn % len(cells)
             for id in cells[first:] + cells[:first]:
                 self._measure_pair(by_id[id])

@@ -32,7 +32,6 @@ from skymark.suite.contract import Suite
 PREPARE_TIMEOUT_S = 1800.0
 """Time to generate, download or convert the data of one cell."""
 
-
 HOST_ONLY = "unused: the adapter has no part for it"
 """The accelerator of a record, where the library works on the host wherever it runs."""
 
@@ -173,6 +172,8 @@ class Measurer(ABC):
         unprepared = {cell.id for cell in self._unprepared(cells)}
 
         def prepare(worker: WorkerProcess, cell: Cell) -> None:
+            if not self._unprepared([cell]):
+                return  # another cell of the same data came before
             self._observer.stage(f"preparing {cell.scenario} ({cell.variant}) for {cell.adapter}")
             worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
 

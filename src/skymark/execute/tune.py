@@ -12,7 +12,7 @@ from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Record
-from skymark.statistics.halving import halve, lengths_of_rungs, rung_sizes
+from skymark.statistics.halving import Order, halve, lengths_of_rungs, rung_sizes
 
 RunRung = Callable[[Plan, Path], Sequence[Record]]
 """Carries out the plan of a rung into a directory, or goes on with it; returns its records."""
@@ -43,20 +43,20 @@ class Tuned:
 
     @property
     def ranking(self) -> tuple[tuple[int, Record], ...]:
-        """Each candidate's last rung, from 1, and its record there: the best of the last first."""
-        seen: set[str] = set()
-        found = []
-        for number, rung in reversed(list(enumerate(self.rungs, 1))):
-            own = [one for one in rung.records if one.cell.id not in seen]
-            seen |= {one.cell.id for one in own}
-            well = [one for one in own if self.order.place(one) is not None]
-            badly = [one for one in own if self.order.place(one) is None]
-            well.sort(key=lambda one: self.order.place(one) or ())
-            found.append((number, well, badly))
-        return (
-            *((number, one) for number, well, _ in found for one in well),
-            *((number, one) for number, _, badly in found for one in badly),
-        )
+        """Each candidate's last rung, from 1, and its record there: the best of the last first.
+
+        Those that could not be measured come at the end.
+        """
+        last: dict[str, tuple[int, Record]] = {}
+        for number, rung in enumerate(self.rungs, 1):
+            last |= {one.cell.id: (number, one) for one in rung.records}
+
+        def order(candidate: tuple[int, Record]) -> tuple[bool, int, Order]:
+            number, record = candidate
+            place = self.order.place(record)
+            return place is None, -number, place or ()
+
+        return tuple(sorted(last.values(), key=order))
 
     @property
     def chosen(self) -> Record | None:

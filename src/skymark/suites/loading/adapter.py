@@ -20,7 +20,7 @@ from skymark.model.errors import UsageError
 from skymark.model.platform import Platform
 from skymark.suites.loading.acceleration import HOST_ONLY, Acceleration
 from skymark.suites.loading.caches import Caches
-from skymark.suites.loading.storage_formats import format_of_source
+from skymark.suites.loading.storage_formats import HTTP, format_of_source
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
@@ -83,6 +83,15 @@ class LoadingJob:
     """What the machine has besides a CPU; where it is a GPU, libraries use that as they can."""
     options: Mapping[str, Setting] = field(default_factory=dict)
     """Settings that only this adapter knows, given as ``--set NAME=VALUE``."""
+
+    @property
+    def root(self) -> str:
+        """The folder of `storage`, or its address where the object server has it."""
+        if self.format not in HTTP:
+            return str(self.storage)
+        from skymark.suites.loading.dataset.objects import object_url
+
+        return object_url()
 
     @property
     def page_locks(self) -> bool:

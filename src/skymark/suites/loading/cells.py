@@ -206,13 +206,13 @@ def refusal(
     settings: Mapping[str, Setting],
 ) -> tuple[Status, Cause] | None:
     """Return why a cell cannot be run: what the adapter lacks of what the scenario needs."""
+    if adapter.native_only and cls.id not in adapter.native:
+        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
     if lacking := sorted(cls.requirements(axes) - adapter.abilities):
         reasons = "; ".join(
             adapter.limits.get(name, f"the adapter does not {ABILITIES[name]}") for name in lacking
         )
         return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=reasons)
-    if adapter.native_only and cls.id not in adapter.native:
-        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
     if (format := settings.get("format")) is not None and format not in adapter.formats:
         return Status.UNSUPPORTED, Cause(
             kind="lacks-format",

@@ -135,11 +135,8 @@ class StreamLoader(HuggingFaceLoader):
     def __init__(self, job: LoadingJob) -> None:
         import datasets
 
-        from skymark.suites.loading.dataset.objects import object_url
-
         super().__init__(job)
-        root = object_url() if job.format == "http-tar" else job.storage
-        shards = [f"{root}/{path.name}" for path in sorted(job.storage.glob("*.tar"))]
+        shards = [f"{job.root}/{path.name}" for path in sorted(job.storage.glob("*.tar"))]
         # Shards that skymark wrote: nothing is downloaded that a revision could pin.
         stream = datasets.load_dataset(  # nosec B615
             "webdataset", data_files={"train": shards}, split="train", streaming=True

@@ -68,11 +68,12 @@ class StreamingLoader(Loader):
         from torch.utils.data import DataLoader, IterableDataset
 
         self.work = Work(job)
+        shards = [f"{job.root}/{path.name}" for path in sorted(job.storage.glob("*.parquet"))]
         # Shards that skymark wrote: nothing is downloaded that a revision could pin.
-        self.stream = datasets.load_dataset(  # nosec B615
-            "parquet", data_files={"train": shards(job)}, split="train", streaming=True
+        stream = datasets.load_dataset(  # nosec B615
+            "parquet", data_files={"train": shards}, split="train", streaming=True
         )
-        stream = split_dataset_by_node(self.stream, rank=job.rank, world_size=job.world)
+        stream = split_dataset_by_node(stream, rank=job.rank, world_size=job.world)
         if job.shuffle:
             buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
             stream = stream.shuffle(
@@ -111,16 +112,6 @@ class StreamingLoader(Loader):
     def close(self) -> None:
         """Drop the loader, which ends its workers."""
         del self.loader
-
-
-def shards(job: LoadingJob) -> list[str]:
-    """Return the paths of the shards, or their addresses on the object server."""
-    paths = sorted(job.storage.glob("*.parquet"))
-    if job.format != "http-parquet":
-        return [str(path) for path in paths]
-    from skymark.suites.loading.dataset.objects import object_url
-
-    return [f"{object_url()}/{path.name}" for path in paths]
 
 
 @adapter

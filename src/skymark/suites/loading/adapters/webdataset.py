@@ -75,7 +75,7 @@ class WebDatasetLoader(Loader):
         self.stages = stages = Stages(job)
         batched = wds.batched(job.batch_size, collation_fn=job.collate, partial=not job.drop_last)
         pipeline = wds.DataPipeline(
-            wds.SimpleShardList([f"{root(job)}/{name}" for name in names]),
+            wds.SimpleShardList([f"{job.root}/{name}" for name in names]),
             stages.shuffled_shards,
             stages.of_rank,
             wds.split_by_worker,
@@ -102,15 +102,6 @@ class WebDatasetLoader(Loader):
     def close(self) -> None:
         """Drop the loader, which ends its workers."""
         self.loader.close()
-
-
-def root(job: LoadingJob) -> str:
-    """Return the folder or the address of the server that holds the shards."""
-    if job.format != "http-tar":
-        return str(job.storage)
-    from skymark.suites.loading.dataset.objects import object_url
-
-    return object_url()
 
 
 @adapter

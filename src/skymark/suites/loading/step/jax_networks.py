@@ -24,13 +24,8 @@ WIDTH, PATCH, LAYERS, HEADS = 768, 16, 12, 12
 
 SQUARE_LAYERS = 4
 
-
-def normal(key: Any, *shape: int) -> Any:
-    """Return weights of a spread that keeps that of what they are applied to (He et al., 2015)."""
-    inputs = 1
-    for size in shape[:-1]:
-        inputs *= size
-    return jax.random.normal(key, shape) * (2 / inputs) ** 0.5
+NORMAL = jax.nn.initializers.variance_scaling(2.0, "fan_in", "normal")
+"""Weights of a spread that keeps that of what they are applied to (He et al., 2015)."""
 
 
 def resnet50(key: Any) -> Weights:
@@ -38,7 +33,7 @@ def resnet50(key: Any) -> Weights:
     keys = iter(jax.random.split(key, 64))
 
     def layer(size: int, inputs: int, outputs: int) -> Weights:
-        kernel = normal(next(keys), size, size, inputs, outputs)
+        kernel = NORMAL(next(keys), (size, size, inputs, outputs))
         return {"kernel": kernel, "scale": jnp.ones(outputs), "shift": jnp.zeros(outputs)}
 
     first, blocks, inputs = layer(7, 3, 64), [], 64
@@ -54,7 +49,7 @@ def resnet50(key: Any) -> Weights:
                 block["shortcut"] = layer(1, inputs, 4 * width)
             blocks.append(block)
             inputs = 4 * width
-    last = {"matrix": normal(next(keys), inputs, CLASSES), "shift": jnp.zeros(CLASSES)}
+    last = {"matrix": NORMAL(next(keys), (inputs, CLASSES)), "shift": jnp.zeros(CLASSES)}
     return {"first": first, "blocks": blocks, "last": last}
 
 
@@ -134,7 +129,7 @@ def _transformed(layer: Weights, x: Any) -> Any:
 
 
 def _linear(key: Any, inputs: int, outputs: int) -> Weights:
-    return {"matrix": normal(key, inputs, outputs), "shift": jnp.zeros(outputs)}
+    return {"matrix": NORMAL(key, (inputs, outputs)), "shift": jnp.zeros(outputs)}
 
 
 def _norm() -> Weights:
@@ -151,7 +146,7 @@ def _layer_normalised(layer: Weights, x: Any) -> Any:
 
 def square(key: Any, width: int) -> Weights:
     """Return `SQUARE_LAYERS` square matrices."""
-    return [normal(one, width, width) for one in jax.random.split(key, SQUARE_LAYERS)]
+    return [NORMAL(one, (width, width)) for one in jax.random.split(key, SQUARE_LAYERS)]
 
 
 def square_outputs(weights: Weights, x: Any) -> Any:

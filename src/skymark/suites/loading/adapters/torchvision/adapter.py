@@ -62,8 +62,11 @@ class Torchvision(Adapter):
     imports: ClassVar = "torchvision.transforms.v2"
     homepage: ClassVar = "https://docs.pytorch.org/vision"
     guide: ClassVar = "https://docs.pytorch.org/vision/stable/transforms.html"
-    abilities: ClassVar = PyTorch.abilities
-    limits: ClassVar = PyTorch.limits
+    abilities: ClassVar = PyTorch.abilities - {"checkpoint"}
+    limits: ClassVar = {
+        **PyTorch.limits,
+        "checkpoint": "torchdata, whose DataLoader saves positions, is not in its venv",
+    }
     formats: ClassVar = PyTorch.formats
     native: ClassVar = frozenset(OPERATORS)
     native_only: ClassVar = "its operators are for images; pytorch does the rest"
