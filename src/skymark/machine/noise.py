@@ -1,7 +1,8 @@
 """Noise of a machine: the spread of a fixed piece of work, stolen time, pressure, frequency.
 
-Sources: proc(5) for ``/proc/stat``, https://docs.kernel.org/accounting/psi.html for
-``/proc/pressure``, https://docs.kernel.org/admin-guide/pm/cpufreq.html for ``scaling_cur_freq``.
+psutil reads the processors' times; sources of the rest: https://docs.kernel.org/accounting/psi.html
+for ``/proc/pressure``, https://docs.kernel.org/admin-guide/pm/cpufreq.html for
+``scaling_cur_freq``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
+
+import psutil
 
 from skymark.model.base import Count, Frozen, NonNegative
 from skymark.model.record import StabilityWarning
@@ -30,11 +33,11 @@ MOST_SPREAD = 0.05
 
 
 class CpuTimes(NamedTuple):
-    """Time of all processors since the machine began, in ticks of the kernel."""
+    """Time of all processors since the machine began, in seconds."""
 
-    busy: int
-    steal: int
-    total: int
+    busy: float
+    steal: float
+    total: float
 
 
 class Noise(Frozen):
@@ -53,7 +56,7 @@ class Noise(Frozen):
     """Share of all processors' time that other programs used."""
     frequency_mhz: tuple[NonNegative, NonNegative] | None
     """The lowest and the highest that the processors had on average."""
-    load_average_1m: NonNegative | None
+    load_average_1m: NonNegative
     pressure: dict[str, NonNegative]
     """Share of the last ten seconds before in which some program waited, by resource."""
 
@@ -77,6 +80,7 @@ def observe(
     work: Callable[[], object] = kernel,
     clock: Callable[[], float] = time.perf_counter,
     cpu_clock: Callable[[], float] = time.process_time,
+    times: Callable[[], CpuTimes] | None = None,
     root: Path = Path("/"),
 ) -> Noise:
     """Watch the machine while one core repeats a fixed piece of work.
@@ -86,10 +90,12 @@ def observe(
         work: the kernel.
         clock: seconds.
         cpu_clock: CPU seconds of this process.
+        times: those of all processors; None to ask the kernel.
         root: where ``proc`` and ``sys`` are.
     """
-    pressure, load = pressure_of(root / "proc" / "pressure"), _load_average(root)
-    before, own_before = cpu_times(_text(root / "proc/stat")), cpu_clock()
+    pressure, load = pressure_of(root / "proc" / "pressure"), os.getloadavg()[0]
+    times = times or cpu_times
+    before, own_before = times(), cpu_clock()
     frequencies: list[float] = []
     rounds: list[float] = []
     repetitions: list[float] = []
@@ -100,7 +106,7 @@ def observe(
         repetitions += taken
         frequencies += _frequency_mhz(root)
     wall_s, own_s = clock() - began, cpu_clock() - own_before
-    after = cpu_times(_text(root / "proc/stat"))
+    after = times()
     return Noise(
         rounds_s=tuple(rounds),
         repetitions=len(repetitions),
@@ -127,35 +133,32 @@ def _repeated(work: Callable[[], object], clock: Callable[[], float]) -> Iterato
             return
 
 
-def cpu_times(stat: str | None) -> CpuTimes | None:
-    """Return the times of all processors from the text of ``/proc/stat``.
+def cpu_times() -> CpuTimes:
+    """Return the times of all processors.
 
     Time of guests is within that of user and nice, and is not counted again.
     """
-    fields = (stat or "").partition("\n")[0].split()
-    if len(fields) < 5 or fields[0] != "cpu":
-        return None
-    user, nice, system, idle, iowait, irq, softirq, steal = (*map(int, fields[1:9]), *[0] * 4)[:8]
-    busy = user + nice + system + irq + softirq
-    return CpuTimes(busy, steal, busy + idle + iowait + steal)
+    now = psutil.cpu_times()
+    busy = now.user + now.nice + now.system + now.irq + now.softirq
+    return CpuTimes(busy, now.steal, busy + now.idle + now.iowait + now.steal)
 
 
-def steal_share(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
-    """Return the share of all processors' time that was stolen in between."""
-    if before is None or after is None or after.total <= before.total:
+def steal_share(before: CpuTimes, after: CpuTimes) -> float | None:
+    """Return the share of all processors' time that was stolen in between, if any went by."""
+    if after.total <= before.total:
         return None
     return max(0, after.steal - before.steal) / (after.total - before.total)
 
 
-def others_share(before: CpuTimes | None, after: CpuTimes | None, own_cores: float) -> float | None:
-    """Return the share of all processors' time that others used in between.
+def others_share(before: CpuTimes, after: CpuTimes, own_cores: float) -> float | None:
+    """Return the share of all processors' time that others used in between, if any went by.
 
     Args:
         before: at the beginning.
         after: at the end.
         own_cores: CPU time of this process over the time in between.
     """
-    if before is None or after is None or after.total <= before.total:
+    if after.total <= before.total:
         return None
     busy = (after.busy - before.busy) / (after.total - before.total)
     return max(0.0, busy - own_cores / (os.cpu_count() or 1))
@@ -213,11 +216,6 @@ def _frequency_mhz(root: Path) -> Sequence[float]:
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
     found = [int(text) / 1000 for file in files if (text := _text(file) or "").strip().isdigit()]
     return [fmean(found)] if found else []
-
-
-def _load_average(root: Path) -> float | None:
-    fields = (_text(root / "proc/loadavg") or "").split()
-    return float(fields[0]) if fields else None
 
 
 def _text(path: Path) -> str | None:

@@ -11,7 +11,7 @@ from skymark.statistics.detection import Detection
 
 def noise_rows(noise: Noise) -> list[tuple[str, str]]:
     """Return what was seen of a machine's noise, as rows of a title and a text."""
-    frequency, load = noise.frequency_mhz, noise.load_average_1m
+    frequency = noise.frequency_mhz
     waits = ", ".join(f"{name} {share(one)}" for name, one in noise.pressure.items())
     times = (noise.fastest_s, noise.median_s, noise.slowest_s)
     fastest, middle, slowest = map(duration, times)
@@ -20,7 +20,7 @@ def noise_rows(noise: Noise) -> list[tuple[str, str]]:
         ("one repetition", f"{fastest} to {slowest}, mostly {middle}"),
         ("stolen by the host", share(noise.steal_share)),
         ("used by other programs", share(noise.others_share)),
-        ("load of the last minute", MISSING if load is None else f"{load:g}"),
+        ("load of the last minute", f"{noise.load_average_1m:g}"),
         ("programs that waited", waits or MISSING),
         (
             "frequency",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from itertools import cycle
 
 import pytest
 
 from skymark.machine.noise import (
+    CpuTimes,
     Noise,
     cpu_times,
     kernel,
@@ -17,7 +19,6 @@ from skymark.machine.noise import (
     steal_share,
 )
 
-STAT = "cpu  {user} 10 {system} {idle} 30 1 2 {steal} 400 0\ncpu0 1 2 3 4\n"
 CALM = Noise(
     rounds_s=(0.01, 0.01),
     repetitions=100,
@@ -50,8 +51,6 @@ class Time:
 def root(tmp_path):
     """The kernel's files of a machine with two processors."""
     (tmp_path / "proc" / "pressure").mkdir(parents=True)
-    (tmp_path / "proc" / "stat").write_text(STAT.format(user=100, system=50, idle=800, steal=7))
-    (tmp_path / "proc" / "loadavg").write_text("1.25 0.90 0.40 2/345 6789\n")
     some = "some avg10=12.50 avg60=1.00 avg300=0.00 total=9\n"
     (tmp_path / "proc" / "pressure" / "cpu").write_text(some)
     (tmp_path / "proc" / "pressure" / "io").write_text(f"{some}full avg10=3.00 avg60=0 total=1\n")
@@ -62,9 +61,10 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_rounds_are_averages_of_half_a_second_of_repetitions(root):
+def test_rounds_are_averages_of_half_a_second_of_repetitions(root, monkeypatch):
+    monkeypatch.setattr("os.getloadavg", lambda: (1.25, 0.9, 0.4))
     clock = Time(0.125, 0.125, 0.125, 0.125, 0.25, 0.25)
-    seen = observe(2.0, clock.work, clock, lambda: 0.0, root)
+    seen = observe(2.0, clock.work, clock, lambda: 0.0, root=root)
     assert seen.rounds_s == (0.125, 0.25, 0.125, 0.25)
     assert (seen.fastest_s, seen.slowest_s, seen.repetitions) == (0.125, 0.25, 12)
     assert seen.spread == pytest.approx(0.0721687 / 0.1875, rel=1e-5)
@@ -75,39 +75,38 @@ def test_rounds_are_averages_of_half_a_second_of_repetitions(root):
 
 def test_a_slow_machine_has_two_rounds_all_the_same(root):
     clock = Time(60.0)
-    assert len(observe(10.0, clock.work, clock, lambda: 0.0, root).rounds_s) == 2
+    assert len(observe(10.0, clock.work, clock, lambda: 0.0, root=root).rounds_s) == 2
 
 
 def test_stolen_time_is_a_share_of_what_went_by_in_between():
-    before = cpu_times(STAT.format(user=100, system=50, idle=800, steal=7))
-    after = cpu_times(STAT.format(user=140, system=60, idle=840, steal=17))
-    assert before is not None
-    assert before.total == 100 + 10 + 50 + 800 + 30 + 1 + 2 + 7
+    before, after = CpuTimes(163, 7, 1000), CpuTimes(213, 17, 1100)
     assert steal_share(before, after) == pytest.approx(0.1)
     assert steal_share(before, before) is None
-    assert steal_share(None, after) is None
 
 
 def test_others_have_what_is_busy_and_not_one_s_own(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    before = cpu_times(STAT.format(user=100, system=50, idle=800, steal=7))
-    after = cpu_times(STAT.format(user=180, system=50, idle=820, steal=7))
+    before, after = CpuTimes(163, 7, 1000), CpuTimes(243, 7, 1100)
     assert others_share(before, after, own_cores=1.0) == pytest.approx(0.3)
     assert others_share(before, after, own_cores=2.0) == 0
-    assert others_share(before, None, own_cores=1.0) is None
+    assert others_share(before, before, own_cores=1.0) is None
 
 
-@pytest.mark.parametrize("text", [None, "", "intr 5", "cpu 1 2"])
-def test_a_kernel_that_does_not_tell_leaves_it_unknown(text):
-    assert cpu_times(text) is None
+def test_times_of_guests_are_counted_once(tmp_path, monkeypatch):
+    (tmp_path / "stat").write_text("cpu  100 10 50 800 30 1 2 7 40 0\n")
+    monkeypatch.setattr("psutil.PROCFS_PATH", str(tmp_path))
+    found, ticks = cpu_times(), os.sysconf("SC_CLK_TCK")
+    assert found.busy * ticks == pytest.approx(100 + 10 + 50 + 1 + 2)
+    assert found.steal * ticks == pytest.approx(7)
+    assert found.total * ticks == pytest.approx(100 + 10 + 50 + 800 + 30 + 1 + 2 + 7)
 
 
 def test_a_machine_that_tells_nothing_is_watched_all_the_same(tmp_path):
     assert pressure_of(tmp_path) == {}
     clock = Time(0.25)
-    seen = observe(1.0, clock.work, clock, lambda: 0.0, tmp_path)
+    still = CpuTimes(1, 0, 2)
+    seen = observe(1.0, clock.work, clock, lambda: 0.0, lambda: still, tmp_path)
     assert (seen.steal_share, seen.others_share, seen.frequency_mhz) == (None, None, None)
-    assert seen.load_average_1m is None
 
 
 @pytest.mark.parametrize(
