@@ -20,7 +20,7 @@ def noise_rows(noise: Noise) -> list[tuple[str, str]]:
         ("one repetition", f"{fastest} to {slowest}, mostly {middle}"),
         ("stolen by the host", share(noise.steal_share)),
         ("used by other programs", share(noise.others_share)),
-        ("load of the last minute", f"{noise.load_average_1m:g}"),
+        ("load of the last minute", f"{noise.load_average_1m:.2f}"),
         ("programs that waited", waits or MISSING),
         (
             "frequency",
