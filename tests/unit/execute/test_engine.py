@@ -363,6 +363,22 @@ def test_all_that_is_prepared_is_told_when_it_is(bed, monkeypatch, shares_proces
     ]
 
 
+def test_data_that_another_cell_made_ready_is_not_prepared_again(bed, monkeypatch):
+    def one_needs_it(self, cells, cache):
+        """Say that data is lacking until the first cell was told to be prepared."""
+        is_there = any("preparing" in one for one in bed.witness.told)
+        return [] if is_there else list(cells)
+
+    monkeypatch.setattr(ScriptedSuite, "unprepared", one_needs_it)
+    monkeypatch.setattr(ScriptedSuite, "shares_process", True)
+    cells = [cell_of("a", "S-1", prepare="well"), cell_of("a", "S-2", prepare="well")]
+    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
+    assert [one for one in bed.witness.told if "preparing" in one] == [
+        "stage preparing S-1 (small) for a"
+    ]
+    assert [record.status for record in records] == [Status.OK, Status.OK]
+
+
 def test_data_that_cannot_be_prepared_fails_its_cell_only(bed):
     damaged = cell_of("a", "S-1", prepare="raise")
     records = bed.engine(plan_of(damaged, cell_of("a", "S-2", prepare="well"))).run()
