@@ -57,8 +57,11 @@ class Pass:
 class Receiver:
     """What is done with each batch as it arrives; this one trusts them."""
 
-    def receive(self, batch: Any) -> bytes:
-        """Make sure that a batch is usable and return the bytes of its index as int64."""
+    def receive(self, batch: Any) -> None:
+        """Make sure that a batch is usable."""
+
+    def index_of(self, batch: Any) -> bytes:
+        """Copy the index of a batch that was received, int64; in no figure."""
         return np.array(batch["index"], np.int64).tobytes()
 
     def examine(self, batch: Any) -> None:
@@ -79,9 +82,8 @@ def timed_pass(
 ) -> Pass:
     """Iterate once over a loader and time every wait.
 
-    A batch is asked for as soon as the one before is there, so one look at the clock both ends a
-    wait and begins the next, except after a pause: examining and copying a batch is skymark's own
-    work and is taken out of the next wait and of the wall time.
+    Copying a batch's index, and examining and keeping batches, are skymark's own work, done between
+    the end of one wait and the beginning of the next: in no wait and not in the wall time.
 
     Which batches are kept or examined follows from a hash of `secret` and the time of arrival, to
     the nanosecond: nobody can know before. Those with the least hashes are kept, so each is as
@@ -96,8 +98,8 @@ def timed_pass(
         consumer: consumes each batch after its wait and before the next one; None for at once.
         clock: monotonic nanoseconds.
         copy: makes a kept batch independent of the loader's buffers.
-        receiver: receives every batch, inside the clock, and examines those that are kept and one
-            in `EXAMINED` of the others, outside of it.
+        receiver: receives every batch, inside the clock; outside of it, copies every index and
+            examines the batches that are kept and one in `EXAMINED` of the others.
         secret: decides which batches are kept; None for the system's entropy.
 
     Returns:
@@ -105,51 +107,50 @@ def timed_pass(
     """
     result = Pass()
     receiver = receiver or Receiver()
-    receive, examine = receiver.receive, receiver.examine
+    receive, index_of, examine = receiver.receive, receiver.index_of, receiver.examine
     consume = None if consumer is None else consumer.consume
     sample = Sample(keep, copy)
     arrived: list[int] = []
-    asked_again: dict[int, int] = {}
+    asked: list[int] = []
     indices = IndexBytes()
-    received, record_arrival = indices.joined, arrived.append
+    copied, record_arrival, record_asking = indices.joined, arrived.append, asked.append
     if secret is None:
         secret = int.from_bytes(os.urandom(8))
-    full = pausing_ns = 0
+    full = 0
     below = sample.below
     begin = clock()
+    record_asking(begin)
     deadline = begin + (FOREVER_NS if stop_after_ns is None else stop_after_ns)
     for batch in start():
         if ready is not None:
             ready(batch)
-        index = receive(batch)
+        receive(batch)
         now = clock()
         record_arrival(now)
-        received += index
+        index = index_of(batch)
+        copied += index
         if (key := hash((now, secret))) < below or len(index) != full:
-            number, pausing = len(arrived) - 1, clock()
+            number = len(arrived) - 1
             if len(index) != full:
                 full = full or len(index)
                 indices.note_size(number, len(index))
                 if consumer is not None:
+                    preparing = clock()
                     consumer.prepare(batch)
-                    deadline += clock() - pausing
+                    deadline += clock() - preparing
             examine(batch)
             below = sample.offer(number, key, batch, always=len(index) < full)
-            asked_again[number] = clock()
-            pausing_ns += asked_again[number] - pausing
         if now > deadline:
             result.complete = False
             break
         if consume is not None:
-            consuming, number = clock(), len(arrived) - 1
+            consuming = clock()
             result.busy_ns += consume(batch)
-            asked_again[number] = clock()
-            result.think_ns += asked_again[number] - consuming
-    result.wall_ns = clock() - begin - pausing_ns
-    asked = [begin, *arrived]
-    for number, then in asked_again.items():
-        asked[number + 1] = then
+            result.think_ns += clock() - consuming
+        record_asking(clock())
+    end_ns = clock() - asked[-1] if result.complete else 0
     result.wait_ns = list(map(sub, arrived, asked))
+    result.wall_ns = sum(result.wait_ns) + result.think_ns + end_ns
     result.indices = indices.split(len(arrived))
     result.kept = sample.kept
     return result

@@ -185,6 +185,38 @@ def test_examining_is_in_no_figure():
     assert (set(done.wait_ns), done.wall_ns) == ({10}, 400)
 
 
+def test_copying_an_index_is_in_no_figure():
+    bench = Bench([10] * 40)
+
+    class Slow(Receiver):
+        def index_of(self, batch):
+            bench.now += 5_000
+            return super().index_of(batch)
+
+    done = bench.run(consumer=bench.sleeper(70), receiver=Slow())
+    assert (set(done.wait_ns), done.think_ns, done.wall_ns) == ({10}, 40 * 70, 40 * 80)
+
+
+def test_making_a_batch_usable_is_in_its_wait():
+    bench = Bench([10] * 40)
+
+    class Slow(Receiver):
+        def receive(self, batch):
+            bench.now += 5_000
+
+    assert bench.run(receiver=Slow()).wall_ns == 40 * 5_010
+
+
+def test_what_a_loader_does_after_its_last_batch_is_in_the_wall_time_and_in_no_wait():
+    class Closing(Bench):
+        def start(self):
+            yield from super().start()
+            self.now += 300
+
+    done = Closing([10, 20]).run()
+    assert (done.wait_ns, done.wall_ns) == ([10, 20], 330)
+
+
 def test_a_pass_stops_after_the_batch_that_crosses_its_time():
     done = Bench([10, 20, 30, 40]).run(stop_after_ns=25)
     assert (done.wait_ns, done.complete) == ([10, 20], False)

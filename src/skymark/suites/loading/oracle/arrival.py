@@ -2,8 +2,8 @@
 
 A mapping that computes on access, a future, a subclass of an array or a JAX array that nobody
 waited for would leave the work to be done after the clock has stopped. So types are compared
-exactly, memory that an array does not own is touched, and the index is copied: the library may
-write the next one into the same memory.
+exactly and memory that an array does not own is touched. Right after, the index is copied: the
+library may write the next one into the same memory.
 """
 
 from __future__ import annotations
@@ -45,16 +45,22 @@ class Arrivals(Receiver):
         self._examined = False
         self._waits: dict[type, Callable[[Any], bool] | None] = {}
 
-    def receive(self, batch: Batch) -> bytes:
-        """Make sure that a batch can be used, and return the bytes of its index as int64."""
+    def receive(self, batch: Batch) -> None:
+        """Make sure that a batch can be used."""
         if self._all_plain:
             index: Any = batch["index"]
             if type(index) is ndarray and index.dtype is INT64:
-                return index.tobytes()
+                return
         if not self._examined:
             self._all_plain = self._examined = True
         self.examine(batch)
-        return super().receive({"index": on_host(batch["index"])})
+
+    def index_of(self, batch: Batch) -> bytes:
+        """Copy the index of a batch that was received, int64."""
+        index: Any = batch["index"]
+        if type(index) is ndarray and index.dtype is INT64:
+            return index.tobytes()
+        return super().index_of({"index": on_host(index)})
 
     def examine(self, batch: Batch) -> None:
         """Look at every field of a batch."""

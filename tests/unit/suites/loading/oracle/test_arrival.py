@@ -98,18 +98,18 @@ def test_the_first_fault_is_kept():
 
 
 def test_an_index_does_not_change_with_the_buffer_it_came_in():
-    arrivals, buffer = Arrivals(), np.arange(4)
-    received = arrivals.receive({"index": buffer})
+    buffer = np.arange(4)
+    copied = Arrivals().index_of({"index": buffer})
     buffer += 1
-    assert np.frombuffer(received, np.int64).tolist() == [0, 1, 2, 3]
+    assert np.frombuffer(copied, np.int64).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("index", [np.arange(4, dtype=np.int32), (0, 1, 2, 3)])
-def test_an_index_of_any_kind_is_received_as_int64(index):
+def test_an_index_of_any_kind_is_copied_as_int64(index):
     arrivals = Arrivals()
     plain = np.arange(4).tobytes()
-    received = [arrivals.receive({"index": one}) for one in (np.arange(4), index, np.arange(4))]
-    assert received == [plain] * 3
+    copied = [arrivals.index_of({"index": one}) for one in (np.arange(4), index, np.arange(4))]
+    assert copied == [plain] * 3
 
 
 def test_what_a_stream_of_plain_arrays_turns_into_is_seen_when_it_is_examined():
