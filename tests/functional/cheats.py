@@ -6,12 +6,16 @@ The honest are unusual: they say so in their first word.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from skymark.measure.loop import timed_pass
+from skymark.suites.loading import bench
 from skymark.suites.loading.adapter import Loader, LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
+from skymark.suites.loading.figures import round_metrics
 
 
 class Cheat(NumpyReference):
@@ -471,6 +475,65 @@ class MakesBatchesInThreads(Cheat):
                     yield from pool.map(batch, range(0, len(order), size))
 
         return Threaded(job)
+
+
+class Tampers(ShufflesLabels):
+    """Changes skymark's own code in the process that measures, before it is used.
+
+    It serves wrong labels, too, which `ReplacesTheOracle` tries to hide.
+    """
+
+    def open(self, job: LoadingJob) -> Loader:
+        self.tamper()
+        return super().open(job)
+
+    def tamper(self) -> None:
+        raise NotImplementedError
+
+
+class ReplacesTheOracle(Tampers):
+    slug = "replaces-the-oracle"
+
+    def tamper(self) -> None:
+        from skymark.model.record import Verification
+        from skymark.suites.loading.oracle import Oracle, verdict
+
+        Oracle.check_kept = lambda *_: None
+        Oracle.verdict = lambda _: Verification(passed=True)
+        verdict.compare = lambda *_: (None, 0.0)
+        bench.NOT_JUDGED = Verification(passed=True)
+
+
+class HonestTampers(Tampers):
+    """Serves what it should, and tells of it what it likes."""
+
+    def cheat(self, loader, batches, epoch):
+        return batches
+
+
+class SlowsTheClock(HonestTampers):
+    slug = "slows-the-clock"
+
+    def tamper(self) -> None:
+        timed_pass.__kwdefaults__["clock"] = lambda: time.perf_counter_ns() // 5
+
+
+class ClaimsARate(HonestTampers):
+    slug = "claims-a-rate"
+
+    def tamper(self) -> None:
+        def faster(*arguments):
+            found = round_metrics(*arguments)
+            return found | {"samples_per_s": 3 * found["samples_per_s"]}
+
+        bench.round_metrics = faster
+
+
+class ClaimsElements(HonestTampers):
+    slug = "claims-elements"
+
+    def tamper(self) -> None:
+        bench.round_metrics = lambda *given: round_metrics(*given) | {"elements": 1e9}
 
 
 class Hangs(Cheat):

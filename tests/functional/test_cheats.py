@@ -26,6 +26,9 @@ CAUSES = {
     "RepeatsTheOrder": ("CV-1", "repeats-the-order", "same-order", "shuffled anew"),
     "SwapsNeighbours": ("CV-1", "swaps-neighbours", "hardly-shuffled", "declares 'global'"),
     "OrdersByNoSeed": ("CV-1", "orders-by-no-seed", "ignored-seed", "does not depend on the seed"),
+    "ReplacesTheOracle": ("CV-1", "replaces-the-oracle", "misplaced", "'label' belong"),
+    "ClaimsARate": ("CV-1", "claims-a-rate", "claimed-rate", "samples_per_s"),
+    "ClaimsElements": ("CV-1", "claims-elements", "claimed-elements", "handed over the indices of"),
     "KeepsFinishedElements": ("MM-1", "keeps-finished-elements", "kept-work", "were kept"),
     "KeepsFinishedArrays": ("MM-1", "keeps-finished-arrays", "kept-work", "were kept"),
     "WorksAheadInOpen": ("MM-1", "works-ahead-in-open", "kept-work", "were kept"),
@@ -85,6 +88,17 @@ def test_a_cheat_is_invalid_and_its_cause_names_what_was_wrong(records, name):
     assert record.metrics == {}
     assert record.cause is not None
     assert (record.cause.kind, words in record.cause.message) == (kind, True), record.cause
+
+
+def test_a_clock_that_an_adapter_slowed_is_held_against_the_engines(skymark):
+    ran = skymark(
+        *("run", "--scenarios", "TAB-1", "--effort", "quick", "--rounds", "1"),
+        *("--adapters", f"{CHEATS}:SlowsTheClock"),
+    )
+    (record,) = ran.records.values()
+    assert record.status is Status.INVALID, ran.stderr
+    assert record.cause.kind == "claimed-time"
+    assert "by the engine's clock" in record.cause.message
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -55,20 +55,24 @@ class DuetEngine:
         """
         baseline, candidate = self._sides
         again = self._ids_again(retry)
-        # The candidate makes the data: both sides read the same.
-        for side in (candidate, baseline):
-            side.begin(lambda record: record.cell.id in again)
-        for cell in self._cells:
-            self._next_numbers[cell.id] = max(side.next_number(cell) for side in self._sides)
-            self._end_if_enough(cell)
-        waiting = self._waiting()
-        self._observer.planned(sum(self._left(side, cell) for side, cell in waiting))
-        by_id, turn = {cell.id: cell for cell in self._cells}, 0
-        while cells := list(dict.fromkeys(cell.id for _, cell in self._waiting())):
-            first = turn % len(cells)
-            for id in cells[first:] + cells[:first]:
-                self._measure_pair(by_id[id])
-            turn += 1
+        try:
+            # The candidate makes the data: both sides read the same.
+            for side in (candidate, baseline):
+                side.begin(lambda record: record.cell.id in again)
+            for cell in self._cells:
+                self._next_numbers[cell.id] = max(side.next_number(cell) for side in self._sides)
+                self._end_if_enough(cell)
+            waiting = self._waiting()
+            self._observer.planned(sum(self._left(side, cell) for side, cell in waiting))
+            by_id, turn = {cell.id: cell for cell in self._cells}, 0
+            while cells := list(dict.fromkeys(cell.id for _, cell in self._waiting())):
+                first = turn % len(cells)
+                for id in cells[first:] + cells[:first]:
+                    self._measure_pair(by_id[id])
+                turn += 1
+        finally:
+            for side in self._sides:
+                side.close()
         return baseline.ended(), candidate.ended()
 
     def _ids_again(self, retry: Collection[Status]) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from skymark.execute.measurer import Measurer
-from skymark.execute.process import WorkerError
+from skymark.execute.process import MeasuredRound, WorkerError, WorkerProcess
 from skymark.model.cell import Cell
 from skymark.model.errors import UsageError
 from skymark.model.record import Record, Round, RoundResult, Status, Stop
@@ -65,6 +65,12 @@ class BaselineSide(DuetSide):
     def _prepare(self) -> None:
         self._require_answer()
         super()._prepare()
+
+    def _judged(self, worker: WorkerProcess, cell: Cell, measured: MeasuredRound) -> RoundResult:
+        """Return a round with its verdict: that of the worker, where its revision has no judge."""
+        if measured.told.evidence is None:
+            return measured.told.result
+        return super()._judged(worker, cell, measured)
 
     def _unprepared(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return all cells: only that revision's own code tells what it lacks."""

@@ -32,8 +32,11 @@ class Engine(Measurer):
         if self._plan.allotment is not None:
             metric = self._suite.declaration.primary_metric
             self._timed = TimedSweeps(self._plan.allotment, self._effort, metric, clock)
-        self.begin(lambda record: record.status in retry)
-        self._measure_rounds()
+        try:
+            self.begin(lambda record: record.status in retry)
+            self._measure_rounds()
+        finally:
+            self.close()
         return self.ended()
 
     def _measure_rounds(self) -> None:

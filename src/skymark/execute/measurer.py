@@ -12,9 +12,11 @@ from pathlib import Path
 from skymark.cache.sharing import fetching_alone
 from skymark.execute.accelerator import no_accelerator
 from skymark.execute.interpreters import Interpreters
+from skymark.execute.judges import Judges
 from skymark.execute.observer import Observer, Uploads
 from skymark.execute.process import (
     DIED,
+    MeasuredRound,
     WorkerError,
     WorkerKind,
     WorkerProcess,
@@ -82,6 +84,7 @@ class Measurer(ABC):
         self._shared = shared
         self._workers = workers or WorkerPool(observer.stage, keeps=False)
         self._now = now
+        self._judges = None if suite.judge is None else Judges(suite.judge)
         self._pythons: dict[str, Path | None] = {}
         self._unfinished: dict[str, UnfinishedCell] = {}
         self.records: dict[str, Record] = {}
@@ -89,6 +92,11 @@ class Measurer(ABC):
     def ended(self) -> list[Record]:
         """Return the records of all cells, in order; each has one when measuring has ended."""
         return [self.records[planned.cell.id] for planned in self._cells]
+
+    def close(self) -> None:
+        """End the processes that judge; safe to call again."""
+        if self._judges is not None:
+            self._judges.close()
 
     # Before measuring
 
@@ -195,6 +203,7 @@ class Measurer(ABC):
         busy = self._uploads.hold() if self._uploads else ()
         try:
             measured = worker.measure(cell, number, effort, self._run.log_path(cell))
+            result = self._judged(worker, cell, measured)
         finally:
             self._observer.measured(cell, number)
         if busy:
@@ -209,8 +218,15 @@ class Measurer(ABC):
                 message="other processes may have measured on the machine meanwhile (--share)",
                 action="take what depends on the load, such as a throughput, without --share",
             )
-        unfinished.add(measured.result, measured.versions)
-        self._run.write_round(cell, measured.result, measured.versions)
+        unfinished.add(result, measured.told.versions)
+        self._run.write_round(cell, result, measured.told.versions)
+
+    def _judged(self, worker: WorkerProcess, cell: Cell, measured: MeasuredRound) -> RoundResult:
+        """Return a round with the verdict of the suite's judge, or of its runner."""
+        if self._judges is None:
+            return measured.told.result
+        log, timeout_s = self._run.log_path(cell), self._effort.cell_timeout_s
+        return self._judges.judged(cell, measured, worker.kind, log, timeout_s)
 
     def _with_worker(
         self,

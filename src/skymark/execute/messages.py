@@ -11,7 +11,8 @@ from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.platform import Platform
-from skymark.model.record import Resources, RoundResult
+from skymark.model.record import Resources, RoundResult, Verification
+from skymark.suite.contract import Seen
 
 # From the engine to the worker
 
@@ -44,6 +45,17 @@ class Measure(Frozen):
     log: Path
 
 
+class Judge(Frozen):
+    """Judge a round that another worker measured."""
+
+    do: Literal["judge"] = "judge"
+    cell: Cell
+    claim: RoundResult
+    evidence: Path
+    seen: Seen
+    log: Path
+
+
 class Go(Frozen):
     """Go on: the process tree is being sampled, or this is what was seen of it."""
 
@@ -57,7 +69,7 @@ class End(Frozen):
     do: Literal["end"] = "end"
 
 
-Request = Begin | Prepare | Measure | Go | End
+Request = Begin | Prepare | Measure | Judge | Go | End
 
 # From the worker to the engine
 
@@ -88,11 +100,19 @@ class TimedRegionEnds(Frozen):
 
 
 class Measured(Frozen):
-    """A round is measured and verified."""
+    """A round is measured; its verdict stands where there is no evidence for a judge."""
 
     event: Literal["measured"] = "measured"
     result: RoundResult
     versions: dict[str, str]
+    evidence: Path | None = None
+
+
+class Judged(Frozen):
+    """A round is judged."""
+
+    event: Literal["judged"] = "judged"
+    verification: Verification
 
 
 class Failed(Frozen):
@@ -103,7 +123,7 @@ class Failed(Frozen):
     message: str
 
 
-Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Failed
+Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Judged | Failed
 
 _REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])

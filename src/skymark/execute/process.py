@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -21,6 +22,8 @@ from skymark.execute.messages import (
     Event,
     Failed,
     Go,
+    Judge,
+    Judged,
     Measure,
     Measured,
     Prepare,
@@ -37,7 +40,8 @@ from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.platform import Platform
-from skymark.model.record import Cause
+from skymark.model.record import Cause, RoundResult, Verification
+from skymark.suite.contract import Seen
 
 WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
 """Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""
@@ -50,6 +54,8 @@ GRACE_S = 5.0
 
 LONGEST_SHOWN = 80
 """Bytes of a line that is no message, which a cause shows."""
+
+Wanted = TypeVar("Wanted", bound=Event)
 
 DIED = "worker-died"
 """Kind of cause of a worker process that ended without being asked to."""
@@ -73,7 +79,7 @@ class WorkerKind:
     python: Path
     """Its interpreter."""
     runner: str
-    """``module:Class`` of its suite's worker side."""
+    """``module:Class`` of its suite's worker side, or of its judge."""
     cache: Path
     """Where data lies."""
     import_root: Path | None = None
@@ -82,6 +88,14 @@ class WorkerKind:
     """The one whose accelerator it is to use."""
     leaves_at_once: bool = False
     """Whether it ends without taking its interpreter apart."""
+
+
+@dataclass(frozen=True)
+class MeasuredRound:
+    """A round as its worker tells of it, and as it was seen from here."""
+
+    told: Measured
+    seen: Seen
 
 
 class WorkerProcess:
@@ -171,7 +185,7 @@ class WorkerProcess:
         self._request(Prepare(cell=cell, log=log))
         self._await(Prepared, timeout_s)
 
-    def measure(self, cell: Cell, round: int, effort: Effort, log: Path) -> Measured:
+    def measure(self, cell: Cell, round: int, effort: Effort, log: Path) -> MeasuredRound:
         """Have the worker measure one round.
 
         The process tree is sampled in the timed region only.
@@ -183,24 +197,46 @@ class WorkerProcess:
         self._request(Measure(cell=cell, round=round, effort=effort, log=log))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
+        begin, seen = 0.0, Seen()
         try:
             while True:
                 match event := self._receive(deadline, effort.cell_timeout_s):
                     case Measured():
-                        return event
+                        return MeasuredRound(event, seen)
                     case TimedRegionBegins():
                         sampler = TreeSampler(self._process.pid, exclude=event.exclude)
                         sampler.begin()
+                        begin = time.monotonic()
                         self._request(Go())
                     case TimedRegionEnds() if sampler is not None:
+                        wall_s = time.monotonic() - begin
                         sampler.end()
-                        self._request(Go(seen=sampler.resources()))
+                        seen = Seen(wall_s=wall_s, resources=sampler.resources())
+                        self._request(Go(seen=seen.resources))
                         sampler = None
                     case Failed():
                         raise WorkerError(cause_of(event), alive=True)
         finally:
             if sampler is not None:
                 sampler.end()
+
+    def judge(
+        self,
+        cell: Cell,
+        claim: RoundResult,
+        evidence: Path,
+        seen: Seen,
+        log: Path,
+        timeout_s: float,
+    ) -> Verification:
+        """Have a judge judge one round; see `skymark.suite.contract.Judge`.
+
+        Raises:
+            WorkerError: it failed, died or took too long.
+        """
+        self._request(Judge(cell=cell, claim=claim, evidence=evidence, seen=seen, log=log))
+        judged = self._await(Judged, timeout_s)
+        return judged.verification
 
     def end(self) -> None:
         """End the worker and everything it started; safe to call again."""
@@ -233,11 +269,12 @@ class WorkerProcess:
         except OSError as error:
             raise WorkerError(self._death()) from error
 
-    def _await(self, wanted: type[Ready | Prepared], timeout_s: float) -> None:
+    def _await(self, wanted: type[Wanted], timeout_s: float) -> Wanted:
         deadline = time.monotonic() + timeout_s
         while not isinstance(event := self._receive(deadline, timeout_s), wanted):
             if isinstance(event, Failed):
                 raise WorkerError(cause_of(event), alive=True)
+        return event
 
     def _receive(self, deadline: float, timeout_s: float) -> Event:
         """Return the worker's next event.

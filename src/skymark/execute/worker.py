@@ -1,4 +1,4 @@
-"""The worker process: one group of cells in its own venv, told what to do over a pair of pipes.
+"""The worker process: a runner of cells, or their judge, in a venv, told what to do over two pipes.
 
 Standard output and error belong to the library under test and go to the cell's log. The engine
 speaks over two other file descriptors (`skymark.execute.messages`).
@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from skymark.execute.messages import (
     Begin,
@@ -21,6 +21,8 @@ from skymark.execute.messages import (
     Event,
     Failed,
     Go,
+    Judge,
+    Judged,
     Measure,
     Measured,
     Prepare,
@@ -35,7 +37,7 @@ from skymark.execute.messages import (
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
 from skymark.references import load_object
-from skymark.suite.contract import Runner
+from skymark.suite import contract
 
 
 class Channel:
@@ -62,20 +64,23 @@ class Channel:
 class Session:
     """Carries out the engine's requests, one cell at a time."""
 
-    def __init__(self, channel: Channel, runner: Runner) -> None:
+    def __init__(self, channel: Channel, works: contract.Runner | contract.Judge) -> None:
         self.channel = channel
-        self.runner = runner
+        self.works: Any = works
 
     def serve(self) -> None:
         """Work until the engine says so or is gone."""
-        while isinstance(request := self.channel.receive(), (Prepare, Measure)):
+        while isinstance(request := self.channel.receive(), (Prepare, Measure, Judge)):
             redirect_output(request.log)
             try:
-                if isinstance(request, Prepare):
-                    self.runner.prepare(request.cell)
-                    self.channel.send(Prepared())
-                else:
-                    self.measure(request)
+                match request:
+                    case Prepare():
+                        self.works.prepare(request.cell)
+                        self.channel.send(Prepared())
+                    case Measure():
+                        self.measure(request)
+                    case Judge():
+                        self.judge(request)
             except Exception as error:  # the process boundary: becomes the record
                 traceback.print_exc()
                 self.channel.send(failure(error))
@@ -83,8 +88,14 @@ class Session:
     def measure(self, request: Measure) -> None:
         """Measure one round and send its result."""
         region = SampledRegion(self.channel)
-        result = self.runner.measure(request.cell, request.round, request.effort, region)
-        self.channel.send(Measured(result=result, versions=self.runner.versions()))
+        result = self.works.measure(request.cell, request.round, request.effort, region)
+        versions = self.works.versions()
+        self.channel.send(Measured(result=result, versions=versions, evidence=region.evidence))
+
+    def judge(self, request: Judge) -> None:
+        """Judge one round and send the verdict."""
+        verdict = self.works.judge(request.cell, request.claim, request.evidence, request.seen)
+        self.channel.send(Judged(verification=verdict))
 
 
 class SampledRegion:
@@ -94,6 +105,7 @@ class SampledRegion:
     """
 
     def __init__(self, channel: Channel) -> None:
+        self.evidence: Path | None = None
         self._channel = channel
         self._exclude: tuple[int, ...] = ()
         self._cpu_s = 0.0
@@ -118,6 +130,10 @@ class SampledRegion:
         answer = self._channel.receive()
         seen = answer.seen if isinstance(answer, Go) else Resources()
         return seen.model_copy(update={"cpu_s": cpu_s})
+
+    def hand_over(self, evidence: Path) -> None:
+        """Remember what a judge is to see of the round."""
+        self.evidence = evidence
 
 
 def failure(error: Exception) -> Failed:
@@ -163,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="skymark-worker")
     parser.add_argument("--receive", type=int, required=True)
     parser.add_argument("--send", type=int, required=True)
-    parser.add_argument("--runner", required=True)
+    parser.add_argument("--runner", required=True, help="module:Class of a Runner or a Judge")
     parser.add_argument("--cache", type=Path, required=True)
     arguments = parser.parse_args()
     die_with_engine()
@@ -173,16 +189,16 @@ def main() -> None:
         return
     try:
         make = load_object(arguments.runner)
-        runner: Runner = make(request.cell, arguments.cache, request.platform)
+        works = make(request.cell, arguments.cache, request.platform)
     except Exception as error:  # the process boundary: becomes the record
         traceback.print_exc()
         channel.send(failure(error))
         return
     channel.send(Ready())
     try:
-        Session(channel, runner).serve()
+        Session(channel, works).serve()
     finally:
-        runner.close()
+        works.close()
     if request.leaves_at_once:
         leave()
 

@@ -21,7 +21,14 @@ from skymark.model.named_data import NamedData
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.platform import Platform
-from skymark.model.record import Cause, Record, Resources, RoundResult, StabilityWarning
+from skymark.model.record import (
+    Cause,
+    Record,
+    Resources,
+    RoundResult,
+    StabilityWarning,
+    Verification,
+)
 from skymark.model.venv import VenvSpec
 from skymark.statistics.figures import figures_of
 from skymark.statistics.stability import warnings_of
@@ -55,6 +62,9 @@ class Suite(ABC):
     """Its work in a few words."""
     runner: ClassVar[str]
     """``module:Class`` of the worker's side, which implements `Runner`."""
+    judge: ClassVar[str | None] = None
+    """``module:Class`` that gives the verdict on a round, in a process where the adapter's code is
+    not, and implements `Judge`; None where the runner's own verdict stands."""
     declaration: ClassVar[Declaration]
     """Metrics and how they are shown, without the names of scenarios and adapters."""
     efforts: ClassVar[Mapping[str, Effort]]
@@ -238,6 +248,12 @@ class TimedRegion(Protocol):
     def ends(self) -> Resources:
         """Return what the process tree used."""
 
+    def hand_over(self, evidence: Path) -> None:
+        """Name the file from which the suite's judge is to judge the round.
+
+        It is read before the runner is asked for anything else.
+        """
+
 
 class Runner(Protocol):
     """The worker's side: the cells of one group, in a process of their own."""
@@ -259,3 +275,31 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Free what the adapter holds. Called once, after the last cell."""
+
+
+class Seen(Frozen):
+    """A round's timed region as the engine saw it, from outside of the worker."""
+
+    wall_s: float | None = None
+    """From its beginning to its end by the engine's clock; None for a round that had none."""
+    resources: Resources = Resources()
+
+
+class Judge(Protocol):
+    """The verdict on rounds, in a process of the adapter's venv that never runs its code."""
+
+    def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
+        """Get ready for rounds of any cell of the venv, of which one is told."""
+
+    def judge(self, cell: Cell, claim: RoundResult, evidence: Path, seen: Seen) -> Verification:
+        """Return the verdict on a round.
+
+        Args:
+            cell: what was measured.
+            claim: what its worker says of the round, its verdict apart.
+            evidence: what its runner handed over.
+            seen: what the engine saw of it.
+        """
+
+    def close(self) -> None:
+        """Free what is held. Called once, at the end."""

@@ -13,6 +13,8 @@ from skymark.execute.messages import (
     End,
     Failed,
     Go,
+    Judge,
+    Judged,
     Measure,
     Measured,
     Prepare,
@@ -25,6 +27,7 @@ from skymark.execute.messages import (
     parse_request,
 )
 from skymark.model.record import Cause, Resources, RoundResult, Verification
+from skymark.suite.contract import Seen
 from tests.unit.execute.conftest import EFFORT, cell_of
 
 CELL = cell_of("a@1.0", workers=2, lines="one\ntwo\u2028three", share=0.1)
@@ -45,6 +48,13 @@ REQUESTS = [
     Begin(cell=CELL, platform="gpu", leaves_at_once=True),
     Prepare(cell=CELL, log=LOG),
     Measure(cell=CELL, round=3, effort=EFFORT, log=LOG),
+    Judge(
+        cell=CELL,
+        claim=RESULT,
+        evidence=Path("/proc/7/fd/3"),
+        seen=Seen(wall_s=0.5, resources=Resources(cpu_s=0.1)),
+        log=LOG,
+    ),
     Go(),
     Go(seen=Resources(cpu_s=0.0, peak_pss_bytes=5, processes=1)),
     End(),
@@ -55,6 +65,8 @@ EVENTS = [
     TimedRegionBegins(exclude=(1, 2)),
     TimedRegionEnds(),
     Measured(result=RESULT, versions={"library": "1.0+local"}),
+    Measured(result=RESULT, versions={}, evidence=Path("/proc/7/fd/3")),
+    Judged(verification=RESULT.verification),
     Failed(kind="RuntimeError", message="it broke\non two lines"),
 ]
 

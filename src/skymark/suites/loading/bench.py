@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from skymark.machine.page_cache import drop_page_cache
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError
-from skymark.model.record import RoundResult
+from skymark.model.record import Cause, RoundResult, Verification
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.drives.outcome import Bench, Served
 from skymark.suites.loading.efforts import LoadingLimits
@@ -44,6 +44,13 @@ LINK_SETTINGS = (
 """Settings of the object server that are among the figures."""
 
 
+NOT_JUDGED = Verification(
+    passed=False,
+    cause=Cause(kind="not-judged", message="the round's evidence was not given to the judge"),
+)
+"""The verdict of a round before `skymark.suites.loading.judge` has given one."""
+
+
 @dataclass(frozen=True)
 class Link:
     """The way to an object server, as the record has it; nothing where there is none."""
@@ -65,6 +72,7 @@ class AdapterBench:
         os.environ.update({k: v for k, v in wanted.items() if k not in os.environ})
         self.import_s = 0.0
         self._adapter: Adapter | None = None
+        self._evidence: BinaryIO | None = None
 
     @property
     def adapter(self) -> Adapter:
@@ -108,9 +116,8 @@ class AdapterBench:
             storage.prepare(self.adapter, format)
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
-        """Measure and verify one round of a cell."""
-        from skymark.suites.loading.oracle import Oracle
-        from skymark.suites.loading.oracle.ordering import Orders
+        """Measure one round of a cell and hand over what it is to be judged by."""
+        from skymark.suites.loading.oracle import Declared, Evidence
 
         adapter = self.adapter
         storage, format = self._storage(cell)
@@ -132,18 +139,18 @@ class AdapterBench:
             platform=self._platform,
             options=options,
         )
+        declared = Declared(
+            native=scenario.id in adapter.native,
+            caches=adapter.caches,
+            shuffle=adapter.shuffle_kind(job),
+            allowed_short_batches=job.workers * adapter.short_batch_per_worker,
+        )
+        file = self._new_evidence()
         bench = Bench(
             adapter=adapter,
             reference=self.reference,
             job=job,
-            oracle=Oracle(
-                scenario,
-                dataset,
-                native=scenario.id in adapter.native,
-                caches=adapter.caches,
-                orders=Orders(adapter.shuffle_kind(job)),
-                allowed_short_batches=job.workers * adapter.short_batch_per_worker,
-            ),
+            oracle=Evidence(file, declared),
             limits=LoadingLimits.of(effort),
             round=round,
             consumption=Consumption(int(settings.think_time_ms * 1e6), settings.step_kind),
@@ -155,6 +162,7 @@ class AdapterBench:
         with self._served(job, settings, bench) as link:
             outcome = drive.drive(bench)
         outcome.extra |= link.figures
+        region.hand_over(Path(f"/proc/{os.getpid()}/fd/{file.fileno()}"))
         return RoundResult(
             round=round,
             started_at=started_at,
@@ -163,14 +171,14 @@ class AdapterBench:
             metrics=round_metrics(outcome, self.import_s),
             resources=outcome.resources,
             samples=outcome.samples,
-            verification=outcome.verification,
+            verification=NOT_JUDGED,
             conditions={
-                "operators": "native" if bench.oracle.native else "reference",
+                "operators": "native" if declared.native else "reference",
                 "page_cache": settings.page_cache,
                 "format": format,
                 "deliver": job.deliver,
                 **({"step": settings.step} if settings.step else {}),
-                **({"shuffle": bench.oracle.orders.kind} if job.shuffle else {}),
+                **({"shuffle": declared.shuffle} if job.shuffle else {}),
                 **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
                 **({"cores": link.cores} if link.cores else {}),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
@@ -178,9 +186,18 @@ class AdapterBench:
         )
 
     def close(self) -> None:
-        """Close the adapter, if it was opened."""
+        """Close the adapter, if it was opened, and free the evidence."""
         if self._adapter is not None:
             self._adapter.close()
+        if self._evidence is not None:
+            self._evidence.close()
+
+    def _new_evidence(self) -> BinaryIO:
+        """Return an empty file in memory, in place of that of the round before."""
+        if self._evidence is not None:
+            self._evidence.close()
+        self._evidence = os.fdopen(os.memfd_create("skymark-evidence"), "wb")
+        return self._evidence
 
     @contextmanager
     def _served(self, job: LoadingJob, settings: LoadingSettings, bench: Bench) -> Iterator[Link]:

@@ -53,6 +53,7 @@ class LoadingSuite(Suite):
     name: ClassVar = SUITE
     title: ClassVar = "data-loading libraries, with proof that they did the same work"
     runner: ClassVar = "skymark.suites.loading.bench:AdapterBench"
+    judge: ClassVar = "skymark.suites.loading.judge:LoadingJudge"
     declaration: ClassVar[Declaration] = DECLARATION
     efforts: ClassVar[Mapping[str, Effort]] = EFFORTS
     options: ClassVar[tuple[Option, ...]] = OPTIONS

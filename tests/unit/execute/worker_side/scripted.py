@@ -22,7 +22,7 @@ from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UsageError
 from skymark.model.platform import Platform
 from skymark.model.record import Cause, RoundResult, Verification
-from skymark.suite.contract import TimedRegion
+from skymark.suite.contract import Seen, TimedRegion
 
 STEPS = 4
 
@@ -31,8 +31,9 @@ class ScriptedRunner:
     """Does what ``cell.settings`` say; implements `skymark.suite.contract.Runner`.
 
     Settings: ``does`` for every round, or ``round0``, ``round1`` …; ``ms`` and ``versions`` hold
-    one value per round, with commas between. ``journal.jsonl`` in the cache notes what was asked,
-    and ``taken-apart`` is there when its interpreter was.
+    one value per round, with commas between; ``hands-over`` is what the judge finds.
+    ``journal.jsonl`` in the cache notes what was asked, and ``taken-apart`` is there when its
+    interpreter was.
     """
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
@@ -69,6 +70,10 @@ class ScriptedRunner:
         region.begins(() if helper is None else (helper.pid,))
         misbehave(does)
         resources = region.ends()
+        if "hands-over" in settings:
+            evidence = self.cache / "evidence"
+            evidence.write_text(str(settings["hands-over"]))
+            region.hand_over(evidence)
         if helper is not None:
             helper.kill()
             helper.wait()
@@ -108,6 +113,29 @@ class ScriptedRunner:
         line |= {"cell": cell and cell.id, "round": round}
         with (self.cache / "journal.jsonl").open("a") as journal:
             journal.write(json.dumps(line) + "\n")
+
+
+class ScriptedJudge:
+    """Does what the evidence says; implements `skymark.suite.contract.Judge`."""
+
+    def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
+        self.cache = cache
+        if cell.settings.get("hands-over") == "cannot start":
+            raise RuntimeError("no such judge")
+
+    def judge(self, cell: Cell, claim: RoundResult, evidence: Path, seen: Seen) -> Verification:
+        says = evidence.read_text()
+        line = {"pid": os.getpid(), "cell": cell.id, "round": claim.round, "wall_s": seen.wall_s}
+        with (self.cache / "judged.jsonl").open("a") as journal:
+            journal.write(json.dumps(line) + "\n")
+        misbehave(says)
+        if says == "guilty":
+            cause = Cause(kind="dropped-tail", message="the tail is missing")
+            return Verification(passed=False, cause=cause)
+        return Verification(passed=True, verified_elements=7)
+
+    def close(self) -> None:
+        (self.cache / "judge-closed").touch()
 
 
 def of_round(values: str, round: int) -> str:

@@ -12,9 +12,11 @@ from skymark.machine.cores import divided
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.plan import Selection
 from skymark.model.record import Resources
+from skymark.suite.contract import Seen
 from skymark.suites.loading.adapter import ADAPTERS
 from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.efforts import EFFORTS
+from skymark.suites.loading.judge import LoadingJudge
 from skymark.suites.loading.suite import LoadingSuite
 
 CHECK = EFFORTS["check"]
@@ -59,6 +61,9 @@ class Region:
     def ends(self):
         return Resources(cpu_s=0.5, peak_pss_bytes=1000, processes=1)
 
+    def hand_over(self, evidence):
+        self.evidence = evidence
+
 
 def cell_of(scenario="TAB-1", adapter="numpy", axis=(), **settings):
     selection = Selection(
@@ -72,14 +77,16 @@ def cell_of(scenario="TAB-1", adapter="numpy", axis=(), **settings):
 
 
 def measured(cell, cache, effort=SHORT):
-    """Measure one round; returns the result and the processes that were left out of sampling."""
+    """Measure and judge one round; returns it and the processes that were left out of sampling."""
     bench, region = AdapterBench(cell, cache), Region()
     bench.prepare(cell)
     try:
         result = bench.measure(cell, 0, effort, region)
+        assert result.verification.cause.kind == "not-judged"
+        verdict = LoadingJudge(cell, cache).judge(cell, result, region.evidence, Seen())
     finally:
         bench.close()
-    return result, region.excluded
+    return result.model_copy(update={"verification": verdict}), region.excluded
 
 
 def test_a_round_is_measured_and_verified(cache):

@@ -39,9 +39,8 @@ def drive(bench: Bench) -> Outcome:
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s, lead=bench.lead)
         warm_up, *_ = measure(bench, outcome, run_with(bench, loader))
-    if bench.round == 0 and bench.job.shuffle and bench.oracle.cause is None:
+    if bench.round == 0 and bench.job.shuffle:
         check_seed(bench, warm_up)
-    outcome.verification = bench.oracle.verdict()
     return outcome
 
 
@@ -122,7 +121,7 @@ def kept_batches(bench: Bench, passes: Sequence[Pass]) -> int:
     Where the effort verifies every element, all of them, while there is memory for them; but not
     where nothing was verified yet, which is to measure memory.
     """
-    size = bench.oracle.batch_bytes
+    size = bench.batch_bytes
     if bench.limits.verified_elements < EVERY_ELEMENT or not size:
         return KEPT_PER_EPOCH
     used = size * sum(len(done.kept) for done in passes)
@@ -171,3 +170,4 @@ def verify(bench: Bench, epoch: int, done: Pass) -> None:
     if job.shuffle:
         oracle.check_shuffled(epoch, done.indices)
     oracle.check_kept(epoch, done.indices, done.kept)
+    bench.note_sizes(done.kept.values())

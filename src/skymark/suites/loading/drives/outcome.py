@@ -13,7 +13,7 @@ import numpy as np
 
 from skymark.measure.process_tree import cpu_seconds_of_tree
 from skymark.measure.transfer import Transfer
-from skymark.model.record import Resources, Verification
+from skymark.model.record import Resources
 from skymark.suites.loading.delivery.loader import opened
 from skymark.suites.loading.devices import HOST
 from skymark.suites.loading.drives.stream import Stream, lead_of, stream_of_ranks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skymark.measure.loop import Pass
     from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob
     from skymark.suites.loading.efforts import LoadingLimits
-    from skymark.suites.loading.oracle import Oracle
+    from skymark.suites.loading.oracle import HostBatch, Verifier
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Bench:
 
     adapter: Adapter
     job: LoadingJob
-    oracle: Oracle
+    oracle: Verifier
+    """Told what the loader delivered."""
     limits: LoadingLimits
     round: int
     consumption: Consumption = field(default_factory=Consumption)
@@ -54,6 +55,8 @@ class Bench:
     """Processes that serve the benchmark, such as the object server, and are not the library's."""
     store: Served | None = None
     """What the job's storage is served by, where that is over HTTP."""
+    batch_bytes: int = 0
+    """Bytes of the largest batch that was kept; grows while the bench is driven."""
     devices: set[str] = field(default_factory=set)
     """Where the batches lay that were looked at; grows while the bench is driven."""
     reference: str = ""
@@ -66,6 +69,11 @@ class Bench:
     def cpu_s(self) -> float:
         """Return the CPU seconds that the process tree has used so far."""
         return cpu_seconds_of_tree(os.getpid(), self.excluded_pids)
+
+    def note_sizes(self, batches: Iterable[HostBatch]) -> None:
+        """Note how large the batches were that were kept."""
+        sizes = [sum(value.nbytes for value in batch.values()) for batch in batches]
+        self.batch_bytes = max([self.batch_bytes, *sizes])
 
     def note_places(self, places: Iterable[str]) -> None:
         """Note where batches lay that were looked at; none may be on the host that was not to be.
@@ -135,7 +143,6 @@ class Outcome:
     transfer: Transfer = field(default_factory=Transfer)
     """What the measured epochs copied to the device."""
     resources: Resources = field(default_factory=Resources)
-    verification: Verification = field(default_factory=lambda: Verification(passed=False))
     extra: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

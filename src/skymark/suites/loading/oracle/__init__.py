@@ -4,13 +4,16 @@
 elements came, `comparison` at one field of a batch against the `reference` within the tolerance of
 `arithmetic`, and `diagnosis` names what went wrong in a field that differs, by the `hypotheses` of
 the work and the `deformations` of the field. `verdict` has the `Oracle`, which asks them and
-remembers the first fault.
+remembers the first fault. Where a run is judged in a process of its own, the worker has `evidence`
+in its place: a `verifier`, too, which only writes down what it is told.
 """
 
 from __future__ import annotations
 
 from skymark.suites.loading.oracle.accounting import stream_of
+from skymark.suites.loading.oracle.evidence import Declared, Evidence
 from skymark.suites.loading.oracle.reference import HostBatch, to_host
 from skymark.suites.loading.oracle.verdict import Oracle
+from skymark.suites.loading.oracle.verifier import Verifier
 
-__all__ = ["HostBatch", "Oracle", "stream_of", "to_host"]
+__all__ = ["Declared", "Evidence", "HostBatch", "Oracle", "Verifier", "stream_of", "to_host"]

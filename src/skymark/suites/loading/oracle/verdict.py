@@ -19,11 +19,12 @@ from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
 from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
+from skymark.suites.loading.oracle.verifier import Verifier
 from skymark.suites.loading.scenario import Batch, Scenario, Stage
 
 
 @dataclass
-class Oracle:
+class Oracle(Verifier):
     """The verifier of one cell's batches in one round. Keeps the first fault."""
 
     scenario: Scenario
@@ -44,8 +45,6 @@ class Oracle:
     """Least CPU seconds per element that the reference took for a batch."""
     max_difference: float | None = None
     max_tolerance: float = 0.0
-    batch_bytes: int = 0
-    """Bytes of the largest batch verified."""
     fields: tuple[str, ...] = ()
 
     @property
@@ -92,10 +91,15 @@ class Oracle:
         """Remember the first fault."""
         self._remember(Cause(kind=kind, message=message))
 
-    def fresh(self, **changes: Any) -> Oracle:
+    def fresh(self, *, seed: int | None = None, allowed_short_batches: int | None = None) -> Oracle:
         """Return a fresh oracle of the same kind, for another run of a loader."""
+        scenario, short = self.scenario, allowed_short_batches
+        if seed is not None:
+            scenario = dataclasses.replace(scenario, seed=seed)
         return dataclasses.replace(
             self,
+            scenario=scenario,
+            allowed_short_batches=self.allowed_short_batches if short is None else short,
             orders=Orders(self.orders.kind),
             cause=None,
             epochs=0,
@@ -104,9 +108,7 @@ class Oracle:
             reference_s=float("inf"),
             max_difference=None,
             max_tolerance=0.0,
-            batch_bytes=0,
             fields=(),
-            **changes,
         )
 
     def absorb(self, other: Oracle, context: str) -> None:
@@ -135,16 +137,7 @@ class Oracle:
         batch_size: int | None = None,
         streams: int = 1,
     ) -> None:
-        """Check that an epoch delivered each element exactly once (at most once if incomplete).
-
-        Args:
-            epoch: for the message.
-            indices: the ``index`` array of each batch, ``[B]``, in order of delivery.
-            complete: whether the epoch ran to its end.
-            drop_last: whether the job asked to drop the last short batch.
-            batch_size: what the job asked for; None skips that check.
-            streams: how many ranks' batches these are, each with a last batch of its own.
-        """
+        """Check that an epoch delivered each element exactly once (at most once if incomplete)."""
         self.epochs += 1
         batches = accounting.flat_indices(indices)
         if not batches:
@@ -168,22 +161,11 @@ class Oracle:
             )
 
     def check_ranks(self, epoch: int, ranks: Sequence[Sequence[Any]]) -> None:
-        """Check that no rank delivered an element that another rank delivered.
-
-        Args:
-            epoch: for the message.
-            ranks: per rank, the ``index`` array of each batch.
-        """
+        """Check that no rank delivered an element that another rank delivered."""
         self._remember(accounting.ranks_fault(epoch, ranks, len(self.dataset)))
 
     def check_shuffled(self, epoch: int, indices: Sequence[Any], rank: int = 0) -> None:
-        """Check that an epoch was shuffled as the adapter declares, and anew.
-
-        Args:
-            epoch: for the message.
-            indices: the ``index`` array of each batch of one rank.
-            rank: whose they are.
-        """
+        """Check that an epoch was shuffled as the adapter declares, and anew."""
         self._remember(accounting.storage_order(epoch, indices))
         self._remember(self.orders.fault(epoch, accounting.stream_of(indices), rank))
 
@@ -199,12 +181,7 @@ class Oracle:
                 )
 
     def check_work(self, cpu_s: float | None, elements: int) -> None:
-        """Check that enough CPU time was used to decode what was delivered, where media are.
-
-        Args:
-            cpu_s: CPU seconds in the measured epochs, of all that worked on a CPU; None if unknown.
-            elements: what was delivered in them.
-        """
+        """Check that enough CPU time was used to decode what was delivered, where media are."""
         if (
             cpu_s is None
             or self.caches in {"decoded", "finished"}
@@ -215,13 +192,7 @@ class Oracle:
             self._remember(kept_work(cpu_s, elements, self.reference_s, native=self.native))
 
     def check_fetched(self, sent_bytes: int, elements: int, stored_bytes: int) -> None:
-        """Check that what was delivered had been fetched from the object server.
-
-        Args:
-            sent_bytes: what the server sent in the measured epochs.
-            elements: what was delivered in them.
-            stored_bytes: of all elements of the data set.
-        """
+        """Check that what was delivered had been fetched from the object server."""
         if self.caches == "nothing":
             needed = stored_bytes * elements / len(self.dataset)
             self._remember(kept_objects(sent_bytes, needed))
@@ -247,8 +218,6 @@ class Oracle:
         precise = self.reference.in_double(epoch, indices) if self.scenario.in_double else {}
         self.content_elements += len(indices)
         self.fields = tuple(sorted(expected))
-        size = sum(value.nbytes for value in expected.values())
-        self.batch_bytes = max(self.batch_bytes, size)
         self._remember(self._content_fault(epoch, indices, delivered, expected, precise))
 
     def expected(

@@ -18,8 +18,9 @@ SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6})
 
 
 def test_every_epoch_is_recorded_and_only_the_measured_ones_are_timed(make_bench):
-    outcome = epochs.drive(make_bench(SCENARIO))
-    assert outcome.verification.passed
+    bench = make_bench(SCENARIO)
+    outcome = epochs.drive(bench)
+    assert bench.oracle.verdict().passed
     measured = max(outcome.epoch)
     assert outcome.epoch.count(0) == 13
     assert len(outcome.wait_ns) == len(outcome.batch_elements) == 13 * (measured + 1)
@@ -59,7 +60,7 @@ def test_an_epoch_over_its_time_is_stopped_and_still_verified(make_bench):
     bench = make_bench(SCENARIO)
     hurried = bench.limits.model_copy(update={"max_seconds": 0.0})
     outcome = epochs.drive(dataclasses.replace(bench, limits=hurried))
-    assert outcome.verification.passed
+    assert bench.oracle.verdict().passed
     assert outcome.batch_elements == [16, 16]
 
 
@@ -78,7 +79,7 @@ def test_a_few_batches_of_a_measured_epoch_are_kept_and_all_by_an_effort_that_ve
     thorough = bench.limits.model_copy(update={"verified_elements": EVERY_ELEMENT})
     bench = dataclasses.replace(bench, limits=thorough)
     assert epochs.kept_batches(bench, []) == 2
-    bench.oracle.batch_bytes = epochs.KEPT_BYTES // 20
+    bench.batch_bytes = epochs.KEPT_BYTES // 20
     assert epochs.kept_batches(bench, []) == 20
     assert epochs.kept_batches(bench, [Pass(kept=dict.fromkeys(range(13)))]) == 7
     assert epochs.kept_batches(bench, [Pass(kept=dict.fromkeys(range(30)))]) == 2
@@ -87,8 +88,8 @@ def test_a_few_batches_of_a_measured_epoch_are_kept_and_all_by_an_effort_that_ve
 def test_an_effort_that_verifies_all_compares_every_element_of_every_epoch(make_bench):
     bench = make_bench(SCENARIO)
     thorough = bench.limits.model_copy(update={"verified_elements": EVERY_ELEMENT})
-    outcome = epochs.drive(dataclasses.replace(bench, limits=thorough))
-    verified = outcome.verification
+    epochs.drive(dataclasses.replace(bench, limits=thorough))
+    verified = bench.oracle.verdict()
     assert verified.compared_elements == verified.verified_elements > 203
 
 

@@ -15,8 +15,9 @@ SIZE = Size(elements=203, batch_size=16, values={"features": 6})
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_ranks_deliver_each_element_once_between_them(make_bench, count):
-    outcome = ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": count})))
-    assert outcome.verification.passed
+    bench = make_bench(Ranks(SIZE, axes={"ranks": count}))
+    outcome = ranks.drive(bench)
+    assert bench.oracle.verdict().passed
     epochs = max(outcome.epoch)
     assert outcome.elements == epochs * 203
     assert sum(outcome.batch_elements) == (epochs + 1) * 203
@@ -37,9 +38,10 @@ def test_the_rate_is_of_the_streams_of_all_ranks(make_bench):
 
 
 def test_elements_of_another_rank_are_named(make_bench):
-    outcome = ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": 2}), "IgnoresRank"))
-    assert outcome.verification.cause.kind == "another-rank"
-    assert "rank 1 delivered elements of another rank" in outcome.verification.cause.message
+    bench = make_bench(Ranks(SIZE, axes={"ranks": 2}), "IgnoresRank")
+    ranks.drive(bench)
+    assert bench.oracle.verdict().cause.kind == "another-rank"
+    assert "rank 1 delivered elements of another rank" in bench.oracle.verdict().cause.message
 
 
 def test_a_rank_that_dies_is_reported_with_its_status(make_bench):
@@ -48,7 +50,9 @@ def test_a_rank_that_dies_is_reported_with_its_status(make_bench):
 
 
 def test_each_rank_finds_what_torchrun_would_set(make_bench, capfd):
-    assert ranks.drive(make_bench(Ranks(SIZE, axes={"ranks": 2}), "IsChatty")).verification.passed
+    bench = make_bench(Ranks(SIZE, axes={"ranks": 2}), "IsChatty")
+    ranks.drive(bench)
+    assert bench.oracle.verdict().passed
     assert sorted(capfd.readouterr().out.split("\n")) == ["", "0 1 0 1", "0 2 0 2", "1 2 1 2"]
 
 

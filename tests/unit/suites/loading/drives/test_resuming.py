@@ -14,8 +14,9 @@ SCENARIO = Resuming(Size(elements=203, batch_size=16, values={"features": 6}), s
 
 
 def test_an_epoch_continued_exactly_in_a_new_process_passes(make_bench):
-    outcome = resuming.drive(make_bench(SCENARIO))
-    assert outcome.verification.passed
+    bench = make_bench(SCENARIO)
+    outcome = resuming.drive(bench)
+    assert bench.oracle.verdict().passed
     assert outcome.extra["state_bytes"] == 1
     assert outcome.extra["save_s"] < 0.1
     assert 0 < outcome.extra["resume_s"] < 10
@@ -32,10 +33,11 @@ def test_an_epoch_continued_exactly_in_a_new_process_passes(make_bench):
     ],
 )
 def test_what_went_wrong_when_resuming_is_named(make_bench, name, kind, words):
-    outcome = resuming.drive(make_bench(SCENARIO, name))
-    assert not outcome.verification.passed
-    assert outcome.verification.cause.kind == kind
-    assert words in outcome.verification.cause.message
+    bench = make_bench(SCENARIO, name)
+    resuming.drive(bench)
+    assert not bench.oracle.verdict().passed
+    assert bench.oracle.verdict().cause.kind == kind
+    assert words in bench.oracle.verdict().cause.message
 
 
 def test_a_loader_that_cannot_resume_fails_with_its_own_words(make_bench):

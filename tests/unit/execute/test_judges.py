@@ -1,0 +1,90 @@
+"""A suite's judge gives the verdicts, in one process per venv, and its own faults are named."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import ClassVar
+
+import pytest
+
+from skymark.model.record import Status
+from tests.unit.execute.conftest import EFFORT, ScriptedSuite, cell_of, plan_of
+
+pytestmark = pytest.mark.usefixtures("processes_without_coverage")
+
+
+class JudgedSuite(ScriptedSuite):
+    """The scripted cells, with a judge."""
+
+    judge: ClassVar = "scripted:ScriptedJudge"
+
+
+def hands_over(what, adapter="a", **more):
+    return cell_of(adapter, **{"hands-over": what}, **more)
+
+
+@pytest.fixture
+def records(bed):
+    """Run cells, and return their records in order."""
+
+    def run(*cells, **effort):
+        plan = plan_of(*cells, effort=EFFORT.model_copy(update=effort))
+        return bed.engine(plan, suite=JudgedSuite()).run()
+
+    return run
+
+
+def judged(bed):
+    return [json.loads(line) for line in (bed.cache / "judged.jsonl").read_text().splitlines()]
+
+
+def test_the_judges_verdict_is_the_records_whatever_the_runner_says(records):
+    guilty, acquitted = records(
+        hands_over("guilty", "a", does="measure"), hands_over("nothing wrong", "b", does="lie")
+    )
+    assert (guilty.status, guilty.cause.kind) == (Status.INVALID, "dropped-tail")
+    assert acquitted.status is Status.OK
+    assert acquitted.verification.verified_elements == 14
+
+
+def test_one_process_judges_all_rounds_of_a_venv_and_is_told_what_the_engine_saw(bed, records):
+    records(hands_over("nothing wrong", "a"), hands_over("nothing wrong", "b", does="allocate"))
+    lines = judged(bed)
+    assert [line["round"] for line in lines] == [0, 0, 1, 1]
+    assert len({line["pid"] for line in lines}) == 1
+    assert lines[0]["pid"] not in {line["pid"] for line in bed.journal("measure")}
+    walls = {line["cell"].rpartition(".")[2]: line["wall_s"] for line in lines}
+    assert walls["b"] >= 0.3 > walls["a"]
+
+
+def test_the_judge_is_ended_with_the_run(bed, records):
+    records(hands_over("nothing wrong"))
+    assert (bed.cache / "judge-closed").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(judged(bed)[0]["pid"], 0)
+
+
+def test_a_round_without_evidence_has_no_figures(records):
+    (record,) = records(cell_of("a"))
+    assert (record.status, record.cause.kind) == (Status.FAILED, "nothing-handed-over")
+    assert record.metrics == {}
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [("raise", "RuntimeError"), ("kill", "worker-died"), ("cannot start", "RuntimeError")],
+)
+def test_a_judge_that_fails_fails_the_cell_alone(records, what, kind):
+    broken, other = records(hands_over(what, "a"), hands_over("nothing wrong", "b"))
+    assert (broken.status, broken.cause.kind) == (Status.FAILED, kind)
+    assert "in the process that judges" in broken.cause.message
+    assert other.status is Status.OK
+
+
+def test_a_judge_that_takes_too_long_is_ended(records):
+    slow, other = records(
+        hands_over("hang", "a"), hands_over("nothing wrong", "b"), cell_timeout_s=3.0
+    )
+    assert slow.status is Status.TIMEOUT
+    assert other.status is Status.OK

@@ -1,0 +1,83 @@
+"""What a worker claims is held against what the engine saw, and against itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from skymark.model.record import RoundResult
+from skymark.suite.contract import Seen
+from skymark.suites.loading.bench import NOT_JUDGED
+from skymark.suites.loading.judge import claimed_figures, claimed_time
+
+
+def claim(timed_s=2.0, ranks=1, **metrics):
+    """A round of 100 batches of 10 in each of two ranks' or one's stream, and a warm-up batch."""
+    elements, wait_ns = 1000 * ranks, int(timed_s * 1e7)
+    usual = {
+        "elements": elements,
+        "epoch_samples_per_s": elements / timed_s,
+        "samples_per_s": elements / timed_s,
+        "first_epoch_s": 3.0,
+    }
+    return RoundResult(
+        round=0,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        setup_s=4.0,
+        timed_ns=int(timed_s * 1e9),
+        metrics=usual | metrics,
+        samples={
+            "elements": (10,) * (100 * ranks + 1),
+            "wait_ns": (5, *(wait_ns,) * 100 * ranks),
+            "stream": (0, *(1,) * 100 * ranks),
+        },
+        verification=NOT_JUDGED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "in_region", "is_fault"),
+    [
+        (None, False, False),
+        (2.0, False, False),
+        (4.9, False, False),
+        (5.1, False, True),
+        (9.0, True, False),
+        (18.9, True, False),
+        (19.1, True, True),
+    ],
+)
+def test_a_timed_region_is_not_twice_as_long_as_is_claimed(wall_s, in_region, is_fault):
+    cause = claimed_time(claim(), Seen(wall_s=wall_s), in_region=in_region)
+    assert (cause is not None) == is_fault
+    if cause is not None:
+        assert cause.kind == "claimed-time"
+        assert f"{wall_s:.3g} s by the engine's clock" in cause.message
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_honest_figures_stand(ranks):
+    assert claimed_figures(claim(ranks=ranks), 1000 * ranks + 10, ranks) is None
+    slower = claim(ranks=ranks, samples_per_s=1.0, epoch_samples_per_s=2.0)
+    assert claimed_figures(slower, 1000 * ranks + 10, ranks) is None
+
+
+def test_elements_that_nobody_saw_do_not_count():
+    cause = claimed_figures(claim(), 999)
+    assert cause is not None
+    assert cause.kind == "claimed-elements"
+    assert "1000 elements" in cause.message
+
+
+@pytest.mark.parametrize("name", ["samples_per_s", "epoch_samples_per_s"])
+def test_a_rate_follows_from_elements_and_times(name):
+    cause = claimed_figures(claim(**{name: 501.0}), 1010)
+    assert cause is not None
+    assert cause.kind == "claimed-rate"
+    assert name in cause.message
+    assert claimed_figures(claim(**{name: 500.0}), 1010) is None
+
+
+def test_a_round_without_a_wait_has_any_rate():
+    assert claimed_figures(claim(timed_s=1e-9, samples_per_s=5e13), 1010) is None
