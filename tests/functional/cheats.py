@@ -496,12 +496,12 @@ class ReplacesTheOracle(Tampers):
 
     def tamper(self) -> None:
         from skymark.model.record import Verification
-        from skymark.suites.loading.oracle import Oracle, verdict
+        from skymark.suites.loading.oracle import Oracle, evidence, verdict
 
         Oracle.check_kept = lambda *_: None
         Oracle.verdict = lambda _: Verification(passed=True)
         verdict.compare = lambda *_: (None, 0.0)
-        bench.NOT_JUDGED = Verification(passed=True)
+        evidence.NOT_JUDGED = Verification(passed=True)
 
 
 class HonestTampers(Tampers):

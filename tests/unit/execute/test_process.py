@@ -59,7 +59,7 @@ def processes_of(worker):
 def test_a_worker_measures_and_answers_with_result_and_versions(start, log):
     worker = start()
     worker.await_ready()
-    measured = worker.measure(cell_of("a", ms="100"), 0, EFFORT, log)
+    measured = worker.measure(cell_of("a", ms="100"), 0, EFFORT, log).told
     worker.end()
     assert measured.result.timed_ns == 100_000_000
     assert measured.result.metrics == {"steps_per_s": 40.0, "step_ns": 25_000_000}
@@ -72,8 +72,8 @@ def test_a_worker_measures_and_answers_with_result_and_versions(start, log):
 def test_processor_time_and_memory_of_the_timed_region_are_those_that_were_used(start, log):
     worker = start()
     worker.await_ready()
-    idle = worker.measure(cell_of("a"), 0, EFFORT, log).result.resources
-    busy = worker.measure(cell_of("a", does="allocate"), 0, EFFORT, log).result.resources
+    idle = worker.measure(cell_of("a"), 0, EFFORT, log).told.result.resources
+    busy = worker.measure(cell_of("a", does="allocate"), 0, EFFORT, log).told.result.resources
     assert 0.28 < busy.cpu_s - idle.cpu_s < 0.8
     assert 60 << 20 < busy.peak_pss_bytes - idle.peak_pss_bytes < 80 << 20
     assert busy.processes == 1
@@ -90,7 +90,7 @@ def test_a_worker_sees_skymark_through_the_import_root_and_nothing_beside_it(tmp
     assert "No module named 'pytest'" in done.stderr
     worker = start(root=root)
     worker.await_ready()
-    assert worker.measure(cell_of("a"), 0, EFFORT, log).result.round == 0
+    assert worker.measure(cell_of("a"), 0, EFFORT, log).told.result.round == 0
 
 
 @pytest.mark.parametrize("named", ["", ":", "{own}:"])
@@ -104,7 +104,7 @@ def test_a_module_in_the_current_directory_is_not_imported(
     monkeypatch.chdir(tmp_path)
     worker = start()
     worker.await_ready()
-    assert worker.measure(cell_of("a"), 0, EFFORT, log).versions == {"library": "1"}
+    assert worker.measure(cell_of("a"), 0, EFFORT, log).told.versions == {"library": "1"}
 
 
 def test_a_worker_and_its_children_have_none_of_the_callers_secrets(start, log, monkeypatch):
@@ -122,7 +122,7 @@ def test_a_worker_and_its_children_have_none_of_the_callers_secrets(start, log, 
 def test_what_a_library_prints_goes_to_the_log_and_not_into_the_protocol(start, log):
     worker = start()
     worker.await_ready()
-    assert worker.measure(cell_of("a", does="print"), 0, EFFORT, log).versions
+    assert worker.measure(cell_of("a", does="print"), 0, EFFORT, log).told.versions
     worker.end()
     assert "a library that talks" in log.read_text()
 
@@ -136,7 +136,7 @@ def test_an_exception_is_the_cells_failure_and_the_worker_goes_on(start, log):
     assert caught.value.cause.kind == "RuntimeError"
     assert caught.value.cause.message == "RuntimeError: the library is broken"
     assert "Traceback" in log.read_text()
-    assert worker.measure(cell_of("a"), 1, EFFORT, log).result.round == 1
+    assert worker.measure(cell_of("a"), 1, EFFORT, log).told.result.round == 1
 
 
 def test_skymarks_own_errors_are_told_without_their_class(start, log):
@@ -240,7 +240,7 @@ def test_a_long_line_that_is_no_message_is_shown_in_part(start, log):
 def test_processes_that_serve_the_benchmark_are_left_out_of_what_is_sampled(start, log):
     worker = start()
     worker.await_ready()
-    with_child = worker.measure(cell_of("a", does="help"), 0, EFFORT, log).result.resources
+    with_child = worker.measure(cell_of("a", does="help"), 0, EFFORT, log).told.result.resources
     worker.end()
     assert worker.leaked == ()
     assert with_child.processes == 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from skymark.machine.page_cache import drop_page_cache
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError
-from skymark.model.record import Cause, RoundResult, Verification
+from skymark.model.record import RoundResult
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.drives.outcome import Bench, Served
 from skymark.suites.loading.efforts import LoadingLimits
@@ -42,13 +42,6 @@ LINK_SETTINGS = (
     "http_concurrency",
 )
 """Settings of the object server that are among the figures."""
-
-
-NOT_JUDGED = Verification(
-    passed=False,
-    cause=Cause(kind="not-judged", message="the round's evidence was not given to the judge"),
-)
-"""The verdict of a round before `skymark.suites.loading.judge` has given one."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,7 @@ class AdapterBench:
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Measure one round of a cell and hand over what it is to be judged by."""
-        from skymark.suites.loading.oracle import Declared, Evidence
+        from skymark.suites.loading.oracle.evidence import NOT_JUDGED, Declared, Evidence
 
         adapter = self.adapter
         storage, format = self._storage(cell)

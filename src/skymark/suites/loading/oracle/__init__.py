@@ -5,7 +5,8 @@ elements came, `comparison` at one field of a batch against the `reference` with
 `arithmetic`, and `diagnosis` names what went wrong in a field that differs, by the `hypotheses` of
 the work and the `deformations` of the field. `verdict` has the `Oracle`, which asks them and
 remembers the first fault. Where a run is judged in a process of its own, the worker has `evidence`
-in its place: a `verifier`, too, which only writes down what it is told.
+in its place: a `verifier`, too, which only writes down what it is told; `claims`
+holds the worker's figures against it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from skymark.model.errors import DataError
-from skymark.model.record import Cause
+from skymark.model.record import Cause, Verification
 from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.dataset.canonical import Array
 from skymark.suites.loading.oracle.reference import to_host
@@ -35,6 +35,13 @@ PLAIN = {
     ("numpy.core.numeric", "_frombuffer"),
 }
 """The functions and types by which pickled arrays of NumPy 1 and 2 are made."""
+
+
+NOT_JUDGED = Verification(
+    passed=False,
+    cause=Cause(kind="not-judged", message="the round's evidence was not given to the judge"),
+)
+"""The verdict of a round before `skymark.suites.loading.judge` has given one."""
 
 
 class Declared(NamedTuple):

@@ -8,8 +8,8 @@ import pytest
 
 from skymark.model.record import RoundResult
 from skymark.suite.contract import Seen
-from skymark.suites.loading.bench import NOT_JUDGED
-from skymark.suites.loading.judge import claimed_figures, claimed_time
+from skymark.suites.loading.oracle.claims import claimed_figures, claimed_time
+from skymark.suites.loading.oracle.evidence import NOT_JUDGED
 
 
 def claim(timed_s=2.0, ranks=1, **metrics):

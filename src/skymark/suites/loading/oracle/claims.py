@@ -1,0 +1,74 @@
+"""What a worker claims of a round, against what the engine saw of it and what it handed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skymark.model.record import Cause
+
+if TYPE_CHECKING:
+    from skymark.model.record import RoundResult
+    from skymark.suite.contract import Seen
+
+SLACK_S = 1.0
+"""Time in a timed region that skymark may need for itself: copies of kept batches, for instance."""
+
+LARGEST_SHARE = 2.0
+"""The timed region by the engine's clock over the time that the worker claims, at most."""
+
+ROUNDING = 1e-6
+"""Relative, of figures that are computed twice."""
+
+
+def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | None:
+    """Look for a timed region that took far longer by the engine's clock than the worker says.
+
+    Args:
+        claim: what the worker says.
+        seen: what the engine saw.
+        in_region: whether opening the loader and the warm-up epoch are part of the timed region.
+    """
+    claimed_s = claim.timed_ns / 1e9
+    if in_region:
+        claimed_s += claim.setup_s + claim.metrics.get("first_epoch_s", 0.0)
+    if seen.wall_s is None or seen.wall_s <= LARGEST_SHARE * claimed_s + SLACK_S:
+        return None
+    return Cause(
+        kind="claimed-time",
+        message=f"the worker says that its timed region took {claimed_s:.3g} s, and it took "
+        f"{seen.wall_s:.3g} s by the engine's clock",
+    )
+
+
+def claimed_figures(claim: RoundResult, handed_over: int, ranks: int = 1) -> Cause | None:
+    """Look for elements that nobody saw, and for rates that do not follow from what was timed.
+
+    Args:
+        claim: what the worker says.
+        handed_over: elements whose indices the judge was given, those of the warm-up included.
+        ranks: how many waited at the same time.
+    """
+    figures, samples = claim.metrics, claim.samples
+    elements, timed_s = figures["elements"], claim.timed_ns / 1e9
+    if elements > handed_over:
+        return Cause(
+            kind="claimed-elements",
+            message=f"the worker says that {elements:g} elements were delivered in the measured "
+            f"epochs, and handed over the indices of {handed_over}",
+        )
+    columns = zip(samples["elements"], samples["wait_ns"], samples["stream"], strict=True)
+    streamed = [(count, wait) for count, wait, counts in columns if counts]
+    waited_s = sum(wait for _, wait in streamed) / ranks / 1e9
+    most = sum(count for count, _ in streamed) / waited_s if waited_s else float("inf")
+    wrong = {
+        "epoch_samples_per_s": (figures["epoch_samples_per_s"], elements / timed_s),
+        "samples_per_s": (figures["samples_per_s"], most),
+    }
+    for name, (says, follows) in wrong.items():
+        if says > follows * (1 + ROUNDING):
+            return Cause(
+                kind="claimed-rate",
+                message=f"the worker says that {name} is {says:.4g}, where {follows:.4g} at most "
+                "follows from the elements and times that it names",
+            )
+    return None
