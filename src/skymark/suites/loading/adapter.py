@@ -35,6 +35,7 @@ ABILITIES: Mapping[str, str] = {
     "worker-invariant": "give the same stream whatever the number of workers",
     "batch-map": "apply a function to whole batches",
     "variable-length": "collate elements of different lengths",
+    "pack": "make batches of another number of rows than elements",
     "bucket": "batch elements of similar length together",
     "shard": "share a dataset between ranks, every element once over all ranks",
     "checkpoint": "save the position in the middle of an epoch and continue in another process",

@@ -175,6 +175,11 @@ class Scenario(ABC):
 
         return {name: np.stack([np.asarray(e[name]) for e in elements]) for name in elements[0]}
 
+    @property
+    def collate_mistakes(self) -> Mapping[str, Callable[[list[Element]], Batch]]:
+        """Wrong versions of `collate` worth recognising, by their description."""
+        return {}
+
     def mix(self, batch: Batch, epoch: int) -> Batch:
         """Apply the work that needs a whole batch (MixUp); identity for most scenarios."""
         del epoch

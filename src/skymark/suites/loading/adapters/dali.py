@@ -257,7 +257,10 @@ class Dali(Adapter):
             "source:http",
         }
     )
-    limits: ClassVar = {"jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA"}
+    limits: ClassVar = {
+        "pack": "all outputs of an external source have as many rows",
+        "jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA",
+    }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     acceleration: ClassVar = Acceleration(
         seen_by={"gpu": "dali"},

@@ -196,6 +196,7 @@ class DeepLake(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "stream",

@@ -153,6 +153,7 @@ class Energon(Adapter):
             "seeded",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "checkpoint",

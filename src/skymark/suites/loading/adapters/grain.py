@@ -158,6 +158,7 @@ class Grain(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "checkpoint",

@@ -190,6 +190,7 @@ class HuggingFaceDatasets(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "checkpoint",

@@ -131,6 +131,7 @@ class HuggingFaceStreaming(Adapter):
             "seeded",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "stream",

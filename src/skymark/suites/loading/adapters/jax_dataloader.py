@@ -119,6 +119,7 @@ class JaxDataLoader(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "stream",
             "eager",
             "jax",

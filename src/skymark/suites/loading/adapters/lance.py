@@ -75,6 +75,7 @@ class Lance(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "checkpoint",

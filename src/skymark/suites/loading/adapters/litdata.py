@@ -164,6 +164,7 @@ class LitData(Adapter):
             "seeded",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "checkpoint",

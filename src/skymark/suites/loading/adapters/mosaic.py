@@ -184,6 +184,7 @@ class Mosaic(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "checkpoint",
             "stream",

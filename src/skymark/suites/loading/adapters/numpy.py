@@ -68,6 +68,7 @@ class NumpyReference(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "checkpoint",

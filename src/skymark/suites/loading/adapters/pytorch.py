@@ -180,6 +180,7 @@ class PyTorch(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "checkpoint",

@@ -211,6 +211,7 @@ class RayData(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "stream",

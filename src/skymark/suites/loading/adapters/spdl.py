@@ -138,6 +138,7 @@ class Spdl(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "stream",

@@ -121,6 +121,7 @@ class WebDataset(Adapter):
             "seeded",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "stream",

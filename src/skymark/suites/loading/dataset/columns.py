@@ -5,7 +5,7 @@
 | `jpeg`                  | an image; JPEG files as they are, others encoded as such         |
 | `height`, `width`       | the image's, in pixels                                           |
 | `label`                 | a number, or a name (numbered in alphabetical order)             |
-| `caption`, `transcript` | a text, or the first of several                                  |
+| `caption`, `transcript`, `document` | a text, or the first of several                      |
 | `wav`                   | a sound: PCM, 16 bits, 16 kHz                                    |
 | `tokens`                | the bytes of a text, each a token (as in Xue et al., "ByT5", 2022) |
 | `features`              | all fields but the label, each a number                          |
@@ -96,6 +96,7 @@ RECIPES: Mapping[str, Recipe] = {
     "label": Recipe(values.label, names=LABELS, finish=values.numbered_labels),
     "caption": _TEXT,
     "transcript": _TEXT,
+    "document": _TEXT,
     "wav": Recipe(values.wav, names=SOUNDS, ragged=True, encoding="wav"),
     "tokens": Recipe(values.byte_tokens, names=TEXTS, ragged=True),
     "features": Recipe(values.numbers, takes_rest=True),

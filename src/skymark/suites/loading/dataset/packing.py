@@ -70,6 +70,23 @@ def best_fit(sizes: npt.NDArray[np.int64], capacity: int) -> list[list[int]]:
     return [sorted(items) for items in bins]
 
 
+def in_order(lengths: npt.NDArray[np.int64], block_length: int) -> list[list[Piece]]:
+    """Plan blocks that hold documents as they come (a mistake the oracle recognises).
+
+    Args and returns as `plan_blocks`.
+    """
+    blocks: list[list[Piece]] = []
+    room = 0
+    for piece in pieces_of(lengths, block_length - 1):
+        size = piece.stop - piece.start + 1
+        if size > room:
+            blocks.append([])
+            room = block_length
+        blocks[-1].append(piece)
+        room -= size
+    return blocks
+
+
 def plan_blocks(lengths: npt.NDArray[np.int64], block_length: int) -> list[list[Piece]]:
     """Plan the blocks that hold all documents.
 

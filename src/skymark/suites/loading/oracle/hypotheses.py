@@ -32,6 +32,12 @@ def other_work(reference: Reference, epoch: int, indices: Array) -> Iterator[Hyp
         indices: the batch's elements, int64 ``[B]``.
     """
     yield from _other_stages(reference, epoch, indices)
+    for description, mistake in reference.scenario.collate_mistakes.items():
+        yield Hypothesis(
+            "wrong-stage",
+            f"the batch is put together wrongly: {description}",
+            partial(reference.batch, epoch, indices, collate=mistake),
+        )
     if reference.scenario.mixes:
         yield Hypothesis(
             "skipped-stage",

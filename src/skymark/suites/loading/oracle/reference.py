@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
 from skymark.suites.loading.scenario import Batch, Parameters, Scenario, Stage
 
 HostBatch = dict[str, Array]
+
+Collate = Callable[[list[Element]], Batch]
+"""Makes a batch of transformed elements."""
 
 
 def to_host(batch: Batch) -> HostBatch:
@@ -40,6 +43,7 @@ class Reference:
         indices: Array,
         *,
         stages: Sequence[Stage] | None = None,
+        collate: Collate | None = None,
         mixed: bool = True,
     ) -> HostBatch:
         """Return the batch of these elements, in this order.
@@ -48,9 +52,11 @@ class Reference:
             epoch: decides the random parameters.
             indices: int64 ``[B]``.
             stages: what to do with each element, None for the scenario's own stages.
+            collate: what makes a batch of them, None for the scenario's own.
             mixed: whether to do the work that needs the whole batch, where the scenario has such.
         """
-        return self.batch_of(epoch, self.elements(epoch, indices, stages), mixed=mixed)
+        elements = self.elements(epoch, indices, stages)
+        return self.batch_of(epoch, elements, collate=collate, mixed=mixed)
 
     def elements(
         self, epoch: int, indices: Array, stages: Sequence[Stage] | None = None
@@ -64,9 +70,16 @@ class Reference:
         stages = [step for stage in self.scenario.stages() for step in (widen, stage)]
         return self.batch_of(epoch, self.elements(epoch, indices, stages))
 
-    def batch_of(self, epoch: int, elements: list[Element], *, mixed: bool = True) -> HostBatch:
+    def batch_of(
+        self,
+        epoch: int,
+        elements: list[Element],
+        *,
+        collate: Collate | None = None,
+        mixed: bool = True,
+    ) -> HostBatch:
         """Make a batch of transformed elements."""
-        batch = self.scenario.collate(elements)
+        batch = (collate or self.scenario.collate)(elements)
         return to_host(self.scenario.mix(batch, epoch) if mixed else batch)
 
     def _element(self, epoch: int, index: int, stages: Sequence[Stage] | None) -> Element:

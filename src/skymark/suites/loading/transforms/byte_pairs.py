@@ -99,9 +99,15 @@ def word_tokens(word: str) -> tuple[int, ...]:
     return tokens
 
 
-def text_tokens(text: str) -> list[int]:
-    """Return the tokens of a text, without start, end or padding."""
-    return [token for word in _WORD.findall(text.lower()) for token in word_tokens(word)]
+def text_tokens(text: str, *, lower: bool = True) -> list[int]:
+    """Return the tokens of a text, without start, end or padding.
+
+    Args:
+        text: any text.
+        lower: False keeps the case of letters (a mistake the oracle recognises).
+    """
+    cleaned = text.lower() if lower else text
+    return [token for word in _WORD.findall(cleaned) for token in word_tokens(word)]
 
 
 def tokenise(text: str, context: int = CONTEXT, *, delimited: bool = True) -> npt.NDArray[np.int32]:
@@ -121,6 +127,11 @@ def tokenise(text: str, context: int = CONTEXT, *, delimited: bool = True) -> np
     ids = np.zeros(context, np.int32)
     ids[: len(tokens)] = tokens[:context]
     return ids
+
+
+def document_tokens(data: npt.NDArray[np.uint8], *, lower: bool = True) -> npt.NDArray[np.int32]:
+    """Return all tokens of a document given as UTF-8 bytes, uint8 ``[length]``; int32 ``[n]``."""
+    return np.array(text_tokens(bytes(data).decode(), lower=lower), np.int32)
 
 
 def tokenise_bytes(

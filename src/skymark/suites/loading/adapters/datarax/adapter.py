@@ -207,6 +207,7 @@ class Datarax(Adapter):
     )
     limits: ClassVar = {
         "variable-length": "it compiles its pipeline for batches of one shape and has no padding",
+        "pack": "a batch has a row per element; it packs no texts",
         "bucket": "it has no batching by length",
     }
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")

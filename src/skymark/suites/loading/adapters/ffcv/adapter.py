@@ -188,6 +188,7 @@ class FFCV(Adapter):
             "worker-invariant",
             "batch-map",
             "variable-length",
+            "pack",
             "bucket",
             "shard",
             "stream",

@@ -303,7 +303,10 @@ class TfData(Adapter):
             "source:http",
         }
     )
-    limits: ClassVar = {"jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv"}
+    limits: ClassVar = {
+        "pack": "a batch of tf.data has a row per element; it packs no texts",
+        "jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv",
+    }
     formats: ClassVar = ("tfrecord", "memory", "files", "tar", "parquet", "http")
     framework: ClassVar = "tensorflow"
     acceleration: ClassVar = Acceleration(
