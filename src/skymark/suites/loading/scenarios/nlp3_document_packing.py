@@ -25,7 +25,7 @@ class DocumentPacking(Scenario):
     title: ClassVar = "document streaming: tokenise texts, pack each batch by best fit"
     needs: ClassVar = frozenset({"map", "shuffle", "variable-length", "pack"})
     variants: ClassVar = {
-        "small": Size(elements=3_010, batch_size=64, values={"block": 512, "words": 100}),
+        "small": Size(elements=3_310, batch_size=64, values={"block": 512, "words": 100}),
         "medium": Size(elements=30_010, batch_size=128, values={"block": 2048, "words": 400}),
         "large": Size(elements=300_010, batch_size=256, values={"block": 4096, "words": 400}),
     }

@@ -81,7 +81,7 @@ def test_every_measured_batch_but_the_last_of_a_stopped_pass_is_trained_on(make_
     step = Noting()
     bench = make_bench(scenario, "Honest")
     outcome = epochs.drive(dataclasses.replace(bench, consumption=WithNoting(given=step)))
-    assert outcome.verification.passed, outcome.verification.cause
+    assert bench.oracle.verdict().passed, bench.oracle.verdict().cause
     measured = [epoch for epoch in outcome.epoch if epoch]
     assert outcome.consumed == len(measured)
     assert outcome.busy_ns == 7 * len(measured)
