@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,28 @@ import pytest
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record
 from skymark.run.reader import read_manifest, read_record
+from tests.conftest import MEASURED
 
 CHEATS = Path(__file__).with_name("cheats.py")
+
+WITH_COVERAGE = {
+    "test_accelerators",
+    "test_delivering",
+    "test_libraries",
+    "test_native_operators",
+    "test_steps",
+}
+"""Modules whose processes run what no other test does: the adapters, and what lies in a worker's
+venv only."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def coverage_where_it_tells_something(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Count no lines elsewhere: a command takes seven tenths longer, and `tests/unit` has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if Path(request.path).stem not in WITH_COVERAGE:
+            patch.delenv(MEASURED, raising=False)
+        yield
 
 
 @dataclass(frozen=True)
