@@ -14,7 +14,14 @@ from skymark.machine.process_end import MARKER_VARIABLE, kill_tree
 from skymark.machine.process_table import PROC, Process, Table, own_cpu_s, process_table, tree_of
 from skymark.model.record import Resources
 
-__all__ = ["MARKER_VARIABLE", "TreeSampler", "cpu_seconds_of_tree", "kill_tree", "pss_bytes"]
+__all__ = [
+    "MARKER_VARIABLE",
+    "TreeSampler",
+    "cpu_seconds_of_tree",
+    "kill_tree",
+    "pss_bytes",
+    "pss_bytes_of_tree",
+]
 
 DUTY = 0.05
 """Largest share of one core that sampling may take; a costly sample makes the pauses longer."""
@@ -66,6 +73,18 @@ def pss_bytes(pid: int) -> int | None:
     except PermissionError:
         return None
     return 0
+
+
+def pss_bytes_of_tree(pid: int, exclude: Collection[int] = ()) -> int | None:
+    """Return the memory of a tree, as `pss_bytes`; None where that of a process is not known.
+
+    Args:
+        pid: the root of the tree.
+        exclude: processes left out, with everything below them.
+    """
+    sizes = [pss_bytes(member) for member in tree_of(pid, process_table(), exclude)]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 class TreeSampler:

@@ -38,9 +38,9 @@ def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s, lead=bench.lead)
-        warm_up, *_ = measure(bench, outcome, run_with(bench, loader))
+        first, *_ = measure(bench, outcome, run_with(bench, loader))
     if bench.round == 0 and bench.job.shuffle:
-        check_seed(bench, warm_up)
+        check_seed(bench, first)
     return outcome
 
 
@@ -74,24 +74,29 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    kept = batches_holding(bench.job, bench.limits.verified_elements)
-    begin_s = bench.cpu_s()
-    warm_up = run(0, kept, bench.limits.max_seconds)
-    outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
-    outcome.add(warm_up, epoch=0, measured=False)
-    verify(bench, 0, warm_up)
-    sent = bench.store.sent_bytes() if bench.store else 0
+    first = warm_up(bench, outcome, run)
+    sent = bench.sent_bytes()
     bench.begin()
     passes = measured_epochs(bench, run)
     outcome.resources = bench.timed_region_ends()
-    sent = bench.store.sent_bytes() - sent if bench.store else 0
+    sent = bench.sent_bytes() - sent
     for epoch, done in enumerate(passes, 1):
         outcome.add(done, epoch=epoch, measured=True)
         verify(bench, epoch, done)
     bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
-    if bench.store:
-        bench.oracle.check_fetched(sent, outcome.elements, bench.store.stored_bytes)
-    return [warm_up, *passes]
+    bench.check_fetched(sent, outcome.elements)
+    return [first, *passes]
+
+
+def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch) -> Pass:
+    """Run epoch 0, timed and verified at once."""
+    kept = batches_holding(bench.job, bench.limits.verified_elements)
+    begin_s = bench.cpu_s()
+    first = run(0, kept, bench.limits.max_seconds)
+    outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
+    outcome.add(first, epoch=0, measured=False)
+    verify(bench, 0, first)
+    return first
 
 
 def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:

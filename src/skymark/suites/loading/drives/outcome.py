@@ -70,6 +70,15 @@ class Bench:
         """Return the CPU seconds that the process tree has used so far."""
         return cpu_seconds_of_tree(os.getpid(), self.excluded_pids)
 
+    def sent_bytes(self) -> int:
+        """Return what the object server has sent so far; 0 where there is none."""
+        return 0 if self.store is None else self.store.sent_bytes()
+
+    def check_fetched(self, sent_bytes: int, elements: int) -> None:
+        """Hold what the object server sent in the measured epochs against what was delivered."""
+        if self.store is not None:
+            self.oracle.check_fetched(sent_bytes, elements, self.store.stored_bytes)
+
     def note_sizes(self, batches: Iterable[HostBatch]) -> None:
         """Note how large the batches were that were kept."""
         sizes = [sum(value.nbytes for value in batch.values()) for batch in batches]

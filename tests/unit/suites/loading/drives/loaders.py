@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -221,3 +222,19 @@ class Delivers(Honest):
 class DeliversHalfPrecision(Delivers):
     slug: ClassVar = "delivers-half-precision"
     device: ClassVar = HalvesPrecision
+
+
+class KeepingLoader(NumpyLoader):
+    """Keeps every batch, 5 ms after the one before."""
+
+    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
+        self.kept: list[Batch] = getattr(self, "kept", [])
+        for batch in super().epoch(epoch, skip_batches):
+            self.kept.append(batch)
+            time.sleep(0.005)
+            yield batch
+
+
+class KeepsEveryBatch(Honest):
+    slug: ClassVar = "keeps-every-batch"
+    loader: ClassVar = KeepingLoader

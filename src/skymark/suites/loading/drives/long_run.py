@@ -1,0 +1,149 @@
+"""Drive a loader for many epochs and weigh its process tree between them."""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skymark.measure.process_tree import pss_bytes_of_tree
+from skymark.suites.loading.drives import epochs
+from skymark.suites.loading.drives.outcome import Bench, Outcome
+
+if TYPE_CHECKING:
+    from skymark.measure.loop import Pass
+    from skymark.suites.loading.dataset.canonical import Array
+
+TIMES_AS_LONG = 5
+"""A round lasts so many times as long as in other scenarios."""
+
+PAUSE_S = 0.2
+"""Between two weighings at least, so that they take little of the run's own time."""
+
+SHARE = 4
+"""Times as long as a weighing took, until the next."""
+
+FEWEST = 6
+"""Weighings from which a growth can be told."""
+
+
+def drive(bench: Bench) -> Outcome:
+    """Measure and verify one round, and find by how much its memory grows.
+
+    Every epoch is handed over at its end, so that nothing of it stays in this process but its
+    waits, 16 bytes a batch.
+    """
+    with bench.opened() as (loader, setup_s):
+        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        run = epochs.run_with(bench, loader)
+        epochs.warm_up(bench, outcome, run)
+        bench.begin()
+        memory = Memory(bench.excluded_pids)
+        sent = bench.sent_bytes()
+        passes: list[Outline] = []
+        for done in measured_passes(bench, run):
+            epochs.verify(bench, len(passes) + 1, done)
+            passes.append(Outline.of(done, keeps=not passes))
+            memory.weigh(sum(len(index) for index in done.indices))
+        outcome.resources = bench.timed_region_ends()
+        sent = bench.sent_bytes() - sent
+    for epoch, outline in enumerate(passes, 1):
+        outcome.add(outline.whole, epoch=epoch, measured=True)
+    outcome.extra |= memory.figures()
+    bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
+    bench.check_fetched(sent, outcome.elements)
+    return outcome
+
+
+def measured_passes(bench: Bench, run: epochs.RunEpoch) -> Iterator[Pass]:
+    """Yield epochs 1, 2 … until they were long enough, or one was stopped or had no batch."""
+    limits = bench.limits
+    least_s = min(TIMES_AS_LONG * limits.min_seconds, limits.max_seconds)
+    seconds, batches, epoch = 0.0, 0, 0
+    while epoch == 0 or seconds < least_s or batches < limits.min_batches:
+        epoch += 1
+        done = run(epoch, epochs.KEPT_PER_EPOCH, limits.max_seconds - seconds)
+        seconds += done.wall_ns / 1e9
+        batches += len(done.indices)
+        yield done
+        if not (done.complete and done.indices):
+            return
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A pass without its content."""
+
+    rest: Pass
+    """All but waits and indices."""
+    wait_ns: array[int]
+    sizes: array[int]
+    """Elements of each batch."""
+
+    @classmethod
+    def of(cls, done: Pass, *, keeps: bool) -> Outline:
+        """Return the outline of a pass; its kept batches, which tell their size, may stay."""
+        rest = replace(done, wait_ns=[], indices=[], kept=done.kept if keeps else {})
+        return cls(rest, array("q", done.wait_ns), array("q", map(len, done.indices)))
+
+    @property
+    def whole(self) -> Pass:
+        """The pass, with an index of zeros for each batch."""
+        indices = [np.zeros(size, np.int64) for size in self.sizes]
+        return replace(self.rest, wait_ns=self.wait_ns.tolist(), indices=indices)
+
+
+class Memory:
+    """The memory of this process and those below it, against the elements delivered by then."""
+
+    def __init__(self, exclude: Collection[int] = ()) -> None:
+        """Begin with nothing weighed.
+
+        Args:
+            exclude: processes that are not the library's.
+        """
+        self._exclude = exclude
+        self._delivered = 0
+        self._next_s = 0.0
+        self._elements: list[int] = []
+        self._bytes: list[int] = []
+
+    def weigh(self, elements: int) -> None:
+        """Weigh the processes after so many more elements, unless they were just weighed."""
+        self._delivered += elements
+        begin_s = time.monotonic()
+        if begin_s < self._next_s:
+            return
+        size = pss_bytes_of_tree(os.getpid(), self._exclude)
+        took_s = time.monotonic() - begin_s
+        self._next_s = begin_s + max(PAUSE_S, SHARE * took_s)
+        if size is not None:
+            self._elements.append(self._delivered)
+            self._bytes.append(size)
+
+    def figures(self) -> dict[str, float]:
+        """Return the memory and its growth over the later half; nothing of too few weighings."""
+        if len(self._bytes) < FEWEST:
+            return {}
+        half = len(self._bytes) // 2
+        elements, sizes = (np.array(one[half:]) for one in (self._elements, self._bytes))
+        return {
+            "settled_memory_bytes": float(np.median(sizes)),
+            "memory_growth_bytes_per_1000_samples": 1000 * slope(elements, sizes),
+        }
+
+
+def slope(x: Array, y: Array) -> float:
+    """Return the median slope between any two points (Theil, 1950; Sen, 1968), robust to jumps.
+
+    Args:
+        x: numbers ``[n]``, each greater than the one before.
+        y: numbers ``[n]``.
+    """
+    first, second = np.triu_indices(len(x), 1)
+    return float(np.median((y[second] - y[first]) / (x[second] - x[first])))
