@@ -20,6 +20,7 @@ from skymark.measure.process_tree import (
     cpu_seconds_of_tree,
     kill_tree,
     pss_bytes,
+    pss_bytes_of_tree,
 )
 
 MIB = 1 << 20
