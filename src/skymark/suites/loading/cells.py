@@ -157,9 +157,10 @@ def guess(cell: Cell, effort: Effort) -> Span:
     """Return the seconds of one round, from its bounds: nothing but its time limit bounds it."""
     limits = LoadingLimits.of(effort)
     elements = min(limits.verified_elements, LoadingSpecification.of(cell).size.elements)
-    expected_s = 2 * limits.min_seconds + elements * VERIFYING_S_PER_ELEMENT
+    least_s = scenario_class(cell.scenario).times_as_long * limits.min_seconds
+    expected_s = 2 * least_s + elements * VERIFYING_S_PER_ELEMENT
     return Span(
-        low_s=limits.min_seconds,
+        low_s=least_s,
         expected_s=min(expected_s, effort.cell_timeout_s),
         high_s=effort.cell_timeout_s,
     )

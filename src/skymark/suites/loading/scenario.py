@@ -77,6 +77,8 @@ class Scenario(ABC):
     """Values that make one cell each, such as ``{"depth": (1, 5, 10, 50)}``."""
     own_process: ClassVar[bool] = False
     """Whether its cells share no process with others, because they measure memory or start-up."""
+    times_as_long: ClassVar[int] = 1
+    """Least time of a round over that which the effort asks for."""
     drive: ClassVar[str] = "epochs"
     """How the loader is driven and timed: a module of `skymark.suites.loading.drives`."""
     version: ClassVar[int] = 1

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from skymark.measure.loop import Pass
     from skymark.suites.loading.dataset.canonical import Array
 
-TIMES_AS_LONG = 5
-"""A round lasts so many times as long as in other scenarios."""
-
 PAUSE_S = 0.2
 """Between two weighings at least, so that they take little of the run's own time."""
 
@@ -63,7 +60,8 @@ def drive(bench: Bench) -> Outcome:
 def measured_passes(bench: Bench, run: epochs.RunEpoch) -> Iterator[Pass]:
     """Yield epochs 1, 2 … until they were long enough, or one was stopped or had no batch."""
     limits = bench.limits
-    least_s = min(TIMES_AS_LONG * limits.min_seconds, limits.max_seconds)
+    asked_s = bench.job.scenario.times_as_long * limits.min_seconds
+    least_s = min(asked_s, limits.max_seconds)
     seconds, batches, epoch = 0.0, 0, 0
     while epoch == 0 or seconds < least_s or batches < limits.min_batches:
         epoch += 1

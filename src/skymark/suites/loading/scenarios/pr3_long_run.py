@@ -30,6 +30,7 @@ class LongRun(Sources):
     }
     axis_values: ClassVar = {}
     own_process: ClassVar = True
+    times_as_long: ClassVar = 5
     drive: ClassVar = "long_run"
 
     @classmethod
