@@ -267,6 +267,15 @@ class SwapsNeighbours(Ordered):
         return np.argsort(places)
 
 
+class ShufflesRuns(Ordered):
+    slug = "shuffles-runs"
+
+    def order_of(self, job, epoch):
+        runs = np.array_split(np.arange(len(job.dataset)), 50)
+        chosen = np.random.default_rng([job.seed, epoch]).permutation(50)
+        return np.concatenate([runs[run] for run in chosen])
+
+
 class OrdersByNoSeed(Ordered):
     slug = "orders-by-no-seed"
 

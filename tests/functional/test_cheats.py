@@ -25,6 +25,7 @@ CAUSES = {
     "PredictsFromTheSeed": ("CV-1", "predicts-from-the-seed", "misplaced", "'label' belong"),
     "RepeatsTheOrder": ("CV-1", "repeats-the-order", "same-order", "shuffled anew"),
     "SwapsNeighbours": ("CV-1", "swaps-neighbours", "hardly-shuffled", "declares 'global'"),
+    "ShufflesRuns": ("CV-1", "shuffles-runs", "hardly-shuffled", "next to a neighbour in storage"),
     "OrdersByNoSeed": ("CV-1", "orders-by-no-seed", "ignored-seed", "does not depend on the seed"),
     "ReplacesTheOracle": ("CV-1", "replaces-the-oracle", "misplaced", "'label' belong"),
     "ClaimsARate": ("CV-1", "claims-a-rate", "claimed-rate", "samples_per_s"),

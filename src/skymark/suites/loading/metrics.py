@@ -18,6 +18,19 @@ def _own(name: str, unit: str, better: Better | None, description: str) -> Metri
     )
 
 
+def _shuffle(name: str, better: Better, description: str) -> Metric:
+    """Return a statistic of a shuffle, which may be 0."""
+    return Metric(
+        name=name,
+        heading=name.replace("_", " "),
+        description=description,
+        better=better,
+        scale="linear",
+        own=True,
+        shown=Shown(digits=3, gives_way=0),
+    )
+
+
 def _epochs(number: int) -> str:
     return f"{number} epoch" if number == 1 else f"{number} epochs"
 
@@ -38,6 +51,23 @@ SPREAD_RATES = (
 )
 """Names of the rates over these epochs."""
 
+SHUFFLE_METRICS = (
+    _shuffle(
+        "shuffle_displacement",
+        "higher",
+        "distance of an element from its place in storage, as a share of a uniform shuffle's",
+    ),
+    _shuffle(
+        "batch_neighbourhoods",
+        "higher",
+        "places in storage that a batch draws from, as a share of a uniform shuffle's",
+    ),
+    _shuffle("batch_neighbours", "lower", "share of neighbours in storage that are in one batch"),
+    _shuffle("stream_neighbours", "lower", "share of successive elements that are neighbours"),
+    _shuffle("epoch_correlation", "lower", "rank correlation of successive epochs' orders"),
+)
+"""What `skymark.suites.loading.drives.shuffle_quality` finds."""
+
 OWN_METRICS = (
     _own("open_to_first_batch_s", "s", "lower", "from opening the loader to the first batch"),
     _own("state_bytes", "B", "lower", "size of the saved position"),
@@ -56,6 +86,7 @@ OWN_METRICS = (
         own=True,
         shown=Shown(divisor=1024, digits=2, gives_way=0),
     ),
+    *SHUFFLE_METRICS,
     _own("devices", "", None, "devices of the mesh"),
     _own("scaling_efficiency", "", "higher", "rate of all ranks over ranks × one rank's"),
     _own("single_rank_samples_per_s", "1/s", "higher", "rate of one rank alone"),

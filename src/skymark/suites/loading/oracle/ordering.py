@@ -6,12 +6,19 @@ moves it by about K, and shards whatever their number allows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array
+from skymark.suites.loading.oracle.shuffle_statistics import (
+    batch_neighbourhoods,
+    displacement,
+    neighbours,
+    stream_neighbours,
+)
 
 ENOUGH = 64
 """Elements from which on the average displacement of a global shuffle is near its expectation."""
@@ -20,7 +27,7 @@ LEAST = 0.5
 """Of the displacement expected; 64 elements in random order fall below with p < 1e-6."""
 
 PAIRS = 0.5
-"""Share of neighbours that are neighbours again; by chance it is 1 / n."""
+"""Share of neighbours that are neighbours again; by chance it is 1 / n, in storage 2 / n."""
 
 
 @dataclass
@@ -58,7 +65,33 @@ class Orders:
                 message=f"epoch {epoch} is hardly shuffled: elements moved {moved:.1%} of what a "
                 f"global shuffle moves them; the adapter declares {self.kind!r}",
             )
+        together = stream_neighbours(stream)
+        if self.kind == "global" and together >= PAIRS:
+            return Cause(
+                kind="hardly-shuffled",
+                message=f"epoch {epoch} is hardly shuffled: {together:.0%} of the elements came "
+                "next to a neighbour in storage; the adapter declares 'global'",
+            )
         return None if before is None else self._repetition(epoch, stream, *before)
+
+    def crowding(self, epoch: int, batches: Sequence[Array]) -> Cause | None:
+        """Look for batches that a global shuffle was to fill, drawn from few places in storage.
+
+        Args:
+            epoch: for the message.
+            batches: the elements of each batch, ``[B]``.
+        """
+        if self.kind != "global" or sum(map(len, batches)) < ENOUGH:
+            return None
+        drawn = batch_neighbourhoods(batches, max(map(len, batches)))
+        if drawn >= LEAST:
+            return None
+        return Cause(
+            kind="hardly-shuffled",
+            message=f"epoch {epoch} is hardly shuffled: a batch draws from {drawn:.1%} of the "
+            "places in storage that one of a global shuffle draws from; the adapter declares "
+            "'global'",
+        )
 
     def _repetition(self, epoch: int, stream: Array, other: int, before: Array) -> Cause | None:
         common = min(len(stream), len(before))
@@ -70,12 +103,6 @@ class Orders:
             message=f"epoch {epoch} came in the order of epoch {other}; every epoch is to be "
             "shuffled anew",
         )
-
-
-def displacement(stream: Array) -> float:
-    """Return how far elements moved on average, as a share of a global shuffle's n / 3."""
-    places = np.argsort(np.argsort(stream))
-    return float(np.abs(places - np.arange(len(stream))).mean() / (len(stream) / 3))
 
 
 def expected_displacement(kind: str, elements: int) -> float:
@@ -90,11 +117,3 @@ def expected_displacement(kind: str, elements: int) -> float:
     if name != "buffer":
         return 0.0
     return min(1.0, 1.5 * int(size) / elements)
-
-
-def neighbours(stream: Array, before: Array) -> float:
-    """Return the share of successive elements that followed one another in another stream, too."""
-    size = int(max(stream.max(), before.max())) + 1
-    follower = np.full(size, -1)
-    follower[before[:-1]] = before[1:]
-    return float(np.mean(follower[stream[:-1]] == stream[1:]))

@@ -166,8 +166,10 @@ class Oracle(Verifier):
 
     def check_shuffled(self, epoch: int, indices: Sequence[Any], rank: int = 0) -> None:
         """Check that an epoch was shuffled as the adapter declares, and anew."""
+        batches = accounting.flat_indices(indices)
         self._remember(accounting.storage_order(epoch, indices))
         self._remember(self.orders.fault(epoch, accounting.stream_of(indices), rank))
+        self._remember(self.orders.crowding(epoch, batches))
 
     def check_kept(self, epoch: int, indices: Sequence[Any], kept: Mapping[int, Batch]) -> None:
         """Compare kept batches, by number, with the reference and with their indices on arrival."""

@@ -238,3 +238,37 @@ class KeepingLoader(NumpyLoader):
 class KeepsEveryBatch(Honest):
     slug: ClassVar = "keeps-every-batch"
     loader: ClassVar = KeepingLoader
+
+
+class RunsInRandomOrder(NumpyLoader):
+    """Runs of a batch's elements, one after another."""
+
+    within: ClassVar[bool] = False
+
+    def order(self, epoch: int) -> list[int]:
+        random = np.random.default_rng([self.job.seed, epoch])
+        size = self.job.batch_size
+        runs = [np.arange(len(self.job.dataset))[at : at + size] for at in self.starts(random)]
+        return [int(index) for run in runs for index in self.of_run(run, random)]
+
+    def starts(self, random: np.random.Generator) -> list[int]:
+        """Return the first elements of runs; the short one stays last."""
+        whole = len(self.job.dataset) // self.job.batch_size
+        return (np.append(random.permutation(whole), whole) * self.job.batch_size).tolist()
+
+    def of_run(self, run: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        return random.permutation(run) if self.within else run
+
+
+class ShufflesRuns(Honest):
+    slug: ClassVar = "shuffles-runs"
+    loader: ClassVar = RunsInRandomOrder
+
+
+class RunsShuffledWithin(RunsInRandomOrder):
+    within: ClassVar = True
+
+
+class ShufflesWithinRuns(Honest):
+    slug: ClassVar = "shuffles-within-runs"
+    loader: ClassVar = RunsShuffledWithin

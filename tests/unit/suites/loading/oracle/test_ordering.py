@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.oracle.ordering import (
-    Orders,
-    displacement,
-    expected_displacement,
-    neighbours,
-)
+from skymark.suites.loading.oracle.ordering import Orders, expected_displacement
 
 ELEMENTS = 1000
 
@@ -29,12 +24,6 @@ def buffered(size, seed=0):
     return np.array(stream + random.permutation(held).tolist())
 
 
-def test_a_global_shuffle_moves_elements_by_a_third_of_them():
-    assert displacement(permutation(1)) == pytest.approx(1.0, abs=0.1)
-    assert displacement(np.arange(ELEMENTS)) == 0.0
-    assert displacement(permutation(1)[::2] + 7) == pytest.approx(1.0, abs=0.1)
-
-
 @pytest.mark.parametrize("size", [10, 100, 300, 700, 1000, 10_000])
 def test_an_honest_buffer_passes_for_what_it_is(size):
     orders = Orders(f"buffer {size}")
@@ -50,15 +39,33 @@ def test_a_smaller_buffer_than_declared_is_named(declared):
     assert repr(declared) in fault.message
 
 
-def test_shards_in_random_order_pass_for_shards_and_not_for_a_global_shuffle():
-    def sharded(epoch):
-        shards = np.random.default_rng(epoch).permutation(10)
-        return (shards[:, None] * 100 + np.arange(100)).reshape(-1)
+def sharded(epoch, count=10):
+    shards = np.random.default_rng(epoch).permutation(count)
+    return (shards[:, None] * (ELEMENTS // count) + np.arange(ELEMENTS // count)).reshape(-1)
 
-    shards, declared_global = Orders("shards"), Orders("global")
+
+def test_shards_in_random_order_pass_for_shards_and_not_for_a_global_shuffle():
+    shards = Orders("shards")
     assert [shards.fault(epoch, sharded(epoch)) for epoch in range(3)] == [None] * 3
-    found = [declared_global.fault(epoch, sharded(epoch)) for epoch in range(3)]
-    assert "same-order" in {fault.kind for fault in found if fault}
+    fault = Orders("global").fault(3, sharded(3))
+    assert fault.kind == "hardly-shuffled"
+    assert "came next to a neighbour in storage" in fault.message
+
+
+def test_batches_of_neighbours_pass_for_shards_and_not_for_a_global_shuffle():
+    random = np.random.default_rng(5)
+    batches = list(random.permuted(sharded(1, 50).reshape(50, 20), axis=1))
+    assert Orders("global").fault(0, np.concatenate(batches)) is None
+    assert Orders("shards").crowding(0, batches) is None
+    fault = Orders("global").crowding(0, batches)
+    assert fault.kind == "hardly-shuffled"
+    assert "of the places in storage" in fault.message
+
+
+@pytest.mark.parametrize("size", [1, 4, 20, 400, 1000])
+def test_batches_of_a_global_shuffle_draw_from_places_enough(size):
+    batches = np.split(permutation(1), range(size, ELEMENTS, size))
+    assert Orders("global").crowding(0, batches) is None
 
 
 @pytest.mark.parametrize("kind", ["global", "shards", "buffer 1000"])
@@ -87,9 +94,3 @@ def test_ranks_have_orders_of_their_own():
 def test_few_elements_prove_nothing():
     assert Orders().fault(0, np.arange(20)) is None
     assert Orders().displacement is None
-
-
-def test_neighbours_are_counted_in_their_direction():
-    assert neighbours(np.arange(11), np.arange(11)) == 1.0
-    assert neighbours(np.arange(11), np.arange(11)[::-1]) == 0.0
-    assert neighbours(np.array([0, 1, 5, 2, 3]), np.arange(6)) == 0.5

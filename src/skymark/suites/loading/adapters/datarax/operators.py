@@ -75,7 +75,7 @@ def standardise(scenario: Any) -> tuple[Step, ...]:
     return (on("features", lambda features: (features - mean) / deviation),)
 
 
-@operators("PR-1", "PR-2")
+@operators("PR-1", "PR-2", "PR-4")
 def scale_and_shift(scenario: Any) -> tuple[Step, ...]:
     """Multiply by the drawn factor, then add the drawn amount."""
     del scenario
