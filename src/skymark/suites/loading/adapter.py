@@ -39,6 +39,7 @@ ABILITIES: Mapping[str, str] = {
     "bucket": "batch elements of similar length together",
     "shard": "share a dataset between ranks, every element once over all ranks",
     "checkpoint": "save the position in the middle of an epoch and continue in another process",
+    "seek": "start a shuffled epoch at any batch, without a list of its elements",
     "stream": "deliver the first batch without reading all data first",
     "eager": "load everything before the first batch",
     "jax": "place batches on a JAX device mesh",
@@ -158,6 +159,10 @@ class Loader(ABC):
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Continue an epoch from a position, in a new process (ability ``checkpoint``)."""
+        raise NotImplementedError
+
+    def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+        """Start an epoch after its first `batches`, which nobody delivered (ability ``seek``)."""
         raise NotImplementedError
 
     def close(self) -> None:

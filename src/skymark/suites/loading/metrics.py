@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from skymark.model.metric import Better, Declaration, Distribution, Metric, Shown, Spread, Words
 
+RARELY_SHOWN = Shown(gives_way=10)
 
-def _own(name: str, unit: str, better: Better | None, description: str) -> Metric:
+
+def _own(
+    name: str,
+    unit: str,
+    better: Better | None,
+    description: str,
+    shown: Shown = RARELY_SHOWN,
+) -> Metric:
     """Return a metric that only some scenarios have."""
     return Metric(
         name=name,
@@ -14,7 +22,7 @@ def _own(name: str, unit: str, better: Better | None, description: str) -> Metri
         description=description,
         better=better,
         own=True,
-        shown=Shown(gives_way=10),
+        shown=shown,
     )
 
 
@@ -73,6 +81,27 @@ OWN_METRICS = (
     _own("state_bytes", "B", "lower", "size of the saved position"),
     _own("save_s", "s", "lower", "time to save the position"),
     _own("resume_s", "s", "lower", "from opening the loader to the first batch, resumed"),
+    _own(
+        "seek_s",
+        "s",
+        "lower",
+        "from opening the loader to a batch in the middle of an epoch",
+        Shown(gives_way=0),
+    ),
+    _own(
+        "start_memory_bytes",
+        "B",
+        "lower",
+        "peak memory of a process that starts an epoch",
+        Shown(format="size", gives_way=0),
+    ),
+    _own(
+        "seek_memory_bytes",
+        "B",
+        "lower",
+        "peak memory of a process that starts in the middle of an epoch",
+        Shown(format="size", gives_way=0),
+    ),
     _own("resume_import_s", "s", "lower", "time to import the library in the new process"),
     _own("fresh_import_s", "s", "lower", "time to import the library in a new process"),
     _own("settled_memory_bytes", "B", "lower", "memory in the later half of a long run"),

@@ -128,6 +128,12 @@ class Scenario(ABC):
     def generate(self, directory: Path) -> Dataset:
         """Write the synthetic dataset of this size and seed 0 in canonical form."""
 
+    def open_dataset(self, directory: Path) -> Dataset:
+        """Open the dataset that was generated or imported; override where it is not stored."""
+        from skymark.suites.loading.dataset.canonical import Dataset
+
+        return Dataset(directory)
+
     def data_axes(self) -> dict[str, Setting]:
         """Return the axis values that change the dataset itself; most change only the work."""
         return {}
@@ -215,7 +221,8 @@ class Scenario(ABC):
 
     def table(self, epoch: int) -> dict[str, Array]:
         """Return the whole epoch's parameters, cached for the two latest epochs."""
-        return _table(self, epoch)
+        draws = type(self).draw is not Scenario.draw
+        return _table(self, epoch) if draws else {}
 
     def transform(self, element: Element, epoch: int) -> Element:
         """Apply all stages to one raw element, with its random parameters of this epoch."""

@@ -81,7 +81,6 @@ class Storage:
 
     def dataset(self) -> Dataset:
         """Open the canonical dataset, generating or importing it first if needed."""
-        from skymark.suites.loading.dataset.canonical import Dataset
 
         def make(directory: Path) -> None:
             if self.data is None:
@@ -92,7 +91,7 @@ class Storage:
                 import_data(self.data, self.scenario, directory, self.fingerprint)
 
         _once(self.canonical, make)
-        return Dataset(self.canonical)
+        return self.scenario.open_dataset(self.canonical)
 
     def prepare(self, adapter: Adapter, format: str) -> Path:
         """Convert the data to a format if that has not been done, and return its directory."""

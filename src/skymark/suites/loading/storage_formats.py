@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from skymark.model.errors import UsageError
 
-IN_PLACE = frozenset({"canonical", "memory"})
+IN_PLACE = frozenset({"canonical", "memory", "computed"})
 """Formats that read the canonical files as they are."""
 SHARED = IN_PLACE | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
 """Formats that skymark writes, once for all libraries; the others are a library's own."""
@@ -19,6 +19,7 @@ BY_SOURCE: Mapping[str, tuple[str, ...]] = {
     "tar": ("tar", "indexed-tar"),
     "columnar": ("parquet", "indexed-parquet", "arrow", "lance"),
     "http": ("http", "http-tar", "http-parquet", "http-mds"),
+    "computed": ("computed",),
 }
 """The formats of each kind of source, the shared one first."""
 

@@ -162,6 +162,7 @@ class Energon(Adapter):
         }
     )
     limits: ClassVar = {
+        "seek": "a stream comes to its middle by reading all that is before",
         "worker-invariant": "each worker reads a share of the shards, so the order depends on "
         "how many workers there are",
         "eager": "elements always stream from their shards",

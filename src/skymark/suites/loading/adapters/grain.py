@@ -77,16 +77,17 @@ class GrainLoader(Loader):
         self.steps = len(dataset)
         self.dataset = dataset.repeat()
 
-    def start(self, epoch: int) -> Any:
-        """Return Grain's iterator at the start of an epoch; with processes it is endless."""
+    def start(self, epoch: int, skip: int = 0) -> Any:
+        """Return Grain's iterator from a batch of an epoch on; with processes it is endless."""
         import grain
 
         if self.iterator is not None:
-            if self.processes and self.delivered == (epoch - self.first_epoch) * self.steps:
+            place = (epoch - self.first_epoch) * self.steps + skip
+            if self.processes and self.delivered == place:
                 return self.iterator
             self.iterator.close()
-        job, begin = self.job, epoch * self.steps
-        end = None if self.processes else begin + self.steps
+        job, begin = self.job, epoch * self.steps + skip
+        end = None if self.processes else (epoch + 1) * self.steps
         threads = 0 if self.processes else job.workers
         ahead = job.prefetch * (job.batch_size if self.bucketed else 1)
         dataset = self.dataset[begin:end].to_iter_dataset(
@@ -101,7 +102,7 @@ class GrainLoader(Loader):
                     num_workers=self.processes, per_worker_buffer_size=ahead
                 )
             )
-        self.first_epoch, self.delivered = epoch, 0
+        self.first_epoch, self.delivered = epoch, skip
         self.iterator = iter(dataset)
         return self.iterator
 
@@ -109,6 +110,10 @@ class GrainLoader(Loader):
         """Yield batches of NumPy arrays."""
         steps = self.count(islice(self.start(epoch), self.steps))
         return batches_of(steps, self.job) if self.bucketed else steps
+
+    def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+        """Slice the dataset, whose shuffle computes each index."""
+        return self.count(islice(self.start(epoch, batches), self.steps - batches))
 
     def count(self, steps: Iterator[Any]) -> Iterator[Any]:
         """Count the batches delivered."""
@@ -162,6 +167,7 @@ class Grain(Adapter):
             "bucket",
             "shard",
             "checkpoint",
+            "seek",
             "stream",
             "eager",
             "jax",
@@ -176,6 +182,7 @@ class Grain(Adapter):
         "arrayrecord",
         "canonical",
         "memory",
+        "computed",
         "files",
         "tar",
         "parquet",

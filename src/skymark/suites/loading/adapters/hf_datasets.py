@@ -203,7 +203,10 @@ class HuggingFaceDatasets(Adapter):
             "source:http",
         }
     )
-    limits: ClassVar = {"jax": "it places no batches on device meshes; there is no JAX in its venv"}
+    limits: ClassVar = {
+        "seek": "`shuffle` makes a table of all indices, 8 bytes for each",
+        "jax": "it places no batches on device meshes; there is no JAX in its venv",
+    }
     formats: ClassVar = ("arrow", "memory", "files", "tar", "http-tar")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

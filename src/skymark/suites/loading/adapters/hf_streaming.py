@@ -140,6 +140,7 @@ class HuggingFaceStreaming(Adapter):
         }
     )
     limits: ClassVar = {
+        "seek": "a stream comes to its middle by reading all that is before",
         "worker-invariant": "each worker reads shards of its own, so the order depends on how "
         "many workers there are",
         "checkpoint": "a saved position has not what is in the shuffle buffer: it would be lost",

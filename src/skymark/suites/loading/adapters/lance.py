@@ -84,6 +84,7 @@ class Lance(Adapter):
         }
     )
     limits: ClassVar = {
+        "seek": "its rows lie on disk, and a DataLoader's sampler draws a permutation of all",
         "eager": "rows are taken from disk as they are needed",
         "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
         "source:memory": OWN_FORMAT,

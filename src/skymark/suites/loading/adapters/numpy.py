@@ -81,7 +81,10 @@ class NumpyReference(Adapter):
             "source:http",
         }
     )
-    limits: ClassVar = {"jax": "NumPy has no device arrays"}
+    limits: ClassVar = {
+        "seek": "it draws a permutation of all indices, 8 bytes for each",
+        "jax": "NumPy has no device arrays",
+    }
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
 
     def open(self, job: LoadingJob) -> Loader:

@@ -193,7 +193,10 @@ class PyTorch(Adapter):
             "source:http",
         }
     )
-    limits: ClassVar = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
+    limits: ClassVar = {
+        "seek": "a DataLoader's sampler draws a permutation of all indices, 8 bytes for each",
+        "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
+    }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

@@ -130,6 +130,7 @@ class WebDataset(Adapter):
         }
     )
     limits: ClassVar = {
+        "seek": "a stream comes to its middle by reading all that is before",
         "worker-invariant": "each worker reads shards of its own, so the order depends on how "
         "many workers there are",
         "checkpoint": "a pipeline has no state to save; an epoch begins at its beginning again",

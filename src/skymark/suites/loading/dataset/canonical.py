@@ -63,11 +63,14 @@ class Dataset:
         self._arrays: dict[str, Array] = {}
         self._offsets: dict[str, list[int]] = {}
         for column in self.columns:
-            if column.is_ragged:
-                self._arrays[column.name] = self._map(f"{column.name}.values.npy")
-                self._offsets[column.name] = self._map(f"{column.name}.offsets.npy").tolist()
-            else:
-                self._arrays[column.name] = self._map(f"{column.name}.npy")
+            self._open(column)
+
+    def _open(self, column: Column) -> None:
+        if column.is_ragged:
+            self._arrays[column.name] = self._map(f"{column.name}.values.npy")
+            self._offsets[column.name] = self._map(f"{column.name}.offsets.npy").tolist()
+        else:
+            self._arrays[column.name] = self._map(f"{column.name}.npy")
 
     def _read_meta(self) -> dict[str, Any]:
         path = self.directory / "meta.json"

@@ -4,6 +4,7 @@
 |----------------------------|------------------------------------------------|--------------------|
 | `canonical`                | a row of memory-mapped columns                 | any Python source  |
 | `memory`                   | a row of columns held in memory                | the same           |
+| `computed`                 | computed from its index, stored nowhere        | the same           |
 | `files`                    | a file per column that is no scalar (``.jpg``) | the same           |
 | `tar`                      | the members of one key of a tar shard          | tar streams        |
 | `parquet`                  | a row of a row group                           | Arrow's users      |
@@ -38,6 +39,7 @@ class SharedFormat(NamedTuple):
 FORMATS: Mapping[str, SharedFormat] = {
     "canonical": SharedFormat(None, lambda _, dataset: dataset),
     "memory": SharedFormat(None, lambda _, dataset: MemoryReader(dataset)),
+    "computed": SharedFormat(None, lambda _, dataset: dataset),
     "files": SharedFormat(write_files, FilesReader),
     "tar": SharedFormat(write_tar, TarReader),
     "parquet": SharedFormat(write_parquet, ParquetReader),

@@ -73,6 +73,10 @@ class DeliveringLoader(Loader):
         """Deliver the rest of an epoch."""
         return self._delivered(self.loader.resume(epoch, state))
 
+    def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+        """Deliver an epoch from a batch on."""
+        return self._delivered(self.loader.seek(epoch, batches))
+
     def state(self) -> bytes:
         """Return the other loader's position."""
         return self.loader.state()

@@ -46,6 +46,9 @@ class PassOrder:
     stop_after_ns: int
     state: bytes | None = None
     """Where to resume the epoch, None for its start."""
+    skip: int | None = None
+    """The batches of the epoch before the first one asked for (ability ``seek``), None for an
+    epoch that is begun as usual."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,11 @@ class FreshLoader:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables},
         )
         theirs.close()
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
 
     def __enter__(self) -> Self:
         return self

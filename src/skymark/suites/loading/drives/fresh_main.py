@@ -59,6 +59,8 @@ class Host:
         """Run one timed pass, from an epoch's start or from where it is to be resumed."""
         loader, state = self.loader, order.state
         start = loader.epoch if state is None else partial(loader.resume, state=state)
+        if order.skip is not None:
+            start = partial(loader.seek, batches=order.skip)
         places: set[str] = set()
 
         def copy(batch: Batch) -> HostBatch:

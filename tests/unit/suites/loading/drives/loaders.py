@@ -272,3 +272,106 @@ class RunsShuffledWithin(RunsInRandomOrder):
 class ShufflesWithinRuns(Honest):
     slug: ClassVar = "shuffles-within-runs"
     loader: ClassVar = RunsShuffledWithin
+
+
+class SeekingLoader(NumpyLoader):
+    """Starts an epoch at any batch; tests may have a list of its elements."""
+
+    def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+        return self.epoch(epoch, batches)
+
+
+class Seeks(Honest):
+    slug: ClassVar = "seeks"
+    loader: ClassVar = SeekingLoader
+
+
+class StartsOver(SeekingLoader):
+    def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+        return self.epoch(epoch)
+
+
+class SeeksNowhere(Honest):
+    slug: ClassVar = "seeks-nowhere"
+    loader: ClassVar = StartsOver
+
+
+class ShufflesFromThere(SeekingLoader):
+    """Draws what is left anew from where it starts."""
+
+    def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+        self.place = batches * self.job.batch_size
+        yield from self.epoch(epoch, batches)
+
+    def order(self, epoch: int) -> list[int]:
+        head, rest = np.split(np.array(super().order(epoch)), [self.place])
+        random = np.random.default_rng(self.place)
+        return [*head.tolist(), *(random.permutation(rest) if self.place else rest).tolist()]
+
+
+class ShufflesAnewFromThere(Honest):
+    slug: ClassVar = "shuffles-anew-from-there"
+    loader: ClassVar = ShufflesFromThere
+
+
+class NearbyOrder(SeekingLoader):
+    """Shuffles quarters of the data set, one after another."""
+
+    def order(self, epoch: int) -> list[int]:
+        random = np.random.default_rng([self.job.seed, epoch])
+        quarters = np.array_split(np.arange(len(self.job.dataset)), 4)
+        return np.concatenate([random.permutation(one) for one in quarters]).tolist()
+
+
+class ShufflesNearby(Honest):
+    slug: ClassVar = "shuffles-nearby"
+    loader: ClassVar = NearbyOrder
+
+
+class SeekingFixedOrder(FixedOrder, SeekingLoader):
+    """Order by the epoch alone."""
+
+
+class SeeksByNoSeed(Honest):
+    slug: ClassVar = "seeks-by-no-seed"
+    loader: ClassVar = SeekingFixedOrder
+
+
+class SeekingOneOrder(SeekingLoader):
+    def order(self, epoch: int) -> list[int]:
+        return super().order(0)
+
+
+class SeeksInOneOrder(Honest):
+    slug: ClassVar = "seeks-in-one-order"
+    loader: ClassVar = SeekingOneOrder
+
+
+class DrawsWithReplacement(SeekingLoader):
+    def order(self, epoch: int) -> list[int]:
+        total = len(self.job.dataset)
+        return np.random.default_rng([self.job.seed, epoch]).integers(0, total, total).tolist()
+
+
+class SeeksWithReplacement(Honest):
+    slug: ClassVar = "seeks-with-replacement"
+    loader: ClassVar = DrawsWithReplacement
+
+
+class SwapsFeatures(SeekingLoader):
+    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
+        for batch in super().epoch(epoch, skip_batches):
+            yield {**batch, "features": batch["features"][::-1]}
+
+
+class SeeksOthersFeatures(Honest):
+    slug: ClassVar = "seeks-others-features"
+    loader: ClassVar = SwapsFeatures
+
+
+class SeeksNothing(Honest):
+    slug: ClassVar = "seeks-nothing"
+
+    class loader(SeekingLoader):  # noqa: N801 - the class attribute of `Honest`
+        def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+            return iter(())

@@ -5,8 +5,9 @@ batches where it is small, as TensorFlow's performance guide advises. Other work
 called through `tf.numpy_function`, which holds Python's lock. `workers` is `num_parallel_calls` and
 the size of the private thread pool; 0 maps one element after another, in the one thread that
 tf.data needs. ``--set shuffle_buffer=N`` shuffles through a buffer of another size than
-`SHUFFLE_BUFFER`: tf.data has no global shuffle. Records of small sets are cached as they are
-stored, before the shuffle.
+`SHUFFLE_BUFFER`: tf.data has no global shuffle of what it reads. Records of small sets are cached
+as they are stored, before the shuffle. Elements that are computed come in the order that TensorFlow
+computes for them (`tf.random.experimental.index_shuffle`).
 """
 
 from __future__ import annotations
@@ -59,14 +60,19 @@ class TfDataLoader(Loader):
             self.start(epoch)
         return self.rest()
 
-    def start(self, epoch: int) -> None:
-        """Make an iterator over this epoch and all that follow."""
+    def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
+        """Start an epoch of computed elements after so many batches."""
+        self.start(epoch, batches)
+        return self.rest()
+
+    def start(self, epoch: int, skip: int = 0) -> None:
+        """Make an iterator over this epoch, but for `skip` batches, and all that follow."""
         import tensorflow as tf
 
         # tf.data runs on the host; without this, its variables would go to a GPU that is there.
         with tf.device(HOST):
-            self.iterator = iter(self.from_epoch(epoch))
-        self.position = epoch, 0
+            self.iterator = iter(self.from_epoch(epoch, skip))
+        self.position = epoch, skip * self.job.batch_size
 
     def rest(self) -> Iterator[Batch]:
         """Yield the batches up to the end of the epoch, which is known by their elements."""
@@ -84,15 +90,20 @@ class TfDataLoader(Loader):
         mine = len(range(job.rank, len(job.dataset), job.world))
         return mine - mine % job.batch_size if job.drop_last else mine
 
-    def from_epoch(self, first: int) -> Any:
-        """Return the pipeline, from the first batch of an epoch on."""
+    def from_epoch(self, first: int, skip: int = 0) -> Any:
+        """Return the pipeline, from a batch of an epoch on."""
+        import numpy as np
         import tensorflow as tf
 
-        job, keys, read = self.job, self.keys(), self.read
+        job, read = self.job, self.read
+        keys = None if job.format == "computed" else self.keys()
 
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def of(epoch: Any) -> Any:
-            return self.batches(self.shuffled(keys, epoch), read, epoch)
+            if keys is not None:
+                return self.batches(self.shuffled(keys, epoch), read, epoch)
+            begin = tf.where(tf.equal(epoch, first), np.int64(skip * job.batch_size), np.int64(0))
+            return self.batches(self.permuted(epoch, begin), read, epoch)
 
         dataset = tf.data.Dataset.range(first, LAST_EPOCH).flat_map(of)
         if job.workers:
@@ -108,17 +119,33 @@ class TfDataLoader(Loader):
 
     def shuffled(self, keys: Any, epoch: Any) -> Any:
         """Return the keys in an epoch's order."""
+        job = self.job
+        if not job.shuffle:
+            return keys
+        buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
+        return keys.shuffle(buffer, seed=self.shuffle_seed(epoch))
+
+    def permuted(self, epoch: Any, begin: Any) -> Any:
+        """Return indices from a place in an epoch's order on, each computed from its place."""
+        import numpy as np
+        import tensorflow as tf
+
+        seed = tf.stack([self.shuffle_seed(epoch), np.int64(0)])
+        total = len(self.job.dataset)
+        return tf.data.Dataset.range(begin, total, output_type=tf.int64).map(
+            lambda place: tf.random.experimental.index_shuffle(place, seed, np.int64(total - 1))
+        )
+
+    def shuffle_seed(self, epoch: Any) -> Any:
+        """Return the seed of an epoch's shuffle, an int64 scalar."""
         import numpy as np
         import tensorflow as tf
 
         job = self.job
-        if not job.shuffle:
-            return keys
         seed = tf.numpy_function(
             lambda number: np.int64(job.shuffle_seed(int(number))), [epoch], tf.int64
         )
-        buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
-        return keys.shuffle(buffer, seed=tf.ensure_shape(seed, []))
+        return tf.ensure_shape(seed, [])
 
     def tables(self, epoch: Any) -> Tensors:
         """Return the tables of random parameters that TensorFlow's operators need in an epoch."""
@@ -294,6 +321,7 @@ class TfData(Adapter):
             "bucket",
             "shard",
             "checkpoint",
+            "seek",
             "stream",
             "eager",
             "source:memory",
@@ -307,7 +335,7 @@ class TfData(Adapter):
         "pack": "a batch of tf.data has a row per element; it packs no texts",
         "jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv",
     }
-    formats: ClassVar = ("tfrecord", "memory", "files", "tar", "parquet", "http")
+    formats: ClassVar = ("tfrecord", "memory", "computed", "files", "tar", "parquet", "http")
     framework: ClassVar = "tensorflow"
     acceleration: ClassVar = Acceleration(
         seen_by={"gpu": "tensorflow"},
@@ -334,7 +362,9 @@ class TfData(Adapter):
         write_records(dataset, directory)
 
     def shuffle_kind(self, job: LoadingJob) -> str:
-        """Return the size of the buffer."""
+        """Return the size of the buffer; none is needed where elements are computed."""
+        if job.format == "computed":
+            return "global"
         return f"buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
 
     def open(self, job: LoadingJob) -> Loader:

@@ -93,6 +93,13 @@ def scale_and_shift(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return scale, shift
 
 
+@on_batches("PR-5")
+def centre(scenario: Any, tables: Tables) -> tuple[Step, ...]:
+    """Map [0, 1) to [-1, 1)."""
+    del scenario, tables
+    return (lambda batch: {**batch, "features": 2 * batch["features"] - 1},)
+
+
 @on_batches("TAB-2")
 def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Take the logarithm of the counts and hash the categories."""

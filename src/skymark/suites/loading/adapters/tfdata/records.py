@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
+from skymark.suites.loading.dataset.computed import ComputedDataset
 from skymark.suites.loading.dataset.element_bytes import element_path
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Read = Callable[[Any], Tensors]
 """Turns a key (a serialised record, or an index) into a raw element."""
 
 RECORD_FILES = 8
-VECTORISED = frozenset({"tfrecord", "memory"})
+VECTORISED = frozenset({"tfrecord", "memory", "computed"})
 """Formats whose `Read` takes a batch of keys as well."""
 THROUGH_PYTHON = frozenset({"tar", "parquet", "http"})
 """Formats that TensorFlow has no reader for."""
@@ -62,6 +63,8 @@ def source(job: LoadingJob) -> Read:
         return _records(job.dataset.columns)
     if job.format == "memory":
         return _memory(job.dataset)
+    if isinstance(job.dataset, ComputedDataset):
+        return _computed(job.dataset)
     if job.format == "files":
         return _files(job.storage, job.dataset)
     return _through_python(job)
@@ -115,6 +118,16 @@ def _memory(dataset: Dataset) -> Read:
         "index": index,
         **{name: tf.gather(values, index) for name, values in columns.items()},
     }
+
+
+def _computed(dataset: ComputedDataset) -> Read:
+    """Compute the elements of a batch of indices in Python, at once."""
+
+    def rows(given: dict[str, Any]) -> dict[str, Any]:
+        return {**given, **dataset.rows(given["index"])}
+
+    like = rows({"index": np.zeros(1, np.int64)})
+    return lambda indices: in_python(rows, {"index": indices}, like)
 
 
 def _files(directory: Path, dataset: Dataset) -> Read:
