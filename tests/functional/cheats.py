@@ -276,6 +276,28 @@ class ShufflesRuns(Ordered):
         return np.concatenate([runs[run] for run in chosen])
 
 
+class TakesOneSourceFirst(Cheat):
+    slug = "takes-one-source-first"
+
+    def open(self, job: LoadingJob) -> Loader:
+        class OneAfterAnother(NumpyLoader):
+            def order(self, epoch: int) -> list[int]:
+                ends = [end for _, end in job.scenario.mixture.bounds]
+                order = np.array(super().order(epoch))
+                return order[
+                    np.argsort(np.searchsorted(ends, order, "right"), kind="stable")
+                ].tolist()
+
+        return OneAfterAnother(job)
+
+
+class IgnoresTheWeights(Ordered):
+    slug = "ignores-the-weights"
+
+    def order_of(self, job, epoch):
+        return np.random.default_rng([job.seed, epoch]).permutation(len(job.dataset))
+
+
 class OrdersByNoSeed(Ordered):
     slug = "orders-by-no-seed"
 

@@ -36,6 +36,8 @@ CAUSES = {
     "KeepsObjects": ("IO-1", "keeps-objects", "kept-objects", "came from a copy"),
     "CopiesInOpen": ("IO-1", "copies-in-open", "kept-objects", "came from a copy"),
     "ReadsTheServersDisk": ("IO-1", "reads-the-servers-disk", "kept-objects", "came from a copy"),
+    "TakesOneSourceFirst": ("MIX-1", "takes-one-source-first", "unmixed", "mixed throughout"),
+    "IgnoresTheWeights": ("MIX-1", "ignores-the-weights", "ignored-weights", "its weight is 0."),
     "TakesAnotherRank": ("DIST-1", "takes-another-rank", "another-rank", "rank"),
 }
 
@@ -51,7 +53,7 @@ HONEST = {
     "DeclaresItsCopy": ("IO-1", "declares-its-copy"),
 }
 
-SCENARIOS = {"CV-1": (), "MM-1": (), "IO-1": ("source=http",), "DIST-1": ("ranks=2",)}
+SCENARIOS = {"CV-1": (), "MM-1": (), "IO-1": ("source=http",), "DIST-1": ("ranks=2",), "MIX-1": ()}
 """With the axis values to run."""
 
 

@@ -20,6 +20,7 @@ from skymark.model.errors import UsageError
 from skymark.model.platform import Platform
 from skymark.suites.loading.acceleration import HOST_ONLY, Acceleration
 from skymark.suites.loading.caches import Caches
+from skymark.suites.loading.mixture import Mixing
 from skymark.suites.loading.storage_formats import HTTP, format_of_source
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ ABILITIES: Mapping[str, str] = {
     "variable-length": "collate elements of different lengths",
     "pack": "make batches of another number of rows than elements",
     "bucket": "batch elements of similar length together",
+    "mix": "mix sources by weight into one stream, each gone through again and again",
     "shard": "share a dataset between ranks, every element once over all ranks",
     "checkpoint": "save the position in the middle of an epoch and continue in another process",
     "seek": "start a shuffled epoch at any batch, without a list of its elements",
@@ -199,6 +201,9 @@ class Adapter(ABC):
     shuffles: ClassVar[str] = "global"
     """The kind of its shuffle: ``global``, ``shards``, ``buffer K`` (elements in it), or ``shards,
     buffer K``. The oracle measures it."""
+    mixing: ClassVar[Mixing] = "draws"
+    """How it picks the source of the next element where it mixes several (ability ``mix``): at
+    random, or by an exact ``schedule``."""
     caches: ClassVar[Caches] = "nothing"
     """The work of one epoch that it keeps for the next, by its own design. The oracle refuses what
     keeps more, and such a record is compared with its like only."""

@@ -137,6 +137,7 @@ class AdapterBench:
             caches=adapter.caches,
             shuffle=adapter.shuffle_kind(job),
             allowed_short_batches=job.workers * adapter.short_batch_per_worker,
+            mixing=adapter.mixing,
         )
         file = self._new_evidence()
         bench = Bench(
@@ -172,6 +173,7 @@ class AdapterBench:
                 "deliver": job.deliver,
                 **({"step": settings.step} if settings.step else {}),
                 **({"shuffle": declared.shuffle} if job.shuffle else {}),
+                **({"mixing": declared.mixing} if scenario.mixture else {}),
                 **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
                 **({"cores": link.cores} if link.cores else {}),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),

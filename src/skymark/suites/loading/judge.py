@@ -60,6 +60,7 @@ def oracle_of(storage: Storage, declared: Declared) -> Oracle:
         storage.dataset(),
         native=declared.native,
         caches=declared.caches,
+        mixing=declared.mixing,
         orders=Orders(declared.shuffle),
         allowed_short_batches=declared.allowed_short_batches,
     )

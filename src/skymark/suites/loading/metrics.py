@@ -353,7 +353,16 @@ DECLARATION = Declaration(
         "warm_up": "bool",
         "stream": "bool",
     },
-    conditions=("operators", "page_cache", "format", "shuffle", "caches", "cores", *PLACES),
+    conditions=(
+        "operators",
+        "page_cache",
+        "format",
+        "shuffle",
+        "mixing",
+        "caches",
+        "cores",
+        *PLACES,
+    ),
     legend="waits per batch",
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "

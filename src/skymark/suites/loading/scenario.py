@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
     from skymark.suites.loading.dataset.sources.data_source import DataSource
+    from skymark.suites.loading.mixture import Mixture
 
 Batch = Mapping[str, Any]
 """What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
@@ -212,6 +213,16 @@ class Scenario(ABC):
     def on_device(self) -> bool:
         """Whether batches go to devices by the scenario itself, whatever `deliver` says."""
         return "jax" in self.requirements(self.axes)
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """Sources to mix by weight; None where an epoch has every element once."""
+        return None
+
+    @property
+    def epoch_elements(self) -> int:
+        """Elements that an epoch delivers, over all ranks."""
+        return self.size.elements if self.mixture is None else self.mixture.elements
 
     # What follows is shared machinery; scenarios do not override it.
 

@@ -258,6 +258,7 @@ class Dali(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "it has no weighted mixing of sources",
         "seek": "its external source is told the order, a permutation of all indices",
         "pack": "all outputs of an external source have as many rows",
         "jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA",

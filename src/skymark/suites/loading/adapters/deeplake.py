@@ -206,6 +206,7 @@ class DeepLake(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "it has no weighted mixing of sources",
         "seek": "its rows lie on disk, and are taken by a permutation of all indices",
         "checkpoint": "Deep Lake has no loader whose position could be saved",
         "jax": "Deep Lake delivers NumPy arrays and knows no device mesh",

@@ -162,6 +162,7 @@ class Energon(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "its own mixing of sources is not set up by the adapter",
         "seek": "a stream comes to its middle by reading all that is before",
         "worker-invariant": "each worker reads a share of the shards, so the order depends on "
         "how many workers there are",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from skymark.model.cell import Setting
     from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.mixture import Mixture
     from skymark.suites.loading.scenario import Batch, Scenario, Stage
 
 RECORDS_PER_FILE = 10_000
@@ -41,6 +42,17 @@ def apply(
 def mix(job: LoadingJob, per_epoch: int, position: int, batch: Batch) -> Batch:
     """Apply the batch-level work to the batch at a position of the endless dataset."""
     return job.mix(batch, position // per_epoch)
+
+
+def mixed(elements: Any, mixture: Mixture, seed: int) -> Any:
+    """Return sources of a dataset, each shuffled in every pass, mixed by an exact schedule."""
+    import grain
+
+    sources = [
+        elements[begin:end].shuffle(seed=seed + number).repeat()
+        for number, (begin, end) in enumerate(mixture.bounds)
+    ]
+    return grain.MapDataset.mix(sources, mixture.weights)
 
 
 class GrainLoader(Loader):
@@ -60,22 +72,33 @@ class GrainLoader(Loader):
             dataset = grain.MapDataset.source(self.source)
         else:
             dataset = grain.MapDataset.source(job.reader())
-        if job.shuffle:
+        self.mixture = job.scenario.mixture
+        if self.mixture is not None:
+            dataset = mixed(dataset, self.mixture, job.shuffle_seed(0))
+        elif job.shuffle:
             dataset = dataset.shuffle(seed=job.shuffle_seed(0))
         if job.world > 1:
             dataset = dataset[job.rank :: job.world]
         if job.format == "arrayrecord":
             dataset = dataset.map(pickle.loads)
+        per_epoch = len(dataset) if self.mixture is None else self.mixture.elements
         for stage in job.scenario.stages():
-            dataset = dataset.map_with_index(partial(apply, job, stage, len(dataset)))
+            dataset = dataset.map_with_index(partial(apply, job, stage, per_epoch))
+        if self.mixture is not None:
+            self.steps = -(-per_epoch // job.batch_size)
+            self.dataset = dataset
+            return
         if not self.bucketed:
-            dataset = dataset.batch(
-                job.batch_size, drop_remainder=job.drop_last, batch_fn=job.collate
-            )
+            dataset = self.batched(dataset)
             if job.scenario.mixes:
                 dataset = dataset.map_with_index(partial(mix, job, len(dataset)))
         self.steps = len(dataset)
         self.dataset = dataset.repeat()
+
+    def batched(self, dataset: Any) -> Any:
+        """Return the dataset in batches."""
+        job = self.job
+        return dataset.batch(job.batch_size, drop_remainder=job.drop_last, batch_fn=job.collate)
 
     def start(self, epoch: int, skip: int = 0) -> Any:
         """Return Grain's iterator from a batch of an epoch on; with processes it is endless."""
@@ -88,9 +111,10 @@ class GrainLoader(Loader):
             self.iterator.close()
         job, begin = self.job, epoch * self.steps + skip
         end = None if self.processes else (epoch + 1) * self.steps
+        part = self.dataset[begin:end] if self.mixture is None else self.of_stream(epoch)
         threads = 0 if self.processes else job.workers
         ahead = job.prefetch * (job.batch_size if self.bucketed else 1)
-        dataset = self.dataset[begin:end].to_iter_dataset(
+        dataset = part.to_iter_dataset(
             grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads * ahead)
         )
         if self.processes:
@@ -105,6 +129,12 @@ class GrainLoader(Loader):
         self.first_epoch, self.delivered = epoch, skip
         self.iterator = iter(dataset)
         return self.iterator
+
+    def of_stream(self, epoch: int) -> Any:
+        """Return an epoch of the mixture, in batches; with processes, all from there on."""
+        elements = len(self.job.dataset) if self.mixture is None else self.mixture.elements
+        end = None if self.processes else (epoch + 1) * elements
+        return self.batched(self.dataset[epoch * elements : end])
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yield batches of NumPy arrays."""
@@ -165,6 +195,7 @@ class Grain(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "seek",
@@ -188,6 +219,7 @@ class Grain(Adapter):
         "parquet",
         "http",
     )
+    mixing: ClassVar = "schedule"
     framework: ClassVar = "jax"
     acceleration: ClassVar = JAX
     options: ClassVar = {

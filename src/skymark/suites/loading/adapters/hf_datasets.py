@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.mixture import Mixture
     from skymark.suites.loading.scenario import Batch
 
 SHUFFLE_BUFFER = 1000
@@ -79,6 +80,21 @@ def opened(job: LoadingJob) -> Any:
     return dataset.with_format("arrow")
 
 
+def mixed(dataset: Any, mixture: Mixture, seed: int) -> Any:
+    """Interleave shuffled sources; one that is gone through begins again in the same order."""
+    import datasets
+
+    sources = [
+        dataset.select(range(*bounds)).shuffle(seed=seed + number, keep_in_memory=True)
+        for number, bounds in enumerate(mixture.bounds)
+    ]
+    weights = list(mixture.weights)
+    stream = datasets.interleave_datasets(
+        sources, probabilities=weights, seed=seed, stopping_strategy="all_exhausted"
+    )
+    return stream.select(range(mixture.elements)).with_format("arrow")
+
+
 class Rows(Elements):
     """Rows of a `Dataset`, those of a batch at once; listed files are opened one by one."""
 
@@ -120,7 +136,9 @@ class TableLoader(HuggingFaceLoader):
         from skymark.suites.loading.dataset.arrow import rows_of_table
 
         job, dataset = self.job, self.dataset
-        if job.shuffle:
+        if (mixture := job.scenario.mixture) is not None:
+            dataset = mixed(dataset, mixture, job.shuffle_seed(epoch))
+        elif job.shuffle:
             dataset = dataset.shuffle(seed=job.shuffle_seed(epoch), keep_in_memory=True)
         dataset = split_dataset_by_node(dataset, rank=job.rank, world_size=job.world).skip(skip)
         tables = dataset.iter(job.batch_size)
@@ -192,6 +210,7 @@ class HuggingFaceDatasets(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "stream",

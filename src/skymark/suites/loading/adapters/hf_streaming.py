@@ -140,6 +140,7 @@ class HuggingFaceStreaming(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "hf-datasets measures the library's interleaving of sources",
         "seek": "a stream comes to its middle by reading all that is before",
         "worker-invariant": "each worker reads shards of its own, so the order depends on how "
         "many workers there are",

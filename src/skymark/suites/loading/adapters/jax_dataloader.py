@@ -131,6 +131,7 @@ class JaxDataLoader(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "it has no weighted mixing of sources",
         "seek": "its sampler draws a permutation of all indices, 8 bytes for each",
         "bucket": "its DataLoader chooses the elements of a batch itself, at random or in order",
         "shard": "its DataLoader knows no ranks and takes no sampler",

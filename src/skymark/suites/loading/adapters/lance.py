@@ -77,6 +77,7 @@ class Lance(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "stream",

@@ -173,6 +173,7 @@ class LitData(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "its own mixing of sources is not set up by the adapter",
         "seek": "its elements lie in chunks on disk; it has none that are computed",
         "worker-invariant": "chunks are divided among the workers, so the order depends on how "
         "many there are",

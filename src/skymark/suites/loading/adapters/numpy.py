@@ -9,6 +9,9 @@ from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from skymark.suites.loading.mixture import Mixture
     from skymark.suites.loading.scenario import Batch
 
 
@@ -25,11 +28,27 @@ class NumpyLoader(Loader):
         import numpy as np
 
         job = self.job
+        if (mixture := job.scenario.mixture) is not None:
+            return self.mixed(mixture, np.random.default_rng(job.shuffle_seed(epoch)))
         indices = np.arange(len(job.dataset))
         if job.shuffle:
             np.random.default_rng(job.shuffle_seed(epoch)).shuffle(indices)
         order: list[int] = indices[job.rank :: job.world].tolist()
         return order
+
+    def mixed(self, mixture: Mixture, random: np.random.Generator) -> list[int]:
+        """Draw a source for each place, and fill its places with permutations of it."""
+        import numpy as np
+
+        source = random.choice(len(mixture.sizes), mixture.elements, p=mixture.weights)
+        indices = np.empty(mixture.elements, np.int64)
+        for number, (begin, end) in enumerate(mixture.bounds):
+            places = np.flatnonzero(source == number)
+            passes = -(-len(places) // (end - begin))
+            drawn = [begin + random.permutation(end - begin) for _ in range(passes)]
+            indices[places] = np.concatenate([*drawn, places[:0]])[: len(places)]
+        mixed: list[int] = indices.tolist()
+        return mixed
 
     def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
         """Yield batches of NumPy arrays."""
@@ -70,6 +89,7 @@ class NumpyReference(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "stream",

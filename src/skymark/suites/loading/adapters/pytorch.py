@@ -12,7 +12,10 @@ from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
 
 if TYPE_CHECKING:
+    import torch
+
     from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.mixture import Mixture
     from skymark.suites.loading.scenario import Batch
 
 Key = tuple[int, int]
@@ -49,15 +52,36 @@ class EpochSampler:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(range(self.job.rank, len(self.job.dataset), self.job.world))
+        return len(range(self.job.rank, self.job.scenario.epoch_elements, self.job.world))
 
     def __iter__(self) -> Iterator[Key]:
         import torch
 
         job, total, epoch = self.job, len(self.job.dataset), self.epoch.value
         generator = torch.Generator().manual_seed(job.shuffle_seed(epoch))
+        if (mixture := job.scenario.mixture) is not None:
+            return ((epoch, index) for index in mixed(mixture, generator).tolist())
         order = torch.randperm(total, generator=generator) if job.shuffle else torch.arange(total)
         return ((epoch, index) for index in order[job.rank :: job.world].tolist())
+
+
+def mixed(mixture: Mixture, generator: torch.Generator) -> torch.Tensor:
+    """Return a mixture's elements in an epoch's order.
+
+    As `torch.utils.data.WeightedRandomSampler` draws, but of sources: drawn with replacement, an
+    element would come again before its source was gone through.
+    """
+    import torch
+
+    weights = torch.tensor(mixture.weights)
+    source = torch.multinomial(weights, mixture.elements, replacement=True, generator=generator)
+    order = torch.empty_like(source)
+    for number, (begin, end) in enumerate(mixture.bounds):
+        places = (source == number).nonzero().flatten()
+        passes = -(-len(places) // (end - begin))
+        drawn = [begin + torch.randperm(end - begin, generator=generator) for _ in range(passes)]
+        order[places] = torch.cat([*drawn, places[:0]])[: len(places)]
+    return order
 
 
 class Share:
@@ -182,6 +206,7 @@ class PyTorch(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "stream",

@@ -151,6 +151,7 @@ class Spdl(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "its weighted sampler draws with replacement: elements come again before others",
         "seek": "its pipeline is told the order, a permutation of all indices, 8 bytes for each",
         "checkpoint": "SPDL pipelines have no state to save; their users keep the position",
         "jax": "SPDL delivers host arrays and does not know JAX's device meshes",

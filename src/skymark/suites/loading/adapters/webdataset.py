@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from functools import partial
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.model.errors import UsageError
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.mixture import Mixture
     from skymark.suites.loading.scenario import Batch
 
 SHARD_BUFFER = 100
@@ -35,11 +38,11 @@ class Stages:
         """Keep every world-th shard, as `webdataset.split_by_node` does under torchrun."""
         return islice(shards, self.job.rank, None, self.job.world)
 
-    def shuffled(self, source: Iterable[Any], size: int) -> Iterable[Any]:
+    def shuffled(self, source: Iterable[Any], size: int, salt: int = 0) -> Iterable[Any]:
         """Shuffle in a buffer, by the seed of this epoch."""
         import webdataset
 
-        seed = self.job.shuffle_seed(self.current.value)
+        seed = self.job.shuffle_seed(self.current.value) + salt
         shuffled: Iterable[Any] = webdataset.shuffle(size, seed=seed)(iter(source))
         return shuffled if self.job.shuffle else source
 
@@ -65,6 +68,59 @@ class Stages:
         return self.job.mix(batch, self.current.value)
 
 
+class MixedSources:
+    """A worker's share of an epoch's stream of undecoded elements, mixed by `RandomMix`.
+
+    Every worker has shards of each source, as many as the others.
+    """
+
+    def __init__(self, stages: Stages, mixture: Mixture, shards: list[str]) -> None:
+        from skymark.suites.loading.dataset.tar import SHARD_ELEMENTS
+
+        self.stages = stages
+        self.mixture = mixture
+        edges = [[place // SHARD_ELEMENTS for place in bounds] for bounds in mixture.bounds]
+        self.sources = [shards[begin:end] for begin, end in edges]
+        workers = max(1, stages.job.workers)
+        for number, source in enumerate(self.sources):
+            if len(source) % workers:
+                raise UsageError(
+                    f"{len(source)} shards of source {number} cannot be shared evenly between "
+                    f"{workers} workers, so that some would go through it more often; set another "
+                    "--workers"
+                )
+
+    def __call__(self) -> Iterator[Any]:
+        """Start the share of the current epoch, as a pipeline's first stage."""
+        import random
+
+        import webdataset as wds
+        from torch.utils.data import get_worker_info
+
+        worker, mixture = get_worker_info(), self.mixture
+        number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        job = self.stages.job
+        # `RandomMix` draws from Python's own generator.
+        random.seed(f"{job.shuffle_seed(self.stages.current.value)} {number}")
+        starts = range(number * job.batch_size, mixture.elements, workers * job.batch_size)
+        share = sum(min(job.batch_size, mixture.elements - start) for start in starts)
+        stream = wds.RandomMix([self.repeated(one) for one in self.sources], mixture.weights)
+        return islice(iter(stream), share)
+
+    def repeated(self, shards: list[str]) -> Iterator[Any]:
+        """Go through this worker's shards of a source without end, in another order each time."""
+        import webdataset as wds
+
+        for number in count():
+            yield from wds.DataPipeline(
+                wds.SimpleShardList(shards),
+                partial(self.stages.shuffled, size=SHARD_BUFFER, salt=number),
+                wds.split_by_worker,
+                wds.tarfile_to_samples(),
+                partial(self.stages.shuffled, size=ELEMENT_BUFFER, salt=number),
+            )
+
+
 class WebDatasetLoader(Loader):
     """One WebLoader over one DataPipeline; batches are made where the shards are read."""
 
@@ -72,15 +128,21 @@ class WebDatasetLoader(Loader):
         import webdataset as wds
 
         names = [path.name for path in sorted(job.storage.glob("*.tar"))]
+        shards = [f"{job.root}/{name}" for name in names]
         self.stages = stages = Stages(job)
         batched = wds.batched(job.batch_size, collation_fn=job.collate, partial=not job.drop_last)
-        pipeline = wds.DataPipeline(
-            wds.SimpleShardList([f"{job.root}/{name}" for name in names]),
+        undecoded = [
+            wds.SimpleShardList(shards),
             stages.shuffled_shards,
             stages.of_rank,
             wds.split_by_worker,
             wds.tarfile_to_samples(),
             stages.shuffled_elements,
+        ]
+        if (mixture := job.scenario.mixture) is not None:
+            undecoded = [MixedSources(stages, mixture, shards)]
+        pipeline = wds.DataPipeline(
+            *undecoded,
             wds.map(stages.transformed),
             stages.bucketed if job.scenario.bucket_boundaries else batched,
             wds.map(stages.mixed) if job.scenario.mixes else None,
@@ -123,6 +185,7 @@ class WebDataset(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "stream",
             "source:tar",

@@ -22,6 +22,7 @@ from skymark.model.errors import DataError
 from skymark.model.record import Cause, Verification
 from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.dataset.canonical import Array
+from skymark.suites.loading.mixture import Mixing
 from skymark.suites.loading.oracle.reference import to_host
 from skymark.suites.loading.oracle.verifier import Verifier
 from skymark.suites.loading.scenario import Batch
@@ -51,6 +52,7 @@ class Declared(NamedTuple):
     caches: Caches
     shuffle: str
     allowed_short_batches: int
+    mixing: Mixing = "draws"
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ import numpy as np
 from skymark.model.record import Cause, Verification
 from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.dataset.canonical import Array, Dataset
+from skymark.suites.loading.mixture import Mixing
 from skymark.suites.loading.oracle import accounting, arithmetic
 from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
 from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work
+from skymark.suites.loading.oracle.mixing import mixture_fault
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
 from skymark.suites.loading.oracle.verifier import Verifier
@@ -33,6 +35,8 @@ class Oracle(Verifier):
     """Whether the library's own operators did the work, so that tolerances are theirs."""
     allowed_short_batches: int = 0
     """Short batches before the last that are no fault: one per worker where each has a tail."""
+    mixing: Mixing = "draws"
+    """How the adapter declares to pick sources, where the scenario mixes some."""
     caches: Caches = "nothing"
     """The work of one epoch that the adapter declares to keep for the next."""
     orders: Orders = field(default_factory=Orders)
@@ -147,11 +151,25 @@ class Oracle(Verifier):
         self.indexed_elements += len(stream)
         bucketed = bool(self.scenario.bucket_boundaries)
         short = None if bucketed else streams * (1 + self.allowed_short_batches) - 1
+        mixture = self.scenario.mixture
         self._remember(
             accounting.batches_fault(epoch, batches, batch_size, short)
             or accounting.unknown_element(epoch, stream, total)
-            or accounting.repeated_element(epoch, stream, total)
         )
+        if mixture is not None and self.cause is None:
+            self._remember(
+                mixture_fault(
+                    epoch,
+                    stream,
+                    mixture,
+                    self.mixing,
+                    complete=complete,
+                    own_passes=self.allowed_short_batches > 0,
+                )
+            )
+        if mixture is not None:
+            return
+        self._remember(accounting.repeated_element(epoch, stream, total))
         if complete and self.cause is None:
             size = batch_size or self.scenario.size.batch_size
             self._remember(

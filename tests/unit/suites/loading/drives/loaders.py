@@ -375,3 +375,99 @@ class SeeksNothing(Honest):
     class loader(SeekingLoader):  # noqa: N801 - the class attribute of `Honest`
         def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
             return iter(())
+
+
+class SourcesOneByOne(NumpyLoader):
+    """The right elements of each source, but all of a source before the next one."""
+
+    def order(self, epoch: int) -> list[int]:
+        bounds = self.job.scenario.mixture.bounds
+        order = np.array(super().order(epoch))
+        return [int(i) for begin, end in bounds for i in order[(begin <= order) & (order < end)]]
+
+
+class TakesOneSourceFirst(Honest):
+    slug: ClassVar = "takes-one-source-first"
+    loader: ClassVar = SourcesOneByOne
+
+
+class AllElementsOnce(NumpyLoader):
+    """A concatenation of the sources, shuffled."""
+
+    def order(self, epoch: int) -> list[int]:
+        random = np.random.default_rng(self.job.shuffle_seed(epoch))
+        return random.permutation(len(self.job.dataset)).tolist()
+
+
+class IgnoresWeights(Honest):
+    slug: ClassVar = "ignores-weights"
+    loader: ClassVar = AllElementsOnce
+
+
+class WithReplacement(NumpyLoader):
+    """Elements drawn by weight with replacement, as `WeightedRandomSampler` draws them."""
+
+    def order(self, epoch: int) -> list[int]:
+        mixture = self.job.scenario.mixture
+        random = np.random.default_rng(self.job.shuffle_seed(epoch))
+        shares = np.array(mixture.weights) / np.array(mixture.sizes)
+        weights = np.repeat(shares, mixture.sizes)
+        return random.choice(len(weights), mixture.elements, p=weights).tolist()
+
+
+class MixesWithReplacement(Honest):
+    slug: ClassVar = "mixes-with-replacement"
+    loader: ClassVar = WithReplacement
+
+
+class FixedMixture(NumpyLoader):
+    def order(self, epoch: int) -> list[int]:
+        return self.mixed(self.job.scenario.mixture, np.random.default_rng(epoch))
+
+
+class MixesByNoSeed(Honest):
+    slug: ClassVar = "mixes-by-no-seed"
+    loader: ClassVar = FixedMixture
+
+
+class OneMixture(NumpyLoader):
+    def order(self, epoch: int) -> list[int]:
+        return super().order(0)
+
+
+class MixesAlikeInEachEpoch(Honest):
+    slug: ClassVar = "mixes-alike-in-each-epoch"
+    loader: ClassVar = OneMixture
+
+
+class RandomMixture(NumpyLoader):
+    def order(self, epoch: int) -> list[int]:
+        return self.mixed(self.job.scenario.mixture, np.random.default_rng())
+
+
+class MixesAtRandom(Honest):
+    slug: ClassVar = "mixes-at-random"
+    loader: ClassVar = RandomMixture
+
+
+class ShortMixture(NumpyLoader):
+    def order(self, epoch: int) -> list[int]:
+        return super().order(epoch)[: -self.job.batch_size]
+
+
+class MixesTooFew(Honest):
+    slug: ClassVar = "mixes-too-few"
+    loader: ClassVar = ShortMixture
+
+
+class OthersContent(NumpyLoader):
+    """The content of another element of the batch."""
+
+    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
+        for batch in super().epoch(epoch, skip_batches):
+            yield {**batch, "features": np.roll(batch["features"], 1, axis=0)}
+
+
+class MixesOthersContent(Honest):
+    slug: ClassVar = "mixes-others-content"
+    loader: ClassVar = OthersContent

@@ -195,6 +195,7 @@ class FFCV(Adapter):
         }
     )
     limits: ClassVar = {
+        "mix": "it has no weighted mixing of sources",
         "seek": "its elements lie in a beton file, of all of which it draws a permutation",
         "checkpoint": "its Loader has no position to save",
         "eager": "elements are read from its beton file as they are needed",

@@ -14,20 +14,23 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.model.errors import UsageError
 from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 
 if TYPE_CHECKING:
+    from skymark.model.cell import Setting
     from skymark.suites.loading.adapters.tfdata.operators import Tensors
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.reader import Reader
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.scenario import Batch, Scenario
 
 HOST = "CPU:0"
 SHUFFLE_BUFFER = 1000
@@ -87,7 +90,7 @@ class TfDataLoader(Loader):
     def elements(self) -> int:
         """The elements that an epoch delivers."""
         job = self.job
-        mine = len(range(job.rank, len(job.dataset), job.world))
+        mine = len(range(job.rank, job.scenario.epoch_elements, job.world))
         return mine - mine % job.batch_size if job.drop_last else mine
 
     def from_epoch(self, first: int, skip: int = 0) -> Any:
@@ -100,6 +103,8 @@ class TfDataLoader(Loader):
 
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def of(epoch: Any) -> Any:
+            if job.scenario.mixture is not None:
+                return self.batches(self.mixed_sources(job.scenario.mixture, epoch), read, epoch)
             if keys is not None:
                 return self.batches(self.shuffled(keys, epoch), read, epoch)
             begin = tf.where(tf.equal(epoch, first), np.int64(skip * job.batch_size), np.int64(0))
@@ -124,6 +129,19 @@ class TfDataLoader(Loader):
             return keys
         buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
         return keys.shuffle(buffer, seed=self.shuffle_seed(epoch))
+
+    def mixed_sources(self, mixture: Mixture, epoch: Any) -> Any:
+        """Return indices of several sources, each repeated, mixed by their weights."""
+        import tensorflow as tf
+
+        seed = self.shuffle_seed(epoch)
+        sources = [
+            self.shuffled(tf.data.Dataset.range(*bounds), epoch).repeat()
+            for bounds in mixture.bounds
+        ]
+        weights = list(mixture.weights)
+        stream = tf.data.Dataset.sample_from_datasets(sources, weights, seed=seed)
+        return stream.take(mixture.elements)
 
     def permuted(self, epoch: Any, begin: Any) -> Any:
         """Return indices from a place in an epoch's order on, each computed from its place."""
@@ -319,6 +337,7 @@ class TfData(Adapter):
             "batch-map",
             "variable-length",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "seek",
@@ -353,6 +372,13 @@ class TfData(Adapter):
     version: ClassVar = 3
     variables: ClassVar = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
+    @classmethod
+    def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
+        """Return memory for several sources: all records of a set are mixed in its files."""
+        return (
+            "memory" if "mix" in scenario.requirements(axes) else super().format_for(scenario, axes)
+        )
+
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write TFRecord files."""
         from skymark.suites.loading.adapters.tfdata.records import write_records
@@ -368,5 +394,11 @@ class TfData(Adapter):
         return f"buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
 
     def open(self, job: LoadingJob) -> Loader:
-        """Return the pipeline."""
+        """Return the pipeline.
+
+        Raises:
+            UsageError: sources are to be mixed that are not held in memory.
+        """
+        if job.scenario.mixture is not None and job.format != "memory":
+            raise UsageError(f"{self.name} mixes sources in memory only, not {job.format!r}")
         return TfDataLoader(job)

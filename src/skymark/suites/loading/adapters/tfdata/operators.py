@@ -75,7 +75,7 @@ def standardise(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return (lambda batch: {**batch, "features": (batch["features"] - mean) / deviation},)
 
 
-@on_batches("PR-1", "PR-2", "PR-4")
+@on_batches("MIX-1", "PR-1", "PR-2", "PR-4")
 def scale_and_shift(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Multiply by the drawn factor, then add the drawn amount."""
     import tensorflow as tf

@@ -1,0 +1,42 @@
+"""MIX-1: three sources of different size, mixed into one stream by weight."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from skymark.suites.loading.mixture import Mixture
+from skymark.suites.loading.scenario import Size, scenario
+from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+
+PARTS = (6, 3, 1)
+"""Tenths of the data set that each source is."""
+
+WEIGHTS = (0.2, 0.3, 0.5)
+"""In an epoch as long as the data set, a third of the first source comes, the second about once,
+and the third five times."""
+
+
+@scenario
+class WeightedMixing(Determinism):
+    """Scale and shift dense features of mixed sources by drawn amounts.
+
+    Each source is a number of shards of 128 elements that many numbers of workers divide.
+    """
+
+    id: ClassVar = "MIX-1"
+    title: ClassVar = "weighted mixing: three sources of different size in one stream"
+    tier: ClassVar = 2
+    needs: ClassVar = frozenset({"map", "shuffle", "mix"})
+    variants: ClassVar = {
+        "small": Size(elements=10_240, batch_size=64, values={"features": 16}),
+        "medium": Size(elements=204_800, batch_size=256, values={"features": 64}),
+        "large": Size(elements=2_048_000, batch_size=1024, values={"features": 128}),
+    }
+    drive: ClassVar = "mixing"
+
+    @property
+    def mixture(self) -> Mixture:
+        """Three sources, of which the smallest has the largest weight."""
+        elements = self.size.elements
+        sizes = tuple(elements * part // sum(PARTS) for part in PARTS)
+        return Mixture(sizes=sizes, weights=WEIGHTS, elements=elements)

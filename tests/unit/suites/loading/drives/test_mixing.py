@@ -1,0 +1,48 @@
+"""MIX-1: an honest mixture passes; what ignores weights, passes, mixing or seed is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.suites.loading.drives import mixing
+from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
+
+SCENARIO = WeightedMixing(Size(elements=2560, batch_size=32, values={"features": 3}), seed=3)
+
+
+def test_a_mixture_by_weight_passes(make_bench):
+    bench = make_bench(SCENARIO)
+    outcome = mixing.drive(bench)
+    verdict = bench.oracle.verdict()
+    assert verdict.passed, verdict.cause
+    assert outcome.elements == 2560 * max(outcome.epoch)
+    assert verdict.counts["displacement_percent"] == pytest.approx(100, abs=10)
+
+
+def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
+    bench = make_bench(SCENARIO)
+    bench.oracle.mixing = "schedule"
+    mixing.drive(bench)
+    assert bench.oracle.verdict().cause.kind == "ignored-weights"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("TakesOneSourceFirst", "unmixed", "source 0 has 100.0% of the elements"),
+        ("IgnoresWeights", "ignored-weights", "source 0 has 60.0% of the elements"),
+        ("MixesWithReplacement", "repeated-element", "before its source had been gone through"),
+        ("MixesTooFew", "missing-element", "2528 elements of the stream, where 2560 are an epoch"),
+        ("MixesByNoSeed", "ignored-seed", "4 gave the same as 3"),
+        ("MixesAlikeInEachEpoch", "same-order", "epoch 1 came in the order of epoch 0"),
+        ("MixesAtRandom", "not-reproducible", "same seed gave another order"),
+        ("MixesOthersContent", "misplaced", "'features' belong to other elements"),
+    ],
+)
+def test_a_mixture_that_is_wrong_is_refused_and_named(make_bench, name, kind, words):
+    bench = make_bench(SCENARIO, name)
+    mixing.drive(bench)
+    cause = bench.oracle.verdict().cause
+    assert cause is not None
+    assert (cause.kind, words in cause.message) == (kind, True), cause
