@@ -118,9 +118,9 @@ def test_raw_samples_are_in_the_columns_that_the_suite_declares(cache):
 def test_a_round_says_what_its_numbers_depend_on(cache):
     result, _ = measured(cell_of(format="parquet"), cache)
     # The engine adds the accelerator; `caches` is a condition of those adapters that keep work,
-    # `cores` of servers, `step` of training steps.
+    # `cores` of servers, `step` of training steps, `mixing` of mixed sources.
     declared = set(LoadingSuite().declaration.conditions)
-    assert set(result.conditions) == declared - {"accelerator", "caches", "cores", "step"}
+    assert set(result.conditions) == declared - {"accelerator", "caches", "cores", "mixing", "step"}
     assert result.conditions == {
         "operators": "reference",
         "page_cache": "warm",

@@ -81,19 +81,23 @@ class GrainLoader(Loader):
             dataset = dataset[job.rank :: job.world]
         if job.format == "arrayrecord":
             dataset = dataset.map(pickle.loads)
-        per_epoch = len(dataset) if self.mixture is None else self.mixture.elements
+        self.elements = len(dataset) if self.mixture is None else self.mixture.elements
         for stage in job.scenario.stages():
-            dataset = dataset.map_with_index(partial(apply, job, stage, per_epoch))
-        if self.mixture is not None:
-            self.steps = -(-per_epoch // job.batch_size)
-            self.dataset = dataset
-            return
+            dataset = dataset.map_with_index(partial(apply, job, stage, self.elements))
+        self.steps, self.dataset = -(-self.elements // job.batch_size), dataset
+        if self.mixture is None:
+            self.repeat()
+
+    def repeat(self) -> None:
+        """Make batches of an epoch, and repeat them; of a mixture, `of_stream` makes them."""
+        job = self.job
         if not self.bucketed:
-            dataset = self.batched(dataset)
+            self.dataset = self.batched(self.dataset)
             if job.scenario.mixes:
-                dataset = dataset.map_with_index(partial(mix, job, len(dataset)))
-        self.steps = len(dataset)
-        self.dataset = dataset.repeat()
+                mixing = partial(mix, job, len(self.dataset))
+                self.dataset = self.dataset.map_with_index(mixing)
+        self.steps = len(self.dataset)
+        self.dataset = self.dataset.repeat()
 
     def batched(self, dataset: Any) -> Any:
         """Return the dataset in batches."""
@@ -132,9 +136,8 @@ class GrainLoader(Loader):
 
     def of_stream(self, epoch: int) -> Any:
         """Return an epoch of the mixture, in batches; with processes, all from there on."""
-        elements = len(self.job.dataset) if self.mixture is None else self.mixture.elements
-        end = None if self.processes else (epoch + 1) * elements
-        return self.batched(self.dataset[epoch * elements : end])
+        end = None if self.processes else (epoch + 1) * self.elements
+        return self.batched(self.dataset[epoch * self.elements : end])
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yield batches of NumPy arrays."""

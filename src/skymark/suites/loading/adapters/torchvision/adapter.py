@@ -64,7 +64,6 @@ class Torchvision(Adapter):
     guide: ClassVar = "https://docs.pytorch.org/vision/stable/transforms.html"
     abilities: ClassVar = PyTorch.abilities - {"checkpoint"}
     limits: ClassVar = {
-        "mix": "pytorch's sampler mixes sources; here there are images only",
         "seek": "a DataLoader's sampler draws a permutation of all indices, 8 bytes for each",
         **PyTorch.limits,
         "checkpoint": "torchdata, whose DataLoader saves positions, is not in its venv",
