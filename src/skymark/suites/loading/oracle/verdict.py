@@ -187,7 +187,8 @@ class Oracle(Verifier):
         batches = accounting.flat_indices(indices)
         self._remember(accounting.storage_order(epoch, indices))
         self._remember(self.orders.fault(epoch, accounting.stream_of(indices), rank))
-        self._remember(self.orders.crowding(epoch, batches))
+        if not self.scenario.bucket_boundaries:  # a bucket may lie together in storage
+            self._remember(self.orders.crowding(epoch, batches))
 
     def check_kept(self, epoch: int, indices: Sequence[Any], kept: Mapping[int, Batch]) -> None:
         """Compare kept batches, by number, with the reference and with their indices on arrival."""

@@ -57,6 +57,15 @@ def test_a_batch_is_padded_to_its_longest_with_a_mask(scenario, oracle):
     assert np.array_equal(batch["attention_mask"].sum(axis=1), lengths(oracle)[chosen])
 
 
+def test_the_texts_of_a_bucket_may_lie_together_in_storage(oracle):
+    random = np.random.default_rng(1)
+    starts = random.permutation(range(0, 288, 16))
+    batches = [random.permutation(np.arange(start, start + 16)) for start in starts]
+    assert oracle.orders.crowding(0, batches).kind == "hardly-shuffled"
+    oracle.check_shuffled(0, batches)
+    assert oracle.cause is None
+
+
 def test_a_batch_of_one_bucket_passes(oracle):
     oracle.check_batch(0, oracle.expected(0, of_one_bucket(oracle)))
     assert oracle.verdict().passed
