@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -154,6 +154,16 @@ class ObjectHandler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = 2 * PIECE_BYTES
     server: ObjectServer
+
+    def handle(self) -> None:
+        """Answer until the client hangs up, which it may do in the middle of an answer."""
+        with suppress(ConnectionError):
+            super().handle()
+
+    def finish(self) -> None:
+        """Close the connection; what the client has not taken is lost."""
+        with suppress(ConnectionError):
+            super().finish()
 
     def do_GET(self) -> None:
         """Answer with an object or a range of it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import os
 import pickle
+import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
@@ -184,6 +186,28 @@ def test_so_many_requests_are_answered_at_a_time(directory):
         assert asked.result()[1] == CONTENT
     server.shutdown()
     server.server_close()
+
+
+def test_a_client_that_hangs_up_in_the_middle_of_an_answer_is_no_error(directory):
+    (directory / "large.bin").write_bytes(bytes(50_000_000))
+    errors, ended = [], threading.Event()
+
+    class Watched(ObjectServer):
+        def handle_error(self, request, client_address):
+            errors.append(sys.exception())
+
+        def shutdown_request(self, request):
+            super().shutdown_request(request)
+            ended.set()
+
+    with Watched(directory, Latency(0, 1, 0), 1000, concurrency=None) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with socket.create_connection(server.server_address) as client:
+            client.sendall(b"GET /large.bin HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert client.recv(1)
+        assert ended.wait(30)
+        server.shutdown()
+    assert errors == []
 
 
 def test_the_server_is_a_process_that_ends_with_the_block(directory):
