@@ -67,6 +67,16 @@ def test_a_name_without_a_variant_gets_the_profile_s():
     assert [[variant for _, variant in pairs] for pairs in found] == [["medium"], ["small"]]
 
 
+def test_a_tiny_set_has_ten_batches_of_the_smallest_and_its_short_last_one():
+    sizes = {cls: cls.sizes() for cls, _ in scenario_variants("all:tiny")}
+    for cls, by_name in sizes.items():
+        tiny, smallest = by_name["tiny"], cls.variants["small"]
+        assert tiny.elements // tiny.batch_size == 10
+        assert tiny.elements % tiny.batch_size == smallest.elements % smallest.batch_size
+        assert tiny == smallest.model_copy(update={"elements": tiny.elements})
+        assert list(by_name) == ["tiny", *cls.variants]
+
+
 def test_all_adapters_can_be_named_beside_one_of_ones_own():
     planned = plan("TAB-1", adapters=("all", "grain@0.2.17"))
     assert {one.cell.adapter for one in planned} == {*adapters(), "grain@0.2.17"}
