@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from skymark.model.plan import Plan
@@ -35,6 +37,24 @@ def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
             assert record.verification.passed
             assert record.verification.compared_elements > 0
             assert record.versions[adapters()[slug].distribution]
+
+
+@pytest.mark.libraries
+def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        ran = run_in(
+            *(tmp_path, "run", "--scenarios", "IO-1", "--axis", "source=http", "--effort", "check"),
+            *("--timeout", "60", "--adapters", "s3torchconnector"),
+            HTTP_PROXY=address,
+            http_proxy=address,
+            NO_PROXY="",
+            no_proxy="",
+        )
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+    assert [record.status for record in ran.records.values()] == [Status.OK], ran.stderr
 
 
 @pytest.mark.libraries

@@ -209,6 +209,8 @@ def refusal(
     """Return why a cell cannot be run: what the adapter lacks of what the scenario needs."""
     if adapter.native_only and cls.id not in adapter.native:
         return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
+    if adapter.media_only and not cls.encoded_media:
+        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.media_only)
     if lacking := sorted(cls.requirements(axes) - adapter.abilities):
         reasons = "; ".join(
             adapter.limits.get(name, f"the adapter does not {ABILITIES[name]}") for name in lacking

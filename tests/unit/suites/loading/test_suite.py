@@ -229,6 +229,17 @@ def test_an_adapter_of_operators_alone_does_no_other_scenario():
     assert cause.message == "it has operators for images only"
 
 
+def test_an_adapter_of_media_alone_reads_no_rows_of_numbers():
+    class Media(Poor):
+        abilities: ClassVar = frozenset(ABILITIES)
+        media_only: ClassVar = "it reads images only"
+
+    assert refusal(scenario_class("CV-1"), Media, {}, {}) is None
+    status, cause = refusal(scenario_class("TAB-1"), Media, {}, {})
+    assert status is Status.UNSUPPORTED
+    assert cause.message == "it reads images only"
+
+
 def test_a_format_that_the_adapter_does_not_read_is_unsupported():
     class Able(Poor):
         abilities: ClassVar = frozenset(ABILITIES)
