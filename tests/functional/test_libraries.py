@@ -40,12 +40,13 @@ def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
 
 
 @pytest.mark.libraries
-def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path):
+@pytest.mark.parametrize("slug", ["deeplake", "lance", "mosaic", "s3torchconnector"])
+def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path, slug):
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
         ran = run_in(
             *(tmp_path, "run", "--scenarios", "IO-1", "--axis", "source=http", "--effort", "check"),
-            *("--timeout", "60", "--adapters", "s3torchconnector"),
+            *("--timeout", "60", "--adapters", slug),
             HTTP_PROXY=address,
             http_proxy=address,
             NO_PROXY="",

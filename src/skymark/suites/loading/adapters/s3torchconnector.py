@@ -4,14 +4,10 @@ As its guide says (https://github.com/awslabs/s3-connector-for-pytorch#readme): 
 lists the bucket when it is first asked for its length, and its objects are read by a DataLoader's
 workers, whole and one after another, with the sequential reader. Requests are not signed, as for
 public data, so that no credentials are looked for.
-
-Its client sends what is for an ``http`` address through the proxy that the environment names,
-whatever ``NO_PROXY`` says; as the server is on this machine, the environment is made to name none.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,8 +21,6 @@ if TYPE_CHECKING:
 
 REGION = "us-east-1"
 """Asked for by the client, and of no meaning where an endpoint is given."""
-
-PROXIES = ("HTTP_PROXY", "http_proxy")
 
 FROM_S3 = "its objects are in S3; local data is read without it"
 
@@ -77,11 +71,6 @@ class BucketLoader(PyTorchLoader):
     """One DataLoader of the objects of a bucket."""
 
     elements: ClassVar = Objects
-
-    def __init__(self, job: LoadingJob) -> None:
-        for name in PROXIES:
-            os.environ.pop(name, None)
-        super().__init__(job)
 
 
 @adapter

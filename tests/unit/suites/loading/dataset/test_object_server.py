@@ -283,3 +283,12 @@ def test_an_object_that_is_missing_on_the_server_is_named(dataset, tmp_path):
         reader = HttpReader(dataset)
         with pytest.raises(DataError, match=r"00000001\.payload\.bin answered 404"):
             reader[1]
+
+
+def test_no_client_asks_a_proxy_while_a_directory_is_served(directory, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("http_proxy", raising=False)
+    with serving(directory, **FAST):
+        assert "HTTP_PROXY" not in os.environ
+    assert os.environ["HTTP_PROXY"] == "http://127.0.0.1:9"
+    assert "http_proxy" not in os.environ
