@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.model.errors import DataError
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
@@ -45,9 +46,12 @@ class Objects(Elements):
             transform=content,
             s3client_config=S3ClientConfig(unsigned=True, force_path_style=True),
         )
-
-    def __len__(self) -> int:
-        return len(self.objects) // len(self.columns)
+        # The bucket is listed here, once for all workers, as by the length that samplers ask for.
+        if len(self.objects) != len(job.dataset) * len(self.columns):
+            raise DataError(
+                f"the bucket {BUCKET} has {len(self.objects)} objects for {len(job.dataset)} "
+                f"elements of {len(self.columns)}; remove the cached dataset and run again"
+            )
 
     def read(self, indices: list[int]) -> Iterator[Element]:
         """Get objects one after another."""
