@@ -66,23 +66,34 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run every test, with coverage of the package and of its worker processes, or those named.
+    """Run every test, or those named.
 
     Those that read the clock run alone; those of SkyPilot, which wait for machines most of the
     time, run beside all others, and what they say comes at the end.
     """
     if session.posargs:
         session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs)
-        return
+    else:
+        run_every_test(session, "python")
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Run every test and count the lines and branches that they and their workers reach."""
     session.run("coverage", "erase")
-    measured = ("coverage", "run", "-m", "pytest", "--benchmark-disable", "--durations=20")
-    session.run(*measured, TIMED)
-    with cloud_tests_beside(session):
-        elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, "tests/cloud"))
-        session.run(*measured, *SIDE_BY_SIDE, *elsewhere)
-        session.run("coverage", "run", "-m", "tests.in_venv", "clip", CLIP, "--durations=20")
+    run_every_test(session, "coverage", "run")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
+
+
+def run_every_test(session: nox.Session, *python: str) -> None:
+    """Run every test, each folder in the venv that it needs, by a command that runs modules."""
+    pytest = (*python, "-m", "pytest", "--benchmark-disable", "--durations=20")
+    session.run(*pytest, TIMED)
+    with cloud_tests_beside(session):
+        elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, "tests/cloud"))
+        session.run(*pytest, *SIDE_BY_SIDE, *elsewhere)
+        session.run(*python, "-m", "tests.in_venv", "clip", CLIP, "--durations=20")
 
 
 @nox.session

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from skymark.model.plan import Plan
@@ -16,7 +18,7 @@ INSTALLABLE = [slug for slug, cls in adapters().items() if not cls.install_hint]
 @pytest.mark.parametrize("slug", INSTALLABLE)
 def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "all", "--axis", "depth=5", "ranks=2"),
+        *(tmp_path, "run", "--scenarios", "all:tiny", "--axis", "depth=5", "ranks=2"),
         *("--effort", "check", "--timeout", "300", "--adapters", slug),
     )
     ends = {id: (record.status, record.cause) for id, record in ran.records.items()}
@@ -35,6 +37,25 @@ def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
             assert record.verification.passed
             assert record.verification.compared_elements > 0
             assert record.versions[adapters()[slug].distribution]
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("slug", ["deeplake", "lance", "mosaic", "s3torchconnector"])
+def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path, slug):
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        ran = run_in(
+            *(tmp_path, "run", "--scenarios", "IO-1:tiny", "--axis", "source=http"),
+            *("--effort", "check", "--timeout", "60", "--adapters", slug),
+            HTTP_PROXY=address,
+            http_proxy=address,
+            NO_PROXY="",
+            no_proxy="",
+        )
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+    assert [record.status for record in ran.records.values()] == [Status.OK], ran.stderr
 
 
 @pytest.mark.libraries

@@ -207,6 +207,9 @@ class Adapter(ABC):
     caches: ClassVar[Caches] = "nothing"
     """The work of one epoch that it keeps for the next, by its own design. The oracle refuses what
     keeps more, and such a record is compared with its like only."""
+    media_only: ClassVar[str] = ""
+    """Why only scenarios of encoded media are measured, for the `unsupported` record; empty where
+    rows of numbers are, too."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1

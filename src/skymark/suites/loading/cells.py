@@ -65,8 +65,8 @@ def scenario_variants(
         found = [scenario_class(plain)]
     variant = variant or variant_unnamed
     for cls in found:
-        if variant not in cls.variants:
-            raise UnknownNameError(f"variant of {cls.id}", variant, cls.variants)
+        if variant not in (sizes := cls.sizes()):
+            raise UnknownNameError(f"variant of {cls.id}", variant, sizes)
     return [(cls, variant) for cls in found]
 
 
@@ -187,7 +187,7 @@ def specification_of(
     Raises:
         DataError: the real data is not what the scenario reads.
     """
-    size = cls.variants[variant]
+    size = cls.sizes()[variant]
     if data is None:
         return LoadingSpecification(scenario_version=cls.version, seed=seed, size=size)
     data.check(cls)
@@ -209,6 +209,8 @@ def refusal(
     """Return why a cell cannot be run: what the adapter lacks of what the scenario needs."""
     if adapter.native_only and cls.id not in adapter.native:
         return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
+    if adapter.media_only and not cls.encoded_media:
+        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.media_only)
     if lacking := sorted(cls.requirements(axes) - adapter.abilities):
         reasons = "; ".join(
             adapter.limits.get(name, f"the adapter does not {ABILITIES[name]}") for name in lacking

@@ -33,6 +33,10 @@ Batch = Mapping[str, Any]
 Parameters = Mapping[str, Any]
 """The random parameters of one element: name to one row of the table that `draw` made."""
 
+TINY_BATCHES = 10
+"""Whole batches of a ``tiny`` set: several for each worker, so that it can be seen whether an
+adapter does what it should, and too few to time."""
+
 
 class Size(Frozen):
     """The size of a variant: elements, batch size, and the scenario's own dimensions."""
@@ -74,6 +78,7 @@ class Scenario(ABC):
     needs: ClassVar[frozenset[str]] = frozenset({"map"})
     """Abilities an adapter must declare; see `skymark.suites.loading.adapter.ABILITIES`."""
     variants: ClassVar[Mapping[str, Size]]
+    """The smallest first."""
     axis_values: ClassVar[Mapping[str, tuple[Setting, ...]]] = {}
     """Values that make one cell each, such as ``{"depth": (1, 5, 10, 50)}``."""
     own_process: ClassVar[bool] = False
@@ -109,6 +114,17 @@ class Scenario(ABC):
     imports: ClassVar[tuple[str, ...] | None] = None
     """Columns made of real data, where these are others than `columns`; see
     `skymark.suites.loading.dataset.columns`."""
+
+    @classmethod
+    def sizes(cls) -> Mapping[str, Size]:
+        """Return the size of each variant; ``tiny`` has the first `TINY_BATCHES` of the smallest.
+
+        Its last batch is as short as that one's.
+        """
+        smallest = next(iter(cls.variants.values()))
+        whole = TINY_BATCHES * smallest.batch_size
+        elements = min(smallest.elements, whole + smallest.elements % smallest.batch_size)
+        return {"tiny": smallest.model_copy(update={"elements": elements}), **cls.variants}
 
     @classmethod
     def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:

@@ -8,17 +8,21 @@ from skymark.model.errors import UsageError
 
 IN_PLACE = frozenset({"canonical", "memory", "computed"})
 """Formats that read the canonical files as they are."""
-SHARED = IN_PLACE | {"files", "tar", "parquet", "http", "http-tar", "http-parquet"}
+SHARED = IN_PLACE | {"files", "tar", "parquet", "http", "http-tar", "http-parquet", "s3"}
 """Formats that skymark writes, once for all libraries; the others are a library's own."""
-HTTP = frozenset({"http", "http-tar", "http-parquet", "http-mds"})
+HTTP = frozenset(
+    {"http", "http-tar", "http-parquet", "http-mds", "http-lance", "http-deeplake", "s3"}
+)
 """Formats read from an object server, which serves what lies on disk."""
+BUCKET = "dataset"
+"""The one bucket of formats for clients that speak S3: the folder that the server has it in."""
 
 BY_SOURCE: Mapping[str, tuple[str, ...]] = {
     "memory": ("memory",),
     "files": ("files",),
     "tar": ("tar", "indexed-tar"),
     "columnar": ("parquet", "indexed-parquet", "arrow", "lance"),
-    "http": ("http", "http-tar", "http-parquet", "http-mds"),
+    "http": ("http", "http-tar", "http-parquet", "http-mds", "http-lance", "http-deeplake", "s3"),
     "computed": ("computed",),
 }
 """The formats of each kind of source, the shared one first."""

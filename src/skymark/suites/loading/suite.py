@@ -66,7 +66,7 @@ class LoadingSuite(Suite):
                 "id": cls.id,
                 "tier": cls.tier,
                 "work": cls.title,
-                "variants": list(cls.variants),
+                "variants": list(cls.sizes()),
                 "axes": {name: list(values) for name, values in cls.axis_values.items()},
                 "needs": sorted(cls.needs),
             }

@@ -136,6 +136,8 @@ def test_two_that_need_the_same_data_make_it_once(tmp_path):
         ("columnar", ("arrow", "parquet"), "arrow"),
         ("http", ("mds", "http-mds"), "http-mds"),
         ("http", ("mds",), "http"),
+        ("http", ("s3",), "s3"),
+        ("http", ("lance", "http-lance"), "http-lance"),
     ],
 )
 def test_a_source_is_read_in_the_librarys_own_format_where_it_has_one(source, formats, format):

@@ -67,6 +67,16 @@ def test_a_name_without_a_variant_gets_the_profile_s():
     assert [[variant for _, variant in pairs] for pairs in found] == [["medium"], ["small"]]
 
 
+def test_a_tiny_set_has_ten_batches_of_the_smallest_and_its_short_last_one():
+    sizes = {cls: cls.sizes() for cls, _ in scenario_variants("all:tiny")}
+    for cls, by_name in sizes.items():
+        tiny, smallest = by_name["tiny"], cls.variants["small"]
+        assert tiny.elements // tiny.batch_size == 10
+        assert tiny.elements % tiny.batch_size == smallest.elements % smallest.batch_size
+        assert tiny == smallest.model_copy(update={"elements": tiny.elements})
+        assert list(by_name) == ["tiny", *cls.variants]
+
+
 def test_all_adapters_can_be_named_beside_one_of_ones_own():
     planned = plan("TAB-1", adapters=("all", "grain@0.2.17"))
     assert {one.cell.adapter for one in planned} == {*adapters(), "grain@0.2.17"}
@@ -217,6 +227,17 @@ def test_an_adapter_of_operators_alone_does_no_other_scenario():
     status, cause = refusal(scenario_class("TAB-1"), Native, {}, {})
     assert status is Status.UNSUPPORTED
     assert cause.message == "it has operators for images only"
+
+
+def test_an_adapter_of_media_alone_reads_no_rows_of_numbers():
+    class Media(Poor):
+        abilities: ClassVar = frozenset(ABILITIES)
+        media_only: ClassVar = "it reads images only"
+
+    assert refusal(scenario_class("CV-1"), Media, {}, {}) is None
+    status, cause = refusal(scenario_class("TAB-1"), Media, {}, {})
+    assert status is Status.UNSUPPORTED
+    assert cause.message == "it reads images only"
 
 
 def test_a_format_that_the_adapter_does_not_read_is_unsupported():

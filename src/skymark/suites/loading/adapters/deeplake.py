@@ -4,7 +4,8 @@ Deep Lake 4 has no loader without PyTorch or TensorFlow, and its own random orde
 ``ORDER BY RANDOM()``) cannot be seeded, so the order is drawn here: each batch asks every column
 for its rows at once. JPEG images are an `Image` column, which Deep Lake decodes itself; that
 replaces the first stage of the scenarios in `native`. `workers` are threads that make whole
-batches, `prefetch` is how many batches each may be ahead; 0 means in the calling thread.
+batches, `prefetch` is how many batches each may be ahead; 0 means in the calling thread. What it
+has read from an object store it keeps in memory, so there every epoch opens the dataset anew.
 
 Importing Deep Lake makes it report to Sentry, which no setting turns off: the environment sends
 it to a proxy that is not there.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch, Scenario
 
 OWN_FORMAT = "Deep Lake reads its own format only; other files have to be imported into it first"
+OVER_HTTP = "http-deeplake"
+OBJECTS = "objects"
+"""The dataset's name in its bucket."""
 APPENDED_ROWS = 4096
 """Rows handed to Deep Lake at a time when a dataset is written."""
 
@@ -69,19 +74,32 @@ def column_type(column: Column) -> Any:
     return types.Array(dtype, 1) if column.shape is None else types.Array(dtype, [*column.shape])
 
 
+def opened(job: LoadingJob) -> Any:
+    """Open a job's dataset on disk, or in the bucket of the object server."""
+    import deeplake
+
+    if job.format != OVER_HTTP:
+        return deeplake.open_read_only(f"file://{job.storage}")
+    client = {
+        "endpoint_url": job.root,
+        "aws_region": "us-east-1",
+        "aws_access_key_id": "anyone",
+        "aws_secret_access_key": "anything",
+    }
+    return deeplake.open_read_only(f"s3://{BUCKET}/{OBJECTS}", client)
+
+
 class DeepLakeLoader(Loader):
     """Batches of rows gathered from an open dataset, in a pool of threads."""
 
     def __init__(self, job: LoadingJob, *, decodes: bool) -> None:
-        import deeplake
-
         self.job = job
         self.decodes = decodes
         self.memory = f"mem://skymark-{id(self)}" if job.format == "memory" else None
         if self.memory is not None:
             self.dataset = write(job.dataset, self.memory)
         else:
-            self.dataset = deeplake.open_read_only(f"file://{job.storage}")
+            self.dataset = opened(job)
         self.stages = job.scenario.stages()
         self.pool = ThreadPoolExecutor(job.workers) if job.workers else None
 
@@ -133,7 +151,9 @@ class DeepLakeLoader(Loader):
         return self.job.mix(self.job.collate(self.elements(epoch, indices)), epoch)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yield batches of NumPy arrays."""
+        """Yield batches of NumPy arrays; what came from a bucket in an epoch is not kept."""
+        if self.job.format == OVER_HTTP:
+            self.dataset = opened(self.job)
         order = self.order(epoch)
         if self.job.scenario.bucket_boundaries:
             lists = self.ahead(partial(self.elements, epoch), order)
@@ -203,6 +223,7 @@ class DeepLake(Adapter):
             "eager",
             "source:memory",
             "source:columnar",
+            "source:http",
         }
     )
     limits: ClassVar = {
@@ -212,23 +233,23 @@ class DeepLake(Adapter):
         "jax": "Deep Lake delivers NumPy arrays and knows no device mesh",
         "source:files": OWN_FORMAT,
         "source:tar": OWN_FORMAT,
-        "source:http": "Deep Lake opens datasets in stores that list their objects (S3, GCS, "
-        "Azure), which plain HTTP does not",
     }
-    formats: ClassVar = ("deeplake", "memory")
+    formats: ClassVar = ("deeplake", "memory", OVER_HTTP)
     native: ClassVar = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
     variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
 
     @classmethod
     def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
         """Return Deep Lake's own format, which is columnar, but for data in memory."""
-        return "memory" if scenario.source(axes) == "memory" else "deeplake"
+        other = {"memory": "memory", "http": OVER_HTTP}
+        return other.get(str(scenario.source(axes)), "deeplake")
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
-        """Write Deep Lake's format."""
-        if format != "deeplake":
+        """Write Deep Lake's format, for the object server in a bucket."""
+        if format not in {"deeplake", OVER_HTTP}:
             super().convert(dataset, directory, format)
-        write(dataset, f"file://{directory}")
+        place = directory / BUCKET / OBJECTS if format == OVER_HTTP else directory
+        write(dataset, f"file://{place}")
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the loader."""

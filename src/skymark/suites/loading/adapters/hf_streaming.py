@@ -5,7 +5,8 @@ PyTorch's DataLoader, each of whose workers has shards of its own. Shards are sh
 elements in a buffer of `SHUFFLE_BUFFER` (``--set shuffle_buffer=N``), from the seed and the epoch
 that ``set_epoch`` tells. The work is done by ``map``, on as many rows at once as a batch has. They
 come as Python's own lists and bytes: the library's NumPy format makes bytes lose zeros at the end,
-and would turn what ``map`` returns into 64 bits.
+and would turn what ``map`` returns into 64 bits. Workers that read over HTTP come from Python's
+fork server: the library has a thread for its requests by then, whose locks a fork could inherit.
 """
 
 from __future__ import annotations
@@ -19,10 +20,24 @@ from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.hf_datasets import SHUFFLE_BUFFER, HuggingFaceDatasets
 from skymark.suites.loading.adapters.pytorch import tensors
 from skymark.suites.loading.bucketing import Batches
+from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Column, Element
     from skymark.suites.loading.scenario import Batch
+
+FORKED_WITH = ("datasets", "torch.utils.data", __name__)
+"""Modules that workers of a fork server have from the start."""
+
+
+def start_method(job: LoadingJob) -> str | None:
+    """Return how the DataLoader is to start its workers; None for Python's own way."""
+    if not (job.workers and job.format in HTTP):
+        return None
+    from multiprocessing import set_forkserver_preload
+
+    set_forkserver_preload([*FORKED_WITH])
+    return "forkserver"
 
 
 def value_of(column: Column, value: Any) -> Any:
@@ -88,6 +103,7 @@ class StreamingLoader(Loader):
         loader = partial(
             DataLoader,
             num_workers=job.workers,
+            multiprocessing_context=start_method(job),
             persistent_workers=job.workers > 0,
             prefetch_factor=job.prefetch if job.workers else None,
             pin_memory=job.page_locks,

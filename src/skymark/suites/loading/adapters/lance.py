@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
+from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 FORKED_WITH = ("pyarrow", "torch.utils.data", __name__)
 """Modules that workers have from the start: a second of CPU time that each would take to import."""
+
+OVER_HTTP = "http-lance"
+OBJECTS = "objects"
+"""The dataset's name in its bucket."""
 
 OWN_FORMAT = "rows are taken from Lance's own format; other files have to be written in it first"
 
@@ -32,16 +37,32 @@ class Rows(Elements):
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self._opened: Any = None
+        served = job.format == OVER_HTTP
+        self.address = f"s3://{BUCKET}/{OBJECTS}" if served else str(job.storage)
+        self.client = client_of(job.root) if served else None
 
     def read(self, indices: list[int]) -> list[Element]:
         """Take rows at once."""
         from skymark.suites.loading.dataset.arrow import rows_of_table
+        from skymark.suites.loading.dataset.objects import drop_proxies
 
         if self._opened is None:
             import lance
 
-            self._opened = lance.dataset(str(self.job.storage))
+            if self.client is not None:
+                drop_proxies()  # a worker has the environment of the fork server, an older one
+            self._opened = lance.dataset(self.address, storage_options=self.client)
         return rows_of_table(self._opened.take(indices), self.job.dataset.columns)
+
+
+def client_of(url: str) -> dict[str, str]:
+    """Return the options of Lance's client of S3 for the object server."""
+    return {
+        "aws_endpoint": url,
+        "allow_http": "true",
+        "aws_region": "us-east-1",
+        "aws_skip_signature": "true",
+    }
 
 
 class LanceLoader(PyTorchLoader):
@@ -82,6 +103,7 @@ class Lance(Adapter):
             "checkpoint",
             "stream",
             "source:columnar",
+            "source:http",
         }
     )
     limits: ClassVar = {
@@ -91,22 +113,21 @@ class Lance(Adapter):
         "source:memory": OWN_FORMAT,
         "source:files": OWN_FORMAT,
         "source:tar": OWN_FORMAT,
-        "source:http": "Lance opens datasets in stores that list their objects (S3, GCS, Azure), "
-        "which plain HTTP does not",
     }
-    formats: ClassVar = ("lance",)
+    formats: ClassVar = ("lance", OVER_HTTP)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
-        """Write Lance's format."""
-        if format != "lance":
+        """Write Lance's format, for the object server in a bucket."""
+        if format not in self.formats:
             super().convert(dataset, directory, format)
         import lance
 
         from skymark.suites.loading.dataset.arrow import arrow_table
 
-        lance.write_dataset(arrow_table(dataset), directory, mode="overwrite")
+        place = directory / BUCKET / OBJECTS if format == OVER_HTTP else directory
+        lance.write_dataset(arrow_table(dataset), place, mode="overwrite")
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the DataLoader."""

@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import Batches
+from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
     from skymark.suites.loading.scenario import Batch
-
-BUCKET = "dataset"
-"""The bucket's name in the object store: the folder that its server has it in."""
 
 
 @cache

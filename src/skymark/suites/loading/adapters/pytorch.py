@@ -117,21 +117,11 @@ def collate(job: LoadingJob, elements: list[tuple[int, Element]]) -> dict[str, A
     return tensors(job.mix(batch, epoch) if job.scenario.mixes else batch)
 
 
-def loader_class(job: LoadingJob) -> Any:
-    """Return DataLoader, or torchdata's replacement where positions are to be saved."""
-    if "checkpoint" in job.scenario.requirements(job.scenario.axes):
-        from torchdata.stateful_dataloader import StatefulDataLoader
-
-        return StatefulDataLoader
-    from torch.utils.data import DataLoader
-
-    return DataLoader
-
-
 class PyTorchLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
     elements: ClassVar[type[Elements]] = Elements
+    keys: ClassVar[type[EpochSampler]] = EpochSampler
     start_method: ClassVar[str | None] = None
     """Of worker processes; None for Python's own."""
 
@@ -141,7 +131,7 @@ class PyTorchLoader(Loader):
         from torch.utils.data import IterableDataset
 
         self.current = Value("q", 0, lock=False)
-        sampler = EpochSampler(job, self.current)
+        self.sampler = self.keys(job, self.current)
         workers = {
             "num_workers": job.workers,
             "multiprocessing_context": self.start_method if job.workers else None,
@@ -151,17 +141,29 @@ class PyTorchLoader(Loader):
         }
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)  # a subclass, without importing torch up there
-            stream = Batches(Share(self.elements(job), sampler), job)
-            self.loader = loader_class(job)(stream, batch_size=None, collate_fn=tensors, **workers)
+            stream = Batches(Share(self.elements(job), self.sampler), job)
+            self.loader = self.loader_class(job)(
+                stream, batch_size=None, collate_fn=tensors, **workers
+            )
         else:
-            self.loader = loader_class(job)(
+            self.loader = self.loader_class(job)(
                 self.elements(job),
                 batch_size=job.batch_size,
-                sampler=sampler,
+                sampler=self.sampler,
                 collate_fn=self.collate_fn(job),
                 drop_last=job.drop_last,
                 **workers,
             )
+
+    def loader_class(self, job: LoadingJob) -> Any:
+        """Return DataLoader, or torchdata's replacement where positions are to be saved."""
+        if "checkpoint" in job.scenario.requirements(job.scenario.axes):
+            from torchdata.stateful_dataloader import StatefulDataLoader
+
+            return StatefulDataLoader
+        from torch.utils.data import DataLoader
+
+        return DataLoader
 
     def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], dict[str, Any]]:
         """Return what makes a batch of elements with their epochs, to be sent to workers."""

@@ -10,6 +10,7 @@
 | `parquet`                  | a row of a row group                           | Arrow's users      |
 | `http`                     | an object on a server per column               | clients of objects |
 | `http-tar`, `http-parquet` | as `tar` and `parquet`, on a server            | streaming clients  |
+| `s3`                       | as `http`, in a bucket                         | clients of S3      |
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from skymark.suites.loading.dataset.objects import HttpReader
 from skymark.suites.loading.dataset.parquet import ParquetReader, write_parquet
 from skymark.suites.loading.dataset.reader import MemoryReader, Reader
 from skymark.suites.loading.dataset.tar import TarReader, write_tar
+from skymark.suites.loading.storage_formats import BUCKET
 
 
 class SharedFormat(NamedTuple):
@@ -46,6 +48,7 @@ FORMATS: Mapping[str, SharedFormat] = {
     "http": SharedFormat(write_files, lambda _, dataset: HttpReader(dataset)),
     "http-tar": SharedFormat(write_tar, None),
     "http-parquet": SharedFormat(write_parquet, None),
+    "s3": SharedFormat(lambda dataset, directory: write_files(dataset, directory / BUCKET), None),
 }
 """Those named in `skymark.suites.loading.storage_formats.SHARED`, which planning asks."""
 

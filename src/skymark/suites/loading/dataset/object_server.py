@@ -1,28 +1,35 @@
 """An object store over HTTP for IO-1: serves a directory with a given latency and bandwidth.
 
+Every client gets objects and ranges of them by their paths. To one that speaks S3 a folder of the
+directory is a bucket, which it can list.
+
 Runs as a process of its own, so that its work is not the loader's, and needs nothing but the
 standard library, so that it starts quickly:
 ``python object_server.py DIR --latency-ms 20 --latency-tail 4 --bandwidth-mb-s 200`` prints its
-port on standard output, answers every line of its standard input with the bytes of objects sent so
-far, and serves until that is closed.
+port on standard output, answers every line of its standard input with the bytes of objects and
+lists sent so far, and serves until that is closed.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import math
+import os
 import random
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from skymark.suites.loading.dataset.s3_answers import entity_tag, listing, refusal
 
 PIECE_BYTES = 64 * 1024
 """The link is shared in pieces of this size, so that no body waits for the whole of another."""
@@ -148,15 +155,25 @@ class ObjectServer(ThreadingHTTPServer):
 
 
 class ObjectHandler(BaseHTTPRequestHandler):
-    """One connection: GET and HEAD of objects, whole or a range, kept alive."""
+    """One connection: GET and HEAD of objects, whole or a range, and lists of them, kept alive."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 2 * PIECE_BYTES
     server: ObjectServer
 
+    def handle(self) -> None:
+        """Answer until the client hangs up, which it may do in the middle of an answer."""
+        with suppress(ConnectionError):
+            super().handle()
+
+    def finish(self) -> None:
+        """Close the connection; what the client has not taken is lost."""
+        with suppress(ConnectionError):
+            super().finish()
+
     def do_GET(self) -> None:
-        """Answer with an object or a range of it."""
+        """Answer with an object or a range of it, or with a list of a bucket's objects."""
         with self.server.turn:
             self._answer(with_body=True)
 
@@ -167,27 +184,64 @@ class ObjectHandler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         answers_at = time.perf_counter() + self.server.latency.next_s()
-        path = (self.server.directory / unquote(urlsplit(self.path).path).lstrip("/")).resolve()
-        if not (path.is_relative_to(self.server.directory) and path.is_file()):
-            self._send_head(answers_at, HTTPStatus.NOT_FOUND, {"Content-Length": "0"})
-            return
+        asked = urlsplit(self.path)
+        path = (self.server.directory / unquote(asked.path).strip("/")).resolve()
+        inside = path.is_relative_to(self.server.directory)
+        if inside and path.is_file():
+            self._answer_with_object(answers_at, path, with_body=with_body)
+        elif inside and path.is_dir() and asked.query and with_body:
+            self._answer_with_list(answers_at, path, dict(parse_qsl(asked.query)))
+        else:
+            body = refusal(HTTPStatus.NOT_FOUND) if with_body else b""
+            self._refuse(answers_at, HTTPStatus.NOT_FOUND, body)
+
+    def _answer_with_object(self, answers_at: float, path: Path, *, with_body: bool) -> None:
         with path.open("rb") as file:
-            size = path.stat().st_size
+            status = os.fstat(file.fileno())
+            size = status.st_size
             try:
                 chosen = byte_range(self.headers.get("Range"), size)
             except ValueError:
-                head = {"Content-Range": f"bytes */{size}", "Content-Length": "0"}
-                self._send_head(answers_at, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, head)
+                code = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+                body = refusal(code, size) if with_body else b""
+                self._refuse(answers_at, code, body, {"Content-Range": f"bytes */{size}"})
                 return
             start, stop = chosen or (0, size)
-            head = {"Content-Length": str(stop - start), "Accept-Ranges": "bytes"}
+            head = {
+                "Content-Length": str(stop - start),
+                "Accept-Ranges": "bytes",
+                "ETag": entity_tag(status),
+                "Last-Modified": self.date_time_string(status.st_mtime),
+            }
             if chosen:
                 head["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-            status = HTTPStatus.PARTIAL_CONTENT if chosen else HTTPStatus.OK
-            self._send_head(answers_at, status, head)
+            code = HTTPStatus.PARTIAL_CONTENT if chosen else HTTPStatus.OK
+            self._send_head(answers_at, code, head)
             if with_body:
                 file.seek(start)
                 self._send_body(file, stop - start)
+
+    def _answer_with_list(self, answers_at: float, bucket: Path, query: dict[str, str]) -> None:
+        try:
+            body = listing(bucket, query)
+        except ValueError:
+            code = HTTPStatus.NOT_IMPLEMENTED
+            self._refuse(answers_at, code, refusal(code))
+            return
+        head = {"Content-Type": "application/xml", "Content-Length": str(len(body))}
+        self._send_head(answers_at, HTTPStatus.OK, head)
+        self._send_body(io.BytesIO(body), len(body))
+
+    def _refuse(
+        self,
+        answers_at: float,
+        code: HTTPStatus,
+        body: bytes,
+        head: Mapping[str, str] | None = None,
+    ) -> None:
+        described = {"Content-Type": "application/xml", "Content-Length": str(len(body))}
+        self._send_head(answers_at, code, described | dict(head or {}))
+        self.wfile.write(body)
 
     def _send_head(self, answers_at: float, status: HTTPStatus, head: dict[str, str]) -> None:
         self.send_response_only(status)

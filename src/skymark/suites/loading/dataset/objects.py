@@ -26,6 +26,9 @@ from skymark.suites.loading.storage_formats import HTTP
 URL_VARIABLE = "SKYMARK_OBJECT_URL"
 """Where the storage directory is served, without a slash at the end."""
 
+PROXIES = ("HTTP_PROXY", "http_proxy")
+"""Not all clients obey ``NO_PROXY``, and none needs a proxy to reach this machine."""
+
 STOP_TIMEOUT_S = 5.0
 
 
@@ -49,7 +52,7 @@ def serving(
     concurrency: int | None = None,
     seed: int = 0,
 ) -> Iterator[ObjectStore]:
-    """Serve a directory from a process of its own, with `URL_VARIABLE` set meanwhile.
+    """Serve a directory from a process of its own, with `URL_VARIABLE` set meanwhile, no proxy.
 
     Args:
         directory: what to serve.
@@ -66,6 +69,7 @@ def serving(
     command += ["--latency-ms", str(latency_ms), "--bandwidth-mb-s", str(bandwidth_mb_s)]
     command += ["--latency-tail", str(latency_tail), "--seed", str(seed)]
     command += [] if concurrency is None else ["--concurrency", str(concurrency)]
+    proxies = drop_proxies()
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     to_server, from_server = cast("IO[str]", server.stdin), cast("IO[str]", server.stdout)
     try:
@@ -78,6 +82,7 @@ def serving(
         yield store
     finally:
         os.environ.pop(URL_VARIABLE, None)
+        os.environ.update(proxies)
         # A loader's forked processes may hold the other end of its input open, so end it outright.
         server.terminate()
         to_server.close()
@@ -87,6 +92,11 @@ def serving(
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+def drop_proxies() -> dict[str, str]:
+    """Take proxies for plain HTTP out of the environment, and return them."""
+    return {name: os.environ.pop(name) for name in PROXIES if name in os.environ}
 
 
 def stored_bytes(directory: Path) -> int:

@@ -49,6 +49,8 @@ class PassOrder:
     skip: int | None = None
     """The batches of the epoch before the first one asked for (ability ``seek``), None for an
     epoch that is begun as usual."""
+    most: int | None = None
+    """The batches after which it ends, None for those of the epoch."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class Host:
         arrivals = Arrivals()
         begin_ns = time.perf_counter_ns()
         done = timed_pass(
-            lambda: start(order.epoch),
+            lambda: islice(start(order.epoch), order.most),
             ready=awaiting(loader),
             keep=order.kept,
             stop_after_ns=order.stop_after_ns,

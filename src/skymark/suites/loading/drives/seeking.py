@@ -71,7 +71,7 @@ def drive(bench: Bench) -> Outcome:
         loaders = [stack.enter_context(FreshLoader(bench.reference, {})) for _ in places]
         import_s = max(fresh.answer() for fresh in loaders)
         found = {
-            place: stretch(bench, fresh, place, timed=place == middle)
+            place: stretch(bench, fresh, place, None if place else middle, timed=place == middle)
             for place, fresh in zip(places, loaders, strict=True)
         }
     outcome = Outcome(setup_s=found[middle].open_s, lead=bench.lead)
@@ -88,14 +88,25 @@ def drive(bench: Bench) -> Outcome:
     return outcome
 
 
-def stretch(bench: Bench, fresh: FreshLoader, place: int, *, timed: bool) -> Stretch:
-    """Open a loader in a fresh process and run it from a batch of the epoch on."""
+def stretch(
+    bench: Bench, fresh: FreshLoader, place: int, most: int | None, *, timed: bool
+) -> Stretch:
+    """Open a loader in a fresh process and run it from a batch of the epoch on.
+
+    Args:
+        bench: whose loader is opened.
+        fresh: the process.
+        place: batches of the epoch before the first one.
+        most: batches that are enough, None for those up to the epoch's end.
+        timed: whether it is the round's timed region.
+    """
     seconds = max(LEAST_S, bench.limits.min_seconds if timed else 0)
     order = PassOrder(
         epoch=EPOCH,
         kept=epochs.batches_holding(bench.job, bench.limits.verified_elements),
         stop_after_ns=int(seconds * 1e9),
         skip=place,
+        most=most,
     )
     sampler = TreeSampler(fresh.pid)
     with sampler:

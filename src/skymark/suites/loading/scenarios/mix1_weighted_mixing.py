@@ -28,9 +28,9 @@ class WeightedMixing(Determinism):
     tier: ClassVar = 2
     needs: ClassVar = frozenset({"map", "shuffle", "mix"})
     variants: ClassVar = {
-        "small": Size(elements=10_240, batch_size=64, values={"features": 16}),
-        "medium": Size(elements=204_800, batch_size=256, values={"features": 64}),
-        "large": Size(elements=2_048_000, batch_size=1024, values={"features": 128}),
+        "small": Size(elements=20_480, batch_size=256, values={"features": 16}),
+        "medium": Size(elements=204_800, batch_size=1024, values={"features": 64}),
+        "large": Size(elements=2_048_000, batch_size=4096, values={"features": 128}),
     }
     drive: ClassVar = "mixing"
 

@@ -150,6 +150,7 @@ def test_deep_lake_takes_its_own_format_for_columnar_files_and_none_for_memory()
     source = scenario_class("IO-1")
     assert DeepLake.format_for(source, {"source": "columnar"}) == "deeplake"
     assert DeepLake.format_for(source, {"source": "memory"}) == "memory"
+    assert DeepLake.format_for(source, {"source": "http"}) == "http-deeplake"
     assert "deeplake" not in FORMATS
 
 

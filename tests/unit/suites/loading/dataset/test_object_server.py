@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import os
 import pickle
+import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
@@ -186,6 +188,28 @@ def test_so_many_requests_are_answered_at_a_time(directory):
     server.server_close()
 
 
+def test_a_client_that_hangs_up_in_the_middle_of_an_answer_is_no_error(directory):
+    (directory / "large.bin").write_bytes(bytes(50_000_000))
+    errors, ended = [], threading.Event()
+
+    class Watched(ObjectServer):
+        def handle_error(self, request, client_address):
+            errors.append(sys.exception())
+
+        def shutdown_request(self, request):
+            super().shutdown_request(request)
+            ended.set()
+
+    with Watched(directory, Latency(0, 1, 0), 1000, concurrency=None) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with socket.create_connection(server.server_address) as client:
+            client.sendall(b"GET /large.bin HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert client.recv(1)
+        assert ended.wait(30)
+        server.shutdown()
+    assert errors == []
+
+
 def test_the_server_is_a_process_that_ends_with_the_block(directory):
     with serving(directory, **FAST) as store:
         assert psutil.pid_exists(store.pid)
@@ -259,3 +283,12 @@ def test_an_object_that_is_missing_on_the_server_is_named(dataset, tmp_path):
         reader = HttpReader(dataset)
         with pytest.raises(DataError, match=r"00000001\.payload\.bin answered 404"):
             reader[1]
+
+
+def test_no_client_asks_a_proxy_while_a_directory_is_served(directory, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("http_proxy", raising=False)
+    with serving(directory, **FAST):
+        assert "HTTP_PROXY" not in os.environ
+    assert os.environ["HTTP_PROXY"] == "http://127.0.0.1:9"
+    assert "http_proxy" not in os.environ

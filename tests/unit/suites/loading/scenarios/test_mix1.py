@@ -9,11 +9,12 @@ from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
 
 
-@pytest.mark.parametrize("variant", WeightedMixing.variants)
-def test_sources_are_whole_shards_that_workers_can_share(variant):
-    mixture = WeightedMixing(WeightedMixing.variants[variant]).mixture
-    assert sum(mixture.sizes) == WeightedMixing.variants[variant].elements
-    assert all(size % (8 * SHARD_ELEMENTS) == 0 for size in mixture.sizes)
+@pytest.mark.parametrize(("variant", "workers"), [("tiny", 2), ("small", 8), ("medium", 8)])
+def test_sources_are_whole_shards_that_workers_can_share(variant, workers):
+    size = WeightedMixing.sizes()[variant]
+    mixture = WeightedMixing(size).mixture
+    assert sum(mixture.sizes) == size.elements
+    assert all(one % (workers * SHARD_ELEMENTS) == 0 for one in mixture.sizes)
 
 
 def test_a_source_comes_in_part_one_once_and_one_several_times():
