@@ -47,7 +47,7 @@ ANY_JSON = st.recursive(
 )  # fmt: skip
 
 
-EXAMPLES = int(os.environ.get("SKYMARK_ANY_BYTES", "60"))
+EXAMPLES = int(os.environ.get("SKYMARK_ANY_BYTES", "15"))
 
 
 def property_of_any_bytes(test):

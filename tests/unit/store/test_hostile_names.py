@@ -30,7 +30,7 @@ PART = st.one_of(
     st.text(max_size=4),
 )
 NAME = st.lists(PART, min_size=1, max_size=5).map("/".join)
-EXAMPLES = int(os.environ.get("SKYMARK_NAMES", "25"))
+EXAMPLES = int(os.environ.get("SKYMARK_NAMES", "8"))
 HOSTILE = settings(
     max_examples=EXAMPLES,
     deadline=None,
