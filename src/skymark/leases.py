@@ -56,7 +56,7 @@ class Tenant(Frozen):
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.began_s) > 1 or not process.is_running():
                 return True
-            return process.status() == psutil.STATUS_ZOMBIE
+            return bool(process.status() == psutil.STATUS_ZOMBIE)
         except psutil.NoSuchProcess:
             return True
         except psutil.Error:
