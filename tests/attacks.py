@@ -2,8 +2,8 @@
 
     python -m tests.attacks docs/security.md ["W&B" …]
 
-An attempt is a case of a test, or an example that Hypothesis made. Of the costly properties so many
-are made as `EXAMPLES` says, and not the few of `make test`.
+An attempt is a case of a test, or an example that Hypothesis made; of the costly properties many
+are made here, and few in `make test` (`tests.examples`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import EXAMPLES
 from tests.faults.table import renew
 
 ATTACKS = {
@@ -68,8 +69,6 @@ ATTACKS = {
     ),
 }
 """Every row, in the order of the table, with the beginnings of the names of its tests."""
-EXAMPLES = {"SKYMARK_ANY_BYTES": 60, "SKYMARK_ANY_TEXT": 40, "SKYMARK_NAMES": 25}
-"""Examples of each property that runs whole commands on every one, by the variable that says it."""
 COLUMNS = ("attack", "tests", "attempts", "went through")
 
 
@@ -131,8 +130,8 @@ def main(page: Path, *beginnings: str) -> int:
     """Try every attack, or those whose names begin so, and renew their rows of a page's table."""
     chosen = [name for name in ATTACKS if name.startswith(beginnings or "")]
     files = dict.fromkeys(test.partition("::")[0] for name in chosen for test in ATTACKS[name])
-    for name, number in EXAMPLES.items():
-        os.environ.setdefault(name, str(number))
+    for variable, number in EXAMPLES.items():
+        os.environ.setdefault(variable, f"{number.many}")
     counted = Attempts(chosen)
     status = pytest.main([*files, "--benchmark-disable", "-q"], plugins=[counted])
     renew(page, "attack table", COLUMNS, tuple(ATTACKS), counted.rows())

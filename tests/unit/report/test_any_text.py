@@ -24,6 +24,7 @@ from skymark.report.export import FORMULAS, NUMBER
 from skymark.report.html import write_html
 from skymark.run.reader import open_run
 from tests.data import make_run
+from tests.examples import examples
 
 POWERFUL = st.lists(
     st.one_of(
@@ -38,7 +39,6 @@ POWERFUL = st.lists(
     min_size=1,
     max_size=4,
 ).map("".join)  # fmt: skip
-EXAMPLES = int(os.environ.get("SKYMARK_ANY_TEXT", "14"))
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def obeyed(page):
 
 @pytest.mark.timeout(600)
 @settings(
-    max_examples=EXAMPLES,
+    max_examples=examples("SKYMARK_ANY_TEXT"),
     deadline=None,
     database=None,
     derandomize=True,
