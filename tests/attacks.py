@@ -2,11 +2,13 @@
 
     python -m tests.attacks docs/security.md ["W&B" …]
 
-An attempt is a case of a test, or an example that Hypothesis made.
+An attempt is a case of a test, or an example that Hypothesis made; of the costly properties many
+are made here, and few in `make test` (`tests.examples`).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import EXAMPLES
 from tests.faults.table import renew
 
 ATTACKS = {
@@ -127,6 +130,8 @@ def main(page: Path, *beginnings: str) -> int:
     """Try every attack, or those whose names begin so, and renew their rows of a page's table."""
     chosen = [name for name in ATTACKS if name.startswith(beginnings or "")]
     files = dict.fromkeys(test.partition("::")[0] for name in chosen for test in ATTACKS[name])
+    for variable, number in EXAMPLES.items():
+        os.environ.setdefault(variable, f"{number.many}")
     counted = Attempts(chosen)
     status = pytest.main([*files, "--benchmark-disable", "-q"], plugins=[counted])
     renew(page, "attack table", COLUMNS, tuple(ATTACKS), counted.rows())

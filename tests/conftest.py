@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 APART = {"tests/functional/test_libraries.py"}
 """Files whose tests take minutes each and share nothing, so that any process may run any."""
 
-# Thousands of processes start here, and each would compile anew what it imports.
+# Thousands of processes start here, and each would compile anew what it imports; each process of
+# pytest so the tests, which takes as long again as importing them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# What a shell runs in the background ignores Ctrl-C, which tests send to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MEASURED = "COVERAGE_PROCESS_CONFIG"
 """The variable by which coverage begins in processes that the tests start."""

@@ -47,14 +47,16 @@ class Tenant(Frozen):
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was a process of this machine that is no more."""
+        """Whether it was a process of this machine that is no more, or only waits to be reaped."""
         import psutil
 
         if self.machine != this_machine():
             return False
         try:
             process = psutil.Process(self.pid)
-            return abs(process.create_time() - self.began_s) > 1 or not process.is_running()
+            if abs(process.create_time() - self.began_s) > 1 or not process.is_running():
+                return True
+            return bool(process.status() == psutil.STATUS_ZOMBIE)
         except psutil.NoSuchProcess:
             return True
         except psutil.Error:

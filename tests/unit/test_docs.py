@@ -9,6 +9,7 @@ import pytest
 from skymark.cli.main import add_suites, app, main
 from skymark.suites.loading.adapter import ABILITIES
 from skymark.suites.loading.registry import adapters, scenarios
+from tests.examples import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -120,6 +121,12 @@ WORDS_OF_SKY = {
     *("launch", "exec", "queue", "logs", "cancel", "ssh", "rsync", "status", "down", "jobs launch"),
     *("-c", "-n", "-d", "--gpus", "--num-nodes", "--env", "--env-file", "--secret", "--down", "-i"),
 }
+
+
+def test_the_numbers_of_examples_of_each_property_are_in_the_table():
+    rows = (DOCS / "security.md").read_text()
+    found = re.findall(r"^\| any .*\| `(\w+)` \| (\d+) \| (\d+) \|$", rows, re.MULTILINE)
+    assert found == [(name, f"{one.many}", f"{one.few}") for name, one in EXAMPLES.items()]
 
 
 def test_every_word_of_a_skypilot_user_s_day_is_tried_by_a_test_that_there_is():

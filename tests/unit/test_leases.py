@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -76,6 +77,21 @@ def test_a_holder_that_was_killed_is_not_waited_for(leases):
         holder.kill()
     assert not leases.is_held("group")
     assert leases.take("group") is not None
+
+
+def test_a_holder_that_was_killed_is_not_waited_for_although_nobody_has_reaped_it(leases):
+    command = [sys.executable, "-c", HOLD, os.fspath(leases.directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        assert leases.take("group") is None
+        holder.kill()
+        assert holder.stdout.read() == ""  # it has ended
+        for _ in range(500):
+            if taken := leases.take("group"):
+                break
+            time.sleep(0.01)
+        assert holder.returncode is None
+        assert taken is not None
 
 
 def test_a_holder_elsewhere_counts_as_dead_when_it_is_long_untouched(leases, clock):

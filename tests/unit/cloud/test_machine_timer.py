@@ -61,7 +61,7 @@ class Node:
             assert time.monotonic() < until, (self.home / TIMER / "log").read_text()
             time.sleep(0.05)
 
-    def stays(self, seconds=3.0):
+    def stays(self, seconds=2.0):
         """Whether it is there for longer than its idle time."""
         time.sleep(seconds)
         return not self.ended
@@ -97,7 +97,7 @@ def test_a_machine_gives_a_run_the_time_to_begin(node):
 
 def test_a_machine_that_works_stays_and_ends_when_it_has_ended(node):
     node.arm(SOON, start_s=60)
-    job = node.begin("sleep 4")
+    job = node.begin("sleep 3")
     assert node.stays()
     assert job.wait() == 0
     node.await_end()
@@ -152,7 +152,7 @@ def nodes(homes):
 
 def test_a_node_whose_part_is_done_waits_for_the_others(nodes):
     first, second = nodes
-    job = second.begin("sleep 5")
+    job = second.begin("sleep 4")
     assert first.begin("sleep 1").wait() == 0
     assert first.stays()
     job.wait()

@@ -183,12 +183,12 @@ def test_rounds_go_on_until_the_interval_is_narrow_or_the_effort_is_spent(bed):
 
 def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
     honest, liar = cell_of("honest"), cell_of("liar", round1="lie")
-    records = bed.engine(plan_of(honest, liar, effort=effort(4))).run()
+    records = bed.engine(plan_of(honest, liar, effort=effort(3))).run()
     assert statuses(records) == [("honest", "ok"), ("liar", "invalid")]
     assert records[1].cause.kind == "dropped-tail"
     assert records[1].metrics == {}
     assert [one.round for one in records[1].rounds] == [0, 1]
-    assert len(bed.journal("measure")) == 6
+    assert len(bed.journal("measure")) == 5
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_refused_cell_gets_its_record_without_a_worker(bed):
 
 def test_a_library_that_this_machine_lacks_skips_its_cells_and_no_others(bed):
     cells = [cell_of("a", lacks="DALI", prepare="well"), cell_of("b")]
-    records = bed.engine(plan_of(*cells)).run()
+    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
     assert statuses(records) == [("a", "skipped"), ("b", "ok")]
     assert records[0].cause.kind == "library-absent"
     assert records[0].cause.message == "there is no DALI on this machine"
@@ -261,20 +261,20 @@ def test_what_the_plan_refuses_is_said_and_not_what_this_machine_lacks(bed):
 
 def test_a_library_that_was_absent_is_run_on_a_machine_that_has_it(bed):
     """Absence is asked when cells are run, so the same plan is run where the library is."""
-    cell = cell_of("a", lacks="DALI")
-    assert bed.engine(plan_of(cell)).run()[0].status is Status.SKIPPED
+    plan = plan_of(cell_of("a", lacks="DALI"), effort=effort(1))
+    assert bed.engine(plan).run()[0].status is Status.SKIPPED
 
     class Equipped(ScriptedSuite):
         def absence(self, cell):
             return None
 
-    (record,) = bed.engine(plan_of(cell), suite=Equipped()).run(retry={Status.SKIPPED})
+    (record,) = bed.engine(plan, suite=Equipped()).run(retry={Status.SKIPPED})
     assert record.status is Status.OK
 
 
 def test_a_worker_that_cannot_start_fails_all_its_cells_and_no_others(bed):
     cells = [cell_of("fails-to-start", "S-1"), cell_of("fails-to-start", "S-2"), cell_of("a")]
-    records = bed.engine(plan_of(*cells)).run()
+    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
     assert [record.status.value for record in records] == ["failed", "failed", "ok"]
     assert records[0].cause.message == "RuntimeError: no such device"
 
@@ -310,7 +310,8 @@ def test_the_command_that_builds_a_venv_again_names_the_adapter_as_its_suite_doe
 
 
 def test_an_adapter_without_a_venv_runs_in_skymarks_own_interpreter(bed):
-    (record,) = bed.engine(plan_of(cell_of("without-a-venv")), own=True).run()
+    plan = plan_of(cell_of("without-a-venv"), effort=effort(1))
+    (record,) = bed.engine(plan, own=True).run()
     assert record.status is Status.OK
     assert not (bed.cache / "venvs").exists()
 
@@ -336,12 +337,13 @@ def test_data_is_prepared_once_before_anything_is_measured(bed):
 
 def test_a_worker_that_is_killed_while_it_starts_is_started_once_more(bed):
     cells = [cell_of("dies-at-first-start", "S-1"), cell_of("dies-at-first-start", "S-2")]
-    assert [record.status for record in bed.engine(plan_of(*cells)).run()] == [Status.OK, Status.OK]
+    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
+    assert [record.status for record in records] == [Status.OK, Status.OK]
 
 
 def test_a_worker_that_always_dies_at_its_start_fails_its_cells(bed):
     cells = [cell_of("dies-at-start", "S-1"), cell_of("dies-at-start", "S-2")]
-    records = bed.engine(plan_of(*cells)).run()
+    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
     assert [record.status for record in records] == [Status.FAILED, Status.FAILED]
     assert "signal 9" in records[0].cause.message
 
@@ -380,8 +382,8 @@ def test_data_that_another_cell_made_ready_is_not_prepared_again(bed, monkeypatc
 
 
 def test_data_that_cannot_be_prepared_fails_its_cell_only(bed):
-    damaged = cell_of("a", "S-1", prepare="raise")
-    records = bed.engine(plan_of(damaged, cell_of("a", "S-2", prepare="well"))).run()
+    damaged, well = cell_of("a", "S-1", prepare="raise"), cell_of("a", "S-2", prepare="well")
+    records = bed.engine(plan_of(damaged, well, effort=effort(1))).run()
     assert [record.status.value for record in records] == ["failed", "ok"]
     assert records[0].cause.message == "ValueError: the data is damaged"
 
@@ -417,15 +419,15 @@ def test_the_steps_announced_are_the_steps_that_come(bed):
 
 
 def test_an_interrupted_run_goes_on_where_it_was(bed):
-    plan = plan_of(cell_of("a"), cell_of("b"), effort=effort(3))
+    plan = plan_of(cell_of("a"), cell_of("b"), effort=effort(2))
     bed.witness = interrupted_at("measuring scripted.S-1.small.b 1")
     with pytest.raises(KeyboardInterrupt):
         bed.engine(plan).run()
     bed.witness = Witness()
     records = bed.engine(plan).run()
     assert statuses(records) == [("a", "ok"), ("b", "ok")]
-    assert len(bed.journal("measure")) == 6
-    assert all([one.round for one in record.rounds] == [0, 1, 2] for record in records)
+    assert len(bed.journal("measure")) == 4
+    assert all([one.round for one in record.rounds] == [0, 1] for record in records)
 
 
 def test_finished_cells_are_not_run_again(bed):
@@ -436,7 +438,8 @@ def test_finished_cells_are_not_run_again(bed):
 
 
 def test_only_the_statuses_to_retry_are_run_again(bed):
-    plan = plan_of(cell_of("a"), cell_of("b", does="raise"), cell_of("c", does="lie"))
+    cells = [cell_of("a"), cell_of("b", does="raise"), cell_of("c", does="lie")]
+    plan = plan_of(*cells, effort=effort(1))
     first = bed.engine(plan).run()
     done = len(bed.journal("measure"))
     second = bed.engine(plan).run(retry={Status.FAILED})
@@ -458,22 +461,22 @@ def test_a_retried_cell_without_rounds_drops_the_samples_of_its_earlier_record(b
 
 
 def test_rounds_of_other_versions_are_not_put_together(bed):
-    cell = cell_of("a", versions="1,1,2,2,2,2")
-    (record,) = bed.engine(plan_of(cell, effort=effort(3))).run()
-    assert [one.round for one in record.rounds] == [2, 3, 4]
+    cell = cell_of("a", versions="1,2,2,2")
+    (record,) = bed.engine(plan_of(cell, effort=effort(2))).run()
+    assert [one.round for one in record.rounds] == [1, 2]
     assert record.versions == {"library": "2"}
 
 
 def test_rounds_on_disk_of_other_versions_are_left_out_on_resuming(bed):
-    cell = cell_of("a", versions="1,1,2,2,2,2")
-    plan = plan_of(cell, effort=effort(3))
-    bed.witness = interrupted_at("measuring scripted.S-1.small.a 3")
+    cell = cell_of("a", versions="1,2,2,2")
+    plan = plan_of(cell, effort=effort(2))
+    bed.witness = interrupted_at("measuring scripted.S-1.small.a 2")
     with pytest.raises(KeyboardInterrupt):
         bed.engine(plan).run()
     bed.witness = Witness()
     (record,) = bed.engine(plan).run()
-    assert [one.round for one in record.rounds] == [2, 3, 4]
-    assert bed.witness.told[0] == "planned 2"
+    assert [one.round for one in record.rounds] == [1, 2]
+    assert bed.witness.told[0] == "planned 1"
 
 
 def test_a_damaged_round_is_measured_anew_under_a_number_of_its_own(bed):
@@ -516,10 +519,10 @@ def round_of(number):
 
 def test_a_refused_write_stops_the_run_and_keeps_what_is_done(bed):
     done, next_one = cell_of("a"), cell_of("b")
-    bed.engine(plan_of(done)).run()
+    bed.engine(plan_of(done, effort=effort(1))).run()
     (bed.run.path / "rounds").rmdir()
     (bed.run.path / "rounds").write_text("in the way")
     with pytest.raises(StorageFullError, match="--resume"):
-        bed.engine(plan_of(done, next_one)).run()
+        bed.engine(plan_of(done, next_one, effort=effort(1))).run()
     assert RunDirectory(bed.run.path).record(done).status is Status.OK
     assert bed.run.record(next_one) is None

@@ -40,7 +40,7 @@ def test_rounds_go_to_those_whose_rank_is_open_and_a_library_far_behind_gets_the
 def test_rounds_still_go_round_the_adapters(bed):
     cells = [cell_of(adapter, ms="100,140,80,150,100") for adapter in "ab"]
     clock = count()  # each look takes a second
-    allotment = Allotment(time_s=60)
+    allotment = Allotment(time_s=50)
     bed.engine(plan_of(*cells, allotment=allotment)).run(clock=clock.__next__)
     order = [line["adapter"] for line in bed.journal("measure")]
     assert order[:8] == list("abba" * 2)
@@ -49,11 +49,11 @@ def test_rounds_still_go_round_the_adapters(bed):
 def test_when_the_time_is_over_each_cell_keeps_the_rounds_it_has(bed):
     cells = [cell_of(adapter, ms="100,140,80,150,100") for adapter in "ab"]
     clock = count()
-    allotment = Allotment(time_s=60)
+    allotment = Allotment(time_s=35)
     records = bed.engine(plan_of(*cells, allotment=allotment)).run(clock=clock.__next__)
     assert set(stops(records).values()) == {Stop.TIME}
-    assert 3 <= max(rounds(records).values()) < 20
-    assert next(clock) < 70
+    assert 3 <= max(rounds(records).values()) < 10
+    assert next(clock) < 45
 
 
 def test_every_cell_gets_its_first_round_however_short_the_time_is(bed):

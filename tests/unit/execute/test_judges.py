@@ -28,7 +28,8 @@ def hands_over(what, adapter="a", **more):
 def records(bed):
     """Run cells, and return their records in order."""
 
-    def run(*cells, **effort):
+    def run(*cells, rounds=1, **effort):
+        effort |= {"min_rounds": rounds, "max_rounds": rounds}
         plan = plan_of(*cells, effort=EFFORT.model_copy(update=effort))
         return bed.engine(plan, suite=JudgedSuite()).run()
 
@@ -40,16 +41,16 @@ def judged(bed):
 
 
 def test_the_judges_verdict_is_the_records_whatever_the_runner_says(records):
-    guilty, acquitted = records(
-        hands_over("guilty", "a", does="measure"), hands_over("nothing wrong", "b", does="lie")
-    )
+    cells = hands_over("guilty", "a", does="measure"), hands_over("nothing wrong", "b", does="lie")
+    guilty, acquitted = records(*cells, rounds=2)
     assert (guilty.status, guilty.cause.kind) == (Status.INVALID, "dropped-tail")
     assert acquitted.status is Status.OK
     assert acquitted.verification.verified_elements == 14
 
 
 def test_one_process_judges_all_rounds_of_a_venv_and_is_told_what_the_engine_saw(bed, records):
-    records(hands_over("nothing wrong", "a"), hands_over("nothing wrong", "b", does="allocate"))
+    cells = hands_over("nothing wrong", "a"), hands_over("nothing wrong", "b", does="allocate")
+    records(*cells, rounds=2)
     lines = judged(bed)
     assert [line["round"] for line in lines] == [0, 0, 1, 1]
     assert len({line["pid"] for line in lines}) == 1

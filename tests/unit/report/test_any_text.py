@@ -21,8 +21,10 @@ from skymark.cli.main import main
 from skymark.model.errors import SkymarkError
 from skymark.model.sealed import KEY, seal
 from skymark.report.export import FORMULAS, NUMBER
+from skymark.report.html import write_html
 from skymark.run.reader import open_run
 from tests.data import make_run
+from tests.examples import examples
 
 POWERFUL = st.lists(
     st.one_of(
@@ -37,7 +39,6 @@ POWERFUL = st.lists(
     min_size=1,
     max_size=4,
 ).map("".join)  # fmt: skip
-EXAMPLES = int(os.environ.get("SKYMARK_ANY_TEXT", "40"))
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +60,9 @@ def leaves(content, place=()):
         yield place, False
 
 
-def write(file, changes):
-    """Put texts into places of a sealed file, in the place of a text or of a name."""
-    content = json.loads(file.read_bytes())
+def changed(data, changes):
+    """Return a sealed file with texts in some places, each instead of a text or of a name."""
+    content = json.loads(data)
     for (place, is_name), text in changes:
         inner = content
         try:
@@ -74,24 +75,38 @@ def write(file, changes):
         except (KeyError, IndexError, TypeError):
             continue  # a name on the way was changed before
     content.pop(KEY, None)
-    file.write_bytes(seal(json.dumps(content)))
+    return seal(json.dumps(content))
 
 
 @pytest.fixture(scope="module")
 def free(run):
-    """The places by file whose text is anybody's: the run is read with any word there."""
+    """The places by file whose text is anybody's: the run is read with any word there.
+
+    Of the records only the changed one is read anew.
+    """
+    known = open_run(run).records
     found = {}
     for file in [run / "manifest.json", *sorted((run / "records").iterdir())]:
         before = file.read_bytes()
         found[file.relative_to(run)] = []
+        others = [record for record in known if record.cell.id != file.stem]
         for place in leaves(json.loads(before)):
-            write(file, [(place, "any word")])
+            file.unlink()  # a disk takes a new file sooner than an old one's new content
+            file.write_bytes(changed(before, [(place, "any word")]))
             with contextlib.suppress(SkymarkError):
-                opened = open_run(run)
+                opened = open_run(run, others)
                 if not opened.problems and not opened.missing:
                     found[file.relative_to(run)].append(place)
-            file.write_bytes(before)
+        file.write_bytes(before)
     return found
+
+
+@pytest.fixture(scope="module")
+def usual(run, tmp_path_factory):
+    """What a browser obeys in the report of the run as it is."""
+    page = tmp_path_factory.mktemp("usual") / "report.html"
+    write_html(open_run(run), page)
+    return obeyed(page.read_text())
 
 
 def steering(text):
@@ -122,7 +137,7 @@ def obeyed(page):
 
 @pytest.mark.timeout(600)
 @settings(
-    max_examples=EXAMPLES,
+    max_examples=examples("SKYMARK_ANY_TEXT"),
     deadline=None,
     database=None,
     derandomize=True,
@@ -130,30 +145,26 @@ def obeyed(page):
     suppress_health_check=list(HealthCheck),
 )
 @given(data=st.data(), text=POWERFUL)
-def test_no_text_of_a_run_has_power_anywhere(run, free, data, text):
+def test_no_text_of_a_run_has_power_anywhere(run, free, usual, data, text):
     with tempfile.TemporaryDirectory() as place:
-        changed = Path(place) / "run"
-        shutil.copytree(run, changed)
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            assert main(["report", os.fspath(changed)]) == 0
-        known = obeyed((changed / "report.html").read_text())
-        (changed / "report.html").unlink()
+        theirs = Path(place) / "run"
+        shutil.copytree(run, theirs)
         file = data.draw(st.sampled_from(list(free)))
         places = free[file]
         if data.draw(st.integers(0, 3)) == 0:  # any other, which may be refused
-            every = list(leaves(json.loads((changed / file).read_bytes())))
+            every = list(leaves(json.loads((theirs / file).read_bytes())))
             places = data.draw(st.lists(st.sampled_from(every), min_size=1, max_size=2))
-        write(changed / file, [(one, text) for one in places])
+        before = (theirs / file).read_bytes()
+        (theirs / file).write_bytes(changed(before, [(one, text) for one in places]))
         out, err = io.StringIO(), io.StringIO()
         table = Path(place) / "table.csv"
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             for arguments in (
-                ["report", os.fspath(changed)],
-                ["report", os.fspath(changed), "--json"],
-                ["compare", os.fspath(run), os.fspath(changed), "--across", "hardware"],
-                ["compare", os.fspath(changed), os.fspath(changed), "--json"],
-                ["export", os.fspath(changed), "--to", os.fspath(table)],
+                ["report", os.fspath(theirs)],
+                ["report", os.fspath(theirs), "--json"],
+                ["compare", os.fspath(run), os.fspath(theirs), "--across", "hardware"],
+                ["compare", os.fspath(theirs), os.fspath(theirs), "--json"],
+                ["export", os.fspath(theirs), "--to", os.fspath(table)],
             ):
                 assert main(arguments) in {0, 2}
         assert steering(out.getvalue() + err.getvalue()) == []
@@ -162,9 +173,9 @@ def test_no_text_of_a_run_has_power_anywhere(run, free, data, text):
                 bad = [one for one in row if one.startswith(FORMULAS) and not NUMBER.fullmatch(one)]
                 assert bad == []
                 assert steering("".join(row)) == []
-        page = changed / "report.html"
+        page = theirs / "report.html"
         if page.exists():
             found, scripts = obeyed(page.read_text())
-            assert not {one for one in found - known[0] if "xss" in one or " on" in one}
-            assert scripts <= known[1]
+            assert not {one for one in found - usual[0] if "xss" in one or " on" in one}
+            assert scripts <= usual[1]
             assert steering(page.read_text()) == []

@@ -25,6 +25,7 @@ from skymark.run.reader import open_run
 from skymark.store.directory import DirectoryStore
 from skymark.store.storing import Storing
 from tests.data import make_run
+from tests.examples import examples
 from tests.unit.run.test_directory import round_of
 
 ANY_JSON = st.recursive(
@@ -47,13 +48,10 @@ ANY_JSON = st.recursive(
 )  # fmt: skip
 
 
-EXAMPLES = int(os.environ.get("SKYMARK_ANY_BYTES", "60"))
-
-
 def property_of_any_bytes(test):
     """Try so many examples, the same each time."""
     tried = settings(
-        max_examples=EXAMPLES,
+        max_examples=examples("SKYMARK_ANY_BYTES"),
         deadline=None,
         database=None,
         derandomize=True,

@@ -23,6 +23,7 @@ from skymark.run.layout import RUN_FILE
 from skymark.store.fetching import fetch
 from skymark.suites.loading.dataset.sources.tar import TarShards
 from tests.data import make_run
+from tests.examples import examples
 from tests.unit.store.test_fetching import Source
 
 PART = st.one_of(
@@ -30,9 +31,8 @@ PART = st.one_of(
     st.text(max_size=4),
 )
 NAME = st.lists(PART, min_size=1, max_size=5).map("/".join)
-EXAMPLES = int(os.environ.get("SKYMARK_NAMES", "25"))
 HOSTILE = settings(
-    max_examples=EXAMPLES,
+    max_examples=examples("SKYMARK_NAMES"),
     deadline=None,
     database=None,
     derandomize=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from skymark.cli.main import app, main
 from skymark.cli.run import wanted_plan
 from skymark.cli.splitting import part_asked_for
 from skymark.execute.partition.explain import span_of
+from skymark.model.plan import Plan
 from tests.unit.cloud.render.jobset_schema import AICHOR, JOBSET, refusals
 from tests.unit.cloud.render.pods import Pod, pods_of_aichor, pods_of_jobset
 
@@ -40,17 +42,21 @@ def rendered(capsys):
     return render
 
 
+@cache
+def asked_by(*options: str) -> tuple[Plan, str]:
+    """Return the plan and the split that options of `run` ask for; a manifest's pods share them."""
+    _, bound, _ = app.parse_args(["run", *options], exit_on_error=False, print_error=False)
+    return wanted_plan(bound.arguments["options"], None), bound.arguments["split"]
+
+
 def taken(pod: Pod, monkeypatch) -> list[str]:
     """Return the cells that a pod measures, by its own arguments and variables."""
     for name in ("RANK", "WORLD_SIZE", "SLURM_ARRAY_TASK_ID", "SKYPILOT_NODE_RANK"):
         monkeypatch.delenv(name, raising=False)
     for name, value in pod.variables.items():
         monkeypatch.setenv(name, value)
-    request = full_runner.read(pod.words)
-    words = ["run", *request.passed_on]
-    _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
-    plan = wanted_plan(bound.arguments["options"], None)
-    part = part_asked_for(plan, None, bound.arguments["split"], None)
+    plan, split = asked_by(*full_runner.read(pod.words).passed_on)
+    part = part_asked_for(plan, None, split, None)
     assert part is not None
     return [planned.cell.id for planned in part.take(plan.cells)]
 

@@ -116,7 +116,7 @@ def test_raw_samples_are_in_the_columns_that_the_suite_declares(cache):
 
 
 def test_a_round_says_what_its_numbers_depend_on(cache):
-    result, _ = measured(cell_of(format="parquet"), cache)
+    result, _ = measured(cell_of(format="memory"), cache)
     # The engine adds the accelerator; `caches` is a condition of those adapters that keep work,
     # `cores` of servers, `step` of training steps, `mixing` of mixed sources.
     declared = set(LoadingSuite().declaration.conditions)
@@ -124,7 +124,7 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
     assert result.conditions == {
         "operators": "reference",
         "page_cache": "warm",
-        "format": "parquet",
+        "format": "memory",
         "shuffle": "global",
         "deliver": "host",
         "device": "cpu",
