@@ -17,7 +17,7 @@ SCENARIO = Seeking(Size(elements=200_000, batch_size=64, values={"features": 3})
 @pytest.fixture
 def drive(make_bench, monkeypatch):
     """Drive a loader for a short stretch; returns the outcome and the verdict."""
-    monkeypatch.setattr(seeking, "LEAST_S", 0.5)
+    monkeypatch.setattr(seeking, "LEAST_S", 0.3)
 
     def driven(name="Seeks", **fields):
         bench = make_bench(SCENARIO, name, format="computed")
