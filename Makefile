@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 NOX := $(VENV)/bin/nox
+UV := $(VENV)/bin/uv pip install --quiet --compile-bytecode --python $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .PHONY: help setup cloud bench test lint types microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
@@ -14,8 +15,9 @@ setup: $(VENV)/.installed ## Make .venv with pinned packages
 $(VENV)/.installed: requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skymark needs Python 3.11 or newer; set PYTHON=python3.11")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/dev.txt
-	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	$(UV) --require-hashes -r requirements/dev.txt
+	$(UV) --no-deps --no-build-isolation -e .
 	@touch $@
 
 bench: setup ## Run the ci_cpu profile on this machine: make bench ARGS="--rounds 5"
