@@ -13,13 +13,16 @@ import socket
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from skymark.cloud.rehearsal.errors import RehearsalError
+from skymark.cloud.rehearsal.errors import PortTakenError, RehearsalError
 from skymark.cloud.rehearsal.namespaces import Namespaced
 
 PROGRAM = Path(__file__).with_name("namespace_keeper.py")
 START_TIMEOUT_S = 300.0
+PORT_ATTEMPTS = 5
 
 
 class ApiServer:
@@ -52,6 +55,7 @@ class ApiServer:
         """Start it and wait until it answers.
 
         Raises:
+            PortTakenError: its port, or that of its queue, which follows from it, is in use.
             RehearsalError: it does not; the message ends with its log.
         """
         self._process = Namespaced(("--mount-proc",), PROGRAM, self._spec, self.log)
@@ -60,7 +64,8 @@ class ApiServer:
             if not self._process.alive or time.monotonic() > deadline:
                 tail = self.log.read_text(errors="replace")[-2000:]
                 self.stop()
-                raise RehearsalError(f"SkyPilot's API server did not start: {tail}")
+                error = PortTakenError if "already in use" in tail else RehearsalError
+                raise error(f"SkyPilot's API server did not start: {tail}")
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -77,6 +82,32 @@ class ApiServer:
         ):
             return bool(json.load(answer).get("status") == "healthy")
         return False
+
+
+def started_api_server(
+    make: Callable[[int], ApiServer], stack: ExitStack, free_port: Callable[[], int]
+) -> ApiServer:
+    """Return a running server, on another port where somebody was quicker to take one.
+
+    Args:
+        make: makes one for a port.
+        stack: ends it.
+        free_port: finds a port.
+
+    Raises:
+        RehearsalError: none starts.
+    """
+    for attempt in range(1, PORT_ATTEMPTS + 1):
+        server = make(free_port())
+        stack.callback(server.stop)
+        try:
+            server.start()
+        except PortTakenError:
+            if attempt == PORT_ATTEMPTS:
+                raise
+        else:
+            break
+    return server
 
 
 def free_port() -> int:

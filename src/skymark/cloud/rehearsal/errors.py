@@ -13,3 +13,7 @@ class RehearsalError(SkymarkError):
     """The simulated cloud, a machine in it or its SkyPilot did not come up."""
 
     exit_code = 1
+
+
+class PortTakenError(RehearsalError):
+    """Somebody else was quicker to take a port."""

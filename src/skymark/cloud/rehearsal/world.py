@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from skymark.cache.location import cache_directory
-from skymark.cloud.rehearsal.api_server import ApiServer, free_port
+from skymark.cloud.rehearsal.api_server import ApiServer, free_port, started_api_server
 from skymark.cloud.rehearsal.certificate import make_certificate
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
@@ -229,15 +229,17 @@ def rehearsal_world(
             _note_traces(sockets, changes)
             hosts = root / "hosts"
             hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
-            port = free_port()
-            client = _client_variables(home, user, port, bundle)
-            variables = {**_kept_variables(), **client, "HOME": os.fspath(home)}
-            variables[MEMORY_VARIABLE] = SERVER_MEMORY_GIB
-            variables["TMPDIR"] = os.fspath(root / "tmp")
-            variables["SSL_CERT_FILE"] = os.fspath(bundle)
-            server = ApiServer(root, hosts, variables, port)
-            stack.callback(server.stop)
-            server.start()
+            client_of = partial(_client_variables, home, user, bundle)
+
+            def make_server(port: int) -> ApiServer:
+                variables = {**_kept_variables(), **client_of(port), "HOME": os.fspath(home)}
+                variables[MEMORY_VARIABLE] = SERVER_MEMORY_GIB
+                variables["TMPDIR"] = os.fspath(root / "tmp")
+                variables["SSL_CERT_FILE"] = os.fspath(bundle)
+                return ApiServer(root, hosts, variables, port)
+
+            server = started_api_server(make_server, stack, free_port)
+            client = client_of(server.port)
             machines = root / "machines"
             world = World(
                 home, cloud, api, server, network, changes, image, machines, client, hosts
@@ -340,7 +342,7 @@ def _write_settings(
     (home / ".sky" / "plugins.yaml").write_text(json.dumps(plugins))
 
 
-def _client_variables(home: Path, user: str, port: int, bundle: Path) -> dict[str, str]:
+def _client_variables(home: Path, user: str, bundle: Path, port: int) -> dict[str, str]:
     return {
         "HOME": os.fspath(home),
         "REQUESTS_CA_BUNDLE": os.fspath(bundle),
