@@ -59,6 +59,16 @@ def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path
 
 
 @pytest.mark.libraries
+def test_batches_of_grains_worker_processes_are_plain_arrays(tmp_path):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "TAB-1:tiny", "--effort", "check", "--timeout", "120"),
+        *("--adapters", "grain", "--set", "grain_processes=2"),
+    )
+    (record,) = ran.records.values()
+    assert (record.status, record.cause) == (Status.OK, None), ran.stderr
+
+
+@pytest.mark.libraries
 @pytest.mark.parametrize("slug", ["numpy", "pytorch", "grain"])
 def test_the_three_first_libraries_lack_nothing_of_tier_1(tmp_path, slug):
     planned = run_in(tmp_path, "plan", "--scenarios", "tier-1", "--adapters", slug, "--json")

@@ -55,6 +55,13 @@ def mixed(elements: Any, mixture: Mixture, seed: int) -> Any:
     return grain.MapDataset.mix(sources, mixture.weights)
 
 
+def plain(batch: Batch) -> Batch:
+    """Return a batch that a process has sent as arrays of NumPy's own, in the same memory."""
+    import numpy as np
+
+    return {name: np.asarray(value) for name, value in batch.items()}
+
+
 class GrainLoader(Loader):
     """One endless MapDataset, iterated epoch by epoch."""
 
@@ -149,10 +156,10 @@ class GrainLoader(Loader):
         return self.count(islice(self.start(epoch, batches), self.steps - batches))
 
     def count(self, steps: Iterator[Any]) -> Iterator[Any]:
-        """Count the batches delivered."""
+        """Count the batches delivered; those of processes come in a class of Grain's own."""
         for step in steps:
             self.delivered += 1
-            yield step
+            yield plain(step) if self.processes else step
 
     def state(self) -> bytes:
         """Return Grain's own iterator state, with the epoch it counts from."""
