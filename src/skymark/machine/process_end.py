@@ -13,8 +13,9 @@ from skymark.machine.process_table import Process, Table, process_table, tree_of
 MARKER_VARIABLE = "SKYMARK_WORKER"
 """Environment variable whose value tells a worker's processes, wherever they went."""
 
-SETTLE_S = 1.0
-"""Time that helper processes, such as a resource tracker, may take to follow their parent."""
+SETTLE_S = 5.0
+"""Time that helper processes, such as a resource tracker, may take to follow their parent. A fork
+server that has imported PyTorch takes more than a second of CPU time to leave."""
 
 KILL_PATIENCE_S = 5.0
 """Time for the kernel to end processes after SIGKILL."""
