@@ -226,7 +226,13 @@ class Measurer(ABC):
         if self._judges is None:
             return measured.told.result
         log, timeout_s = self._run.log_path(cell), self._effort.cell_timeout_s
-        return self._judges.judged(cell, measured, worker.kind, log, timeout_s)
+        try:
+            return self._judges.judged(cell, measured, worker.kind, log, timeout_s)
+        except WorkerError as error:
+            # What it handed over goes with a worker that was killed meanwhile.
+            if (cause := worker.death()) is not None:
+                raise WorkerError(cause) from error
+            raise
 
     def _with_worker(
         self,

@@ -52,6 +52,9 @@ START_TIMEOUT_S = 60.0
 GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
 
+DEATH_S = 1.0
+"""Time from the moment at which a killed process has lost its files until it can be waited for."""
+
 LONGEST_SHOWN = 80
 """Bytes of a line that is no message, which a cause shows."""
 
@@ -163,6 +166,13 @@ class WorkerProcess:
     def is_ready(self) -> bool:
         """Whether it has started, and neither died nor was ended since."""
         return self._ready and self._out >= 0 and self._process.poll() is None
+
+    def death(self) -> Cause | None:
+        """Return the cause of a process that has just ended without being asked to, else None."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(DEATH_S)
+            return self._death()
+        return None
 
     def await_ready(self) -> None:
         """Wait until the worker has started; at once where it has.

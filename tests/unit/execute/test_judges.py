@@ -83,6 +83,14 @@ def test_a_judge_that_fails_fails_the_cell_alone(records, what, kind):
     assert other.status is Status.OK
 
 
+def test_a_worker_that_is_killed_while_it_is_judged_is_named_and_not_its_judge(records):
+    killed, other = records(hands_over("what goes with it", "a"), hands_over("nothing wrong", "b"))
+    assert (killed.status, killed.cause.kind) == (Status.FAILED, "worker-died")
+    assert "signal 9" in killed.cause.message
+    assert "judges" not in killed.cause.message
+    assert other.status is Status.OK
+
+
 def test_a_judge_that_takes_too_long_is_ended(records):
     slow, other = records(
         hands_over("hang", "a"), hands_over("nothing wrong", "b"), cell_timeout_s=3.0

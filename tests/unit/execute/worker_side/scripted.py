@@ -16,6 +16,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Timer
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
@@ -73,6 +74,10 @@ class ScriptedRunner:
         if "hands-over" in settings:
             evidence = self.cache / "evidence"
             evidence.write_text(str(settings["hands-over"]))
+            if settings["hands-over"] == "what goes with it":
+                self.own = evidence.open()
+                evidence = Path(f"/proc/{os.getpid()}/fd/{self.own.fileno()}")
+                Timer(0.05, os.kill, (os.getpid(), signal.SIGKILL)).start()
             region.hand_over(evidence)
         if helper is not None:
             helper.kill()
