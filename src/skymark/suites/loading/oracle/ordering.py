@@ -38,12 +38,15 @@ class Orders:
     """What the adapter declares: ``global``, ``shards``, ``buffer K``, or shards and a buffer."""
     previous: dict[int, tuple[int, Array]] = field(default_factory=dict)
     """Per rank the latest epoch and its stream."""
-    displacements: list[float] = field(default_factory=list)
+    moved_places: int = 0
+    """By which the elements of all streams moved from storage together."""
+    uniform_places: int = 0
+    """By which those of uniform permutations move, on average."""
 
     @property
     def displacement(self) -> float | None:
-        """Average displacement of the epochs, as a share of a global shuffle's; None if unknown."""
-        return float(np.mean(self.displacements)) if self.displacements else None
+        """Displacement in the streams, as a share of a uniform permutation's; None if unknown."""
+        return self.moved_places / self.uniform_places if self.uniform_places else None
 
     def fault(self, epoch: int, stream: Array, rank: int = 0) -> Cause | None:
         """Look for an epoch that is hardly shuffled, or in the order of the one before.
@@ -58,7 +61,9 @@ class Orders:
         if len(stream) < ENOUGH:
             return None
         moved = displacement(stream)
-        self.displacements.append(moved)
+        places = (len(stream) ** 2 - 1) / 3
+        self.moved_places += round(moved * places)
+        self.uniform_places += round(places)
         if moved < LEAST * expected_displacement(self.kind, len(stream)):
             return Cause(
                 kind="hardly-shuffled",

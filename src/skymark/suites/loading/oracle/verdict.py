@@ -81,15 +81,16 @@ class Oracle(Verifier):
             cause=cause,
             verified_elements=self.indexed_elements,
             compared_elements=self.content_elements,
-            counts={"epochs": self.epochs, **self._displacement()},
+            counts={"epochs": self.epochs, **self._places()},
             fields=self.fields,
             tolerance=self.max_tolerance,
             max_difference=self.max_difference,
         )
 
-    def _displacement(self) -> dict[str, int]:
-        share = self.orders.displacement
-        return {} if share is None else {"displacement_percent": round(100 * share)}
+    def _places(self) -> dict[str, int]:
+        """Return the two counts whose ratio is the displacement, also of several rounds' sums."""
+        moved, uniform = self.orders.moved_places, self.orders.uniform_places
+        return {"moved_places": moved, "uniform_places": uniform} if uniform else {}
 
     def refuse(self, kind: str, message: str) -> None:
         """Remember the first fault."""

@@ -17,7 +17,8 @@ def test_a_mixture_by_weight_passes(make_bench):
     verdict = bench.oracle.verdict()
     assert verdict.passed, verdict.cause
     assert outcome.elements == 2560 * max(outcome.epoch)
-    assert verdict.counts["displacement_percent"] == pytest.approx(100, abs=10)
+    counts = verdict.counts
+    assert counts["moved_places"] == pytest.approx(counts["uniform_places"], rel=0.1)
 
 
 def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
