@@ -15,9 +15,11 @@ def _own(
     shown: Shown = RARELY_SHOWN,
 ) -> Metric:
     """Return a metric that only some scenarios have."""
+    # A size is shown with its unit.
+    heading = name.removesuffix("_bytes") if shown.format == "size" else name
     return Metric(
         name=name,
-        heading=name.replace("_", " "),
+        heading=heading.replace("_", " "),
         unit=unit,
         description=description,
         better=better,
