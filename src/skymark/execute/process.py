@@ -52,6 +52,10 @@ START_TIMEOUT_S = 60.0
 GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
 
+SETTLE_S = 5.0
+"""Time that helpers of a worker may take to follow it: a fork server that has imported PyTorch
+takes more than a second of CPU time to leave."""
+
 DEATH_S = 1.0
 """Time from the moment at which a killed process has lost its files until it can be waited for."""
 
@@ -261,7 +265,7 @@ class WorkerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE_S)
         finally:
-            self.leaked = tuple(kill_tree(self._process.pid, marker=self.id))
+            self.leaked = kill_tree(self._process.pid, marker=self.id, settle_s=SETTLE_S)
             self._process.wait()
 
     def kill(self) -> None:

@@ -13,9 +13,8 @@ from skymark.machine.process_table import Process, Table, process_table, tree_of
 MARKER_VARIABLE = "SKYMARK_WORKER"
 """Environment variable whose value tells a worker's processes, wherever they went."""
 
-SETTLE_S = 5.0
-"""Time that helper processes, such as a resource tracker, may take to follow their parent. A fork
-server that has imported PyTorch takes more than a second of CPU time to leave."""
+SETTLE_S = 1.0
+"""Time that helper processes, such as a resource tracker, may take to follow their parent."""
 
 KILL_PATIENCE_S = 5.0
 """Time for the kernel to end processes after SIGKILL."""
@@ -23,7 +22,9 @@ KILL_PATIENCE_S = 5.0
 POLL_S = 0.01
 
 
-def kill_tree(pid: int, grace_s: float = 2.0, marker: str | None = None) -> tuple[str, ...]:
+def kill_tree(
+    pid: int, grace_s: float = 2.0, marker: str | None = None, settle_s: float = SETTLE_S
+) -> tuple[str, ...]:
     """End a process, all that it started and all that carry its marker.
 
     Descendants are noted before the first signal, because a child whose parent ended is nobody's
@@ -34,6 +35,7 @@ def kill_tree(pid: int, grace_s: float = 2.0, marker: str | None = None) -> tupl
         pid: the root. It may have ended already; then only the marker finds what is left.
         grace_s: time between SIGTERM and SIGKILL.
         marker: the value of ``SKYMARK_WORKER`` that the root was started with.
+        settle_s: time that helpers of a root that has ended by itself may take to follow it.
 
     Returns:
         The processes besides the root that were still running, such as ``ray::IDLE (pid 71)``;
@@ -42,7 +44,7 @@ def kill_tree(pid: int, grace_s: float = 2.0, marker: str | None = None) -> tupl
     hunt = _Hunt(pid, marker)
     root_runs = hunt.root_runs()
     # A worker that left properly may have helpers about to follow it: those are no leak.
-    found = hunt.wait_for_end(0.0 if root_runs else SETTLE_S)
+    found = hunt.wait_for_end(0.0 if root_runs else settle_s)
     names = {process.identity: _name_of(process) for process in found if process.pid != pid}
     if found:
         _signal(found, signal.SIGTERM)
