@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
 from skymark.cloud.rehearsal.errors import PortTakenError, RehearsalError
 from skymark.cloud.rehearsal.namespaces import Namespaced
 
@@ -97,17 +99,19 @@ def started_api_server(
     Raises:
         RehearsalError: none starts.
     """
-    for attempt in range(1, PORT_ATTEMPTS + 1):
+
+    def start() -> ApiServer:
         server = make(free_port())
         stack.callback(server.stop)
-        try:
-            server.start()
-        except PortTakenError:
-            if attempt == PORT_ATTEMPTS:
-                raise
-        else:
-            break
-    return server
+        server.start()
+        return server
+
+    attempts = Retrying(
+        retry=retry_if_exception_type(PortTakenError),
+        stop=stop_after_attempt(PORT_ATTEMPTS),
+        reraise=True,
+    )
+    return attempts(start)
 
 
 def free_port() -> int:

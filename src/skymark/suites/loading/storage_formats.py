@@ -10,12 +10,10 @@ IN_PLACE = frozenset({"canonical", "memory", "computed"})
 """Formats that read the canonical files as they are."""
 SHARED = IN_PLACE | {"files", "tar", "parquet", "http", "http-tar", "http-parquet", "s3"}
 """Formats that skymark writes, once for all libraries; the others are a library's own."""
-HTTP = frozenset(
-    {"http", "http-tar", "http-parquet", "http-mds", "http-lance", "http-deeplake", "s3"}
-)
-"""Formats read from an object server, which serves what lies on disk."""
 BUCKET = "dataset"
 """The one bucket of formats for clients that speak S3: the folder that the server has it in."""
+TABLE_IN_BUCKET = f"{BUCKET}/objects"
+"""Where formats that are a folder of files lie in it."""
 
 BY_SOURCE: Mapping[str, tuple[str, ...]] = {
     "memory": ("memory",),
@@ -26,6 +24,9 @@ BY_SOURCE: Mapping[str, tuple[str, ...]] = {
     "computed": ("computed",),
 }
 """The formats of each kind of source, the shared one first."""
+
+HTTP = frozenset(BY_SOURCE["http"])
+"""Formats read from an object server, which serves what lies on disk."""
 
 
 def format_of_source(source: str, formats: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
-from skymark.suites.loading.storage_formats import BUCKET
+from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 OWN_FORMAT = "Deep Lake reads its own format only; other files have to be imported into it first"
 OVER_HTTP = "http-deeplake"
-OBJECTS = "objects"
-"""The dataset's name in its bucket."""
 APPENDED_ROWS = 4096
 """Rows handed to Deep Lake at a time when a dataset is written."""
 
@@ -86,7 +84,7 @@ def opened(job: LoadingJob) -> Any:
         "aws_access_key_id": "anyone",
         "aws_secret_access_key": "anything",
     }
-    return deeplake.open_read_only(f"s3://{BUCKET}/{OBJECTS}", client)
+    return deeplake.open_read_only(f"s3://{TABLE_IN_BUCKET}", client)
 
 
 class DeepLakeLoader(Loader):
@@ -248,7 +246,7 @@ class DeepLake(Adapter):
         """Write Deep Lake's format, for the object server in a bucket."""
         if format not in {"deeplake", OVER_HTTP}:
             super().convert(dataset, directory, format)
-        place = directory / BUCKET / OBJECTS if format == OVER_HTTP else directory
+        place = directory / TABLE_IN_BUCKET if format == OVER_HTTP else directory
         write(dataset, f"file://{place}")
 
     def open(self, job: LoadingJob) -> Loader:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
-from skymark.suites.loading.storage_formats import BUCKET
+from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,6 @@ FORKED_WITH = ("pyarrow", "torch.utils.data", __name__)
 """Modules that workers have from the start: a second of CPU time that each would take to import."""
 
 OVER_HTTP = "http-lance"
-OBJECTS = "objects"
-"""The dataset's name in its bucket."""
 
 OWN_FORMAT = "rows are taken from Lance's own format; other files have to be written in it first"
 
@@ -38,7 +36,7 @@ class Rows(Elements):
         self.job = job
         self._opened: Any = None
         served = job.format == OVER_HTTP
-        self.address = f"s3://{BUCKET}/{OBJECTS}" if served else str(job.storage)
+        self.address = f"s3://{TABLE_IN_BUCKET}" if served else str(job.storage)
         self.client = client_of(job.root) if served else None
 
     def read(self, indices: list[int]) -> list[Element]:
@@ -126,7 +124,7 @@ class Lance(Adapter):
 
         from skymark.suites.loading.dataset.arrow import arrow_table
 
-        place = directory / BUCKET / OBJECTS if format == OVER_HTTP else directory
+        place = directory / TABLE_IN_BUCKET if format == OVER_HTTP else directory
         lance.write_dataset(arrow_table(dataset), place, mode="overwrite")
 
     def open(self, job: LoadingJob) -> Loader:

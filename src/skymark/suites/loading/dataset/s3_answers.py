@@ -49,7 +49,7 @@ def listing(bucket: Path, query: Mapping[str, str]) -> bytes:
     keys = keys_of(bucket)
     first = bisect_right(keys, token) if token else bisect_left(keys, prefix)
     found = [key for key in keys[first : first + most + 1] if key.startswith(prefix)]
-    page, goes_on = found[:most], len(found) > most
+    page, goes_on = found[:most], len(found) > most > 0
     root = ET.Element("ListBucketResult", xmlns=NAMESPACE)
     add(root, Name=bucket.name, Prefix=prefix, MaxKeys=str(most), KeyCount=str(len(page)))
     add(root, IsTruncated=str(goes_on).lower())

@@ -43,11 +43,6 @@ class Orders:
     uniform_places: int = 0
     """By which those of uniform permutations move, on average."""
 
-    @property
-    def displacement(self) -> float | None:
-        """Displacement in the streams, as a share of a uniform permutation's; None if unknown."""
-        return self.moved_places / self.uniform_places if self.uniform_places else None
-
     def fault(self, epoch: int, stream: Array, rank: int = 0) -> Cause | None:
         """Look for an epoch that is hardly shuffled, or in the order of the one before.
 
