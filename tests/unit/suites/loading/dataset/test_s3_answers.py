@@ -77,6 +77,11 @@ def test_pages_of_any_size_have_every_object_once(client, size):
     assert all(len(page) <= size for page in found)
 
 
+def test_a_page_of_no_keys_is_empty_and_the_last(client):
+    listed = client.list_objects_v2(Bucket="dataset", MaxKeys=0)
+    assert (listed["KeyCount"], listed["IsTruncated"]) == (0, False)
+
+
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_prefix_chooses_the_keys_that_begin_with_it(client, size):
     def keys(prefix: str) -> list[str]:

@@ -23,18 +23,22 @@ from skymark.model.errors import UsageError
 from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
+from skymark.suites.loading.adapters.tfdata.orders import (
+    SHUFFLE_BUFFER,
+    mixed,
+    permuted,
+    shuffle_buffer,
+    shuffled,
+)
 
 if TYPE_CHECKING:
     from skymark.model.cell import Setting
     from skymark.suites.loading.adapters.tfdata.operators import Tensors
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.reader import Reader
-    from skymark.suites.loading.mixture import Mixture
     from skymark.suites.loading.scenario import Batch, Scenario
 
 HOST = "CPU:0"
-SHUFFLE_BUFFER = 1000
-"""Elements held while shuffling, as in the other libraries that shuffle a stream."""
 CACHED_BYTES = 256 << 20
 """Records that together take no more are kept in memory from the first epoch on."""
 LAST_EPOCH = 1 << 32
@@ -104,11 +108,11 @@ class TfDataLoader(Loader):
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def of(epoch: Any) -> Any:
             if job.scenario.mixture is not None:
-                return self.batches(self.mixed_sources(job.scenario.mixture, epoch), read, epoch)
+                return self.batches(mixed(job, job.scenario.mixture, epoch), read, epoch)
             if keys is not None:
-                return self.batches(self.shuffled(keys, epoch), read, epoch)
+                return self.batches(shuffled(job, keys, epoch), read, epoch)
             begin = tf.where(tf.equal(epoch, first), np.int64(skip * job.batch_size), np.int64(0))
-            return self.batches(self.permuted(epoch, begin), read, epoch)
+            return self.batches(permuted(job, epoch, begin), read, epoch)
 
         dataset = tf.data.Dataset.range(first, LAST_EPOCH).flat_map(of)
         if job.workers:
@@ -121,49 +125,6 @@ class TfDataLoader(Loader):
         options.threading.private_threadpool_size = max(1, job.workers)
         options.threading.max_intra_op_parallelism = 1
         return dataset.with_options(options)
-
-    def shuffled(self, keys: Any, epoch: Any) -> Any:
-        """Return the keys in an epoch's order."""
-        job = self.job
-        if not job.shuffle:
-            return keys
-        buffer = int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
-        return keys.shuffle(buffer, seed=self.shuffle_seed(epoch))
-
-    def mixed_sources(self, mixture: Mixture, epoch: Any) -> Any:
-        """Return indices of several sources, each repeated, mixed by their weights."""
-        import tensorflow as tf
-
-        seed = self.shuffle_seed(epoch)
-        sources = [
-            self.shuffled(tf.data.Dataset.range(*bounds), epoch).repeat()
-            for bounds in mixture.bounds
-        ]
-        weights = list(mixture.weights)
-        stream = tf.data.Dataset.sample_from_datasets(sources, weights, seed=seed)
-        return stream.take(mixture.elements)
-
-    def permuted(self, epoch: Any, begin: Any) -> Any:
-        """Return indices from a place in an epoch's order on, each computed from its place."""
-        import numpy as np
-        import tensorflow as tf
-
-        seed = tf.stack([self.shuffle_seed(epoch), np.int64(0)])
-        total = len(self.job.dataset)
-        return tf.data.Dataset.range(begin, total, output_type=tf.int64).map(
-            lambda place: tf.random.experimental.index_shuffle(place, seed, np.int64(total - 1))
-        )
-
-    def shuffle_seed(self, epoch: Any) -> Any:
-        """Return the seed of an epoch's shuffle, an int64 scalar."""
-        import numpy as np
-        import tensorflow as tf
-
-        job = self.job
-        seed = tf.numpy_function(
-            lambda number: np.int64(job.shuffle_seed(int(number))), [epoch], tf.int64
-        )
-        return tf.ensure_shape(seed, [])
 
     def tables(self, epoch: Any) -> Tensors:
         """Return the tables of random parameters that TensorFlow's operators need in an epoch."""
@@ -391,7 +352,7 @@ class TfData(Adapter):
         """Return the size of the buffer; none is needed where elements are computed."""
         if job.format == "computed":
             return "global"
-        return f"buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
+        return f"buffer {shuffle_buffer(job)}"
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the pipeline.
