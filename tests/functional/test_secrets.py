@@ -56,9 +56,12 @@ def watched(place, *arguments, **variables):
         family = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
         for one in psutil.process_iter():
             try:
+                words = tuple(one.cmdline())
                 had = one.environ()
+                if not words or tuple(one.cmdline()) != words:
+                    continue  # In the middle of an exec: words of one program, variables of another.
                 if one.pid in family or environment(place)["SKYMARK_LOCK"] in had.values():
-                    seen[one.pid, tuple(one.cmdline())] = had
+                    seen[one.pid, words] = had
             except psutil.Error:
                 continue
         time.sleep(LOOK_S)
