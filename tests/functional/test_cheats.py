@@ -46,6 +46,7 @@ HONEST = {
     "ReusesBuffers": ("CV-1", "reuses-buffers"),
     "ServesReadOnly": ("CV-1", "serves-read-only"),
     "ServesStrided": ("CV-1", "serves-strided"),
+    "SharesMemory": ("CV-1", "shares-memory"),
     "ServesDouble": ("CV-1", "serves-double"),
     "ServesBackwards": ("CV-1", "serves-backwards"),
     "MakesBatchesInThreads": ("CV-1", "makes-batches-in-threads"),
