@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from skymark.execute.worker import leave
+from skymark.machine.leaving import leave
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.record import Resources

@@ -68,7 +68,7 @@ class Judges:
 
     def _judge_of(self, kind: WorkerKind, cell: Cell, log: Path) -> WorkerProcess:
         if (judge := self._by_kind.get(kind)) is None:
-            own = replace(kind, runner=self._judge, platform="cpu", leaves_at_once=True)
+            own = replace(kind, runner=self._judge, platform="cpu")
             judge = self._by_kind[kind] = WorkerProcess(own, cell, log)
         judge.await_ready()
         return judge

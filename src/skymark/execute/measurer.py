@@ -288,7 +288,6 @@ class Measurer(ABC):
             self._cache,
             self._interpreters.import_root(own, self._cache, self._suite.runner),
             self._interpreters.platform,
-            leaves_at_once=self._suite.leaves_at_once,
         )
         return self._workers.take(kind, cells, self._run.open_log(next(iter(cells))))
 

@@ -23,8 +23,6 @@ class Begin(Frozen):
     do: Literal["begin"] = "begin"
     cell: Cell
     platform: Platform
-    leaves_at_once: bool
-    """Whether the process, asked to end, leaves without taking the interpreter apart."""
 
 
 class Prepare(Frozen):

@@ -93,8 +93,6 @@ class WorkerKind:
     """The directory to import skymark and the suite from; None where they are installed."""
     platform: Platform = "cpu"
     """The one whose accelerator it is to use."""
-    leaves_at_once: bool = False
-    """Whether it ends without taking its interpreter apart."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class WorkerProcess:
         self.kind = kind
         self.measured: set[str] = set()
         """Ids of the cells of which it was given a round."""
-        self._begin = Begin(cell=cell, platform=kind.platform, leaves_at_once=kind.leaves_at_once)
+        self._begin = Begin(cell=cell, platform=kind.platform)
         self._ready = False
         variables = {**worker_variables(), MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
         own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))

@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 from skymark.execute.messages import (
     Begin,
@@ -34,6 +34,7 @@ from skymark.execute.messages import (
     line_of,
     parse_request,
 )
+from skymark.machine.leaving import leave
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
 from skymark.references import load_object
@@ -154,16 +155,6 @@ def die_with_engine() -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
-def leave() -> NoReturn:
-    """End this process without taking the interpreter apart: nothing registered for its end runs.
-
-    That takes longer, the more was imported: over a second of CPU time for PyTorch.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
 def redirect_output(log: Path) -> None:
     """Send this process's standard output and error to a file, at its end."""
     sys.stdout.flush()
@@ -199,8 +190,7 @@ def main() -> None:
         Session(channel, works).serve()
     finally:
         works.close()
-    if request.leaves_at_once:
-        leave()
+    leave()
 
 
 if __name__ == "__main__":

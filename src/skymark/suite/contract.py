@@ -76,10 +76,6 @@ class Suite(ABC):
     """Whether one worker process serves several groups, one after another: for figures that do not
     vary by it, of libraries that take long to import. Else each group has its own. No process
     measures a cell twice."""
-    leaves_at_once: ClassVar[bool] = False
-    """Whether a worker ends without taking its interpreter apart, which takes long after large
-    imports: for runners whose `close` leaves nothing to do for what libraries registered for the
-    end of the process."""
     options: ClassVar[tuple[Option, ...]] = ()
     """Of ``skymark run``, beyond those of every suite."""
     tuning: ClassVar[Tuning | None] = None

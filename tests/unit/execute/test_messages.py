@@ -45,7 +45,7 @@ RESULT = RoundResult(
 )
 
 REQUESTS = [
-    Begin(cell=CELL, platform="gpu", leaves_at_once=True),
+    Begin(cell=CELL, platform="gpu"),
     Prepare(cell=CELL, log=LOG),
     Measure(cell=CELL, round=3, effort=EFFORT, log=LOG),
     Judge(
@@ -93,10 +93,7 @@ def test_an_event_comes_back_as_it_was_from_one_line(event):
 
 
 def test_a_cell_has_the_same_hash_on_both_sides():
-    assert (
-        parse_request(line_of(Begin(cell=CELL, platform="gpu", leaves_at_once=True))).cell.hash
-        == CELL.hash
-    )
+    assert parse_request(line_of(Begin(cell=CELL, platform="gpu"))).cell.hash == CELL.hash
 
 
 @pytest.mark.parametrize("message", [*REQUESTS, *EVENTS], ids=name_of)

@@ -309,18 +309,18 @@ def test_processes_that_outlive_the_worker_are_ended_and_named(start, log):
     assert process.describe_leaks(worker.leaked).startswith("1 process(es) outlived the adapter")
 
 
-@pytest.mark.parametrize("leaves_at_once", [False, True])
-def test_a_worker_closes_its_runner_and_takes_its_interpreter_apart_unless_it_leaves_at_once(
-    start, log, tmp_path, leaves_at_once
+def test_a_worker_closes_its_runner_and_ends_without_taking_its_interpreter_apart(
+    start, log, tmp_path
 ):
-    worker = start(leaves_at_once=leaves_at_once)
+    worker = start()
     worker.await_ready()
     worker.measure(cell_of("a", does="print"), 0, EFFORT, log)
     worker.end()
     lines = (tmp_path / "journal.jsonl").read_text().splitlines()
     done = [json.loads(line)["do"] for line in lines]
     assert done == ["measure", "close"]
-    assert (tmp_path / "taken-apart").exists() != leaves_at_once
+    assert (tmp_path / "ended").exists()
+    assert not (tmp_path / "taken-apart").exists()
     assert "a library that talks" in log.read_text()
     assert not worker.leaked
 

@@ -53,7 +53,6 @@ class ClipSuite(Suite):
     options: ClassVar[tuple[Option, ...]] = OPTIONS
     shares_machine: ClassVar = True
     shares_process: ClassVar = True  # PyTorch and open_clip take seconds to import
-    leaves_at_once: ClassVar = True  # and a second to take apart
     formats: ClassVar[Mapping[str, str]] = {
         "clip-benchmark": "skymark.suites.clip.clip_benchmark:ClipBenchmarkFormat",
     }

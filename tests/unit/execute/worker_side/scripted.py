@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
@@ -28,20 +29,34 @@ from skymark.suite.contract import Seen, TimedRegion
 STEPS = 4
 
 
+class TakenApart:
+    """Leaves a file when the interpreter that holds it is taken apart."""
+
+    def __init__(self, file: Path) -> None:
+        self.create = partial(os.open, file, os.O_CREAT)
+
+    def __del__(self) -> None:
+        self.create()
+
+
+KEPT: list[TakenApart] = []
+
+
 class ScriptedRunner:
     """Does what ``cell.settings`` say; implements `skymark.suite.contract.Runner`.
 
     Settings: ``does`` for every round, or ``round0``, ``round1`` …; ``ms`` and ``versions`` hold
     one value per round, with commas between; ``hands-over`` is what the judge finds.
-    ``journal.jsonl`` in the cache notes what was asked, and ``taken-apart`` is there when its
-    interpreter was.
+    ``journal.jsonl`` in the cache notes what was asked. ``ended`` is there when what is registered
+    for the process's end has run, ``taken-apart`` when its interpreter was.
     """
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
         adapter = cell.adapter
         self.adapter, self.cache = adapter, cache
         self.version = "1"
-        atexit.register((cache / "taken-apart").touch)
+        atexit.register((cache / "ended").touch)
+        KEPT.append(TakenApart(cache / "taken-apart"))
         if adapter == "fails-to-start":
             raise RuntimeError("no such device")
         if adapter == "dies-at-start":

@@ -14,6 +14,7 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from skymark.machine.leaving import leave
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.loader import opened, transfer_of
@@ -147,6 +148,7 @@ def main() -> None:
     finally:
         if host is not None:
             host.close()
+    leave()
 
 
 if __name__ == "__main__":
