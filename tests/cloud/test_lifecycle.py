@@ -236,6 +236,7 @@ def test_no_capacity_is_said_and_leaves_nothing(
     tables.add("no capacity", count(client, look, refused.cluster, None))
 
 
+@pytest.mark.cloud_faults
 def test_a_machine_that_never_boots_is_given_back(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path
 ) -> None:
@@ -324,6 +325,7 @@ def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.cloud_faults
 def test_a_machine_at_another_price_than_agreed_is_ended_and_billed_at_it(
     client: Client, tmp_path: Path
 ) -> None:

@@ -76,7 +76,7 @@ def test_the_good_adapter_beside_them_is_measured(ran):
 
 # Interrupted runs
 
-THREE = ("run", "--scenarios", "TAB-1", "NLP-1", "CV-1", "--adapters", "numpy")
+TWO = ("run", "--scenarios", "TAB-1", "NLP-1", "--adapters", "numpy")
 HEEDS_CTRL_C = ("env", "--default-signal=INT")
 
 
@@ -128,7 +128,7 @@ def workers_of(directory):
 def test_an_interrupted_run_is_valid_and_resume_completes_it(
     tmp_path, skymark, number, status, words
 ):
-    with start(tmp_path, *THREE) as process:
+    with start(tmp_path, *TWO) as process:
         until(lambda: rounds_in(tmp_path / "out"))
         os.kill(process.pid, number)
         _, stderr = process.communicate(timeout=60)
@@ -139,15 +139,15 @@ def test_an_interrupted_run_is_valid_and_resume_completes_it(
     assert kept
     assert skymark("report", "out").status == 0
 
-    refused = skymark(*THREE)
+    refused = skymark(*TWO)
     assert refused.status == 2
     assert "add --resume" in refused.stderr
     assert rounds_in(tmp_path / "out") == kept
 
-    resumed = skymark(*THREE, "--resume")
+    resumed = skymark(*TWO, "--resume")
     assert resumed.status == 0, resumed.stderr
     assert resumed.manifest.finished
-    assert [record.status for record in resumed.records.values()] == [Status.OK] * 3
+    assert [record.status for record in resumed.records.values()] == [Status.OK] * 2
     for record in resumed.records.values():
         assert [one.round for one in record.rounds] == [0, 1, 2]
     assert not rounds_in(tmp_path / "out")
@@ -215,10 +215,10 @@ def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path):
 
 
 def test_two_runs_do_not_share_a_directory(tmp_path, skymark):
-    with start(tmp_path, *THREE) as first:
+    with start(tmp_path, *TWO) as first:
         until((tmp_path / "out" / "manifest.json").exists)
-        refused = skymark(*THREE)
-        second = start(tmp_path, *THREE, "--resume")
+        refused = skymark(*TWO)
+        second = start(tmp_path, *TWO, "--resume")
         assert first.wait(300) == 0
         first.stderr.close()
     with second:
@@ -229,7 +229,7 @@ def test_two_runs_do_not_share_a_directory(tmp_path, skymark):
         second.stderr.close()
     assert refused.status == 2
     assert "another skymark run is writing to" in refused.stderr
-    assert len(records) == 3
+    assert len(records) == 2
     assert {path: path.read_bytes() for path in records} == records
 
 
