@@ -35,6 +35,11 @@ class CompressedAudio(Scenario):
     }
     encoded_media: ClassVar = True
     in_double: ClassVar = True
+    native_tolerance: ClassVar = 0.013
+    native_mean_tolerance: ClassVar = 3e-4
+    """In decimal logarithms. Measured on 200 sounds of both lengths, at most and by the mean of the
+    worst: PyTorch's transform and filters differ by 0.0063 and 0.00013, where bands are all but
+    silent. A crop one sample too late differs by 0.005 on average."""
 
     @property
     def columns(self) -> tuple[str, ...]:
