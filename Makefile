@@ -20,7 +20,7 @@ $(VENV)/.installed: requirements/dev.txt pyproject.toml
 	$(UV) --no-deps --no-build-isolation -e .
 	@touch $@
 
-bench: setup ## Run the ci_cpu profile on this machine: make bench ARGS="--rounds 5"
+bench: setup ## Run the ci_cpu profile on this machine, ten minutes: make bench ARGS="--time 30m"
 	$(NOX) -s bench -- $(ARGS)
 
 test: setup ## Run the tests

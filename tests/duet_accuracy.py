@@ -123,13 +123,13 @@ def real(comparisons: int, options: Sequence[str]) -> dict[str, list[bool]]:
                     continue
                 sides = paired_values(after.rounds, before.rounds, METRIC.name)
                 found["in pairs"].append(paired_difference(*sides, METRIC).is_real)
-                waits = [_rates_of_batches(run.directory, before.cell.id) for run in runs]
+                waits = [rates_of_batches(run.directory, before.cell.id) for run in runs]
                 for way in ("median moved 5 %", "t-test over batches"):
                     found[way].append(WAYS[way][0](*waits))
     return found
 
 
-def _rates_of_batches(directory: Path, cell_id: str) -> np.ndarray:
+def rates_of_batches(directory: Path, cell_id: str) -> np.ndarray:
     """Return the rates of a run's batches of the steady stream, ``[rounds, batches]``."""
     table = pq.read_table(directory / "samples" / f"{cell_id}.parquet").to_pydict()
     rounds = np.asarray(table["round"])

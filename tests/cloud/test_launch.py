@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from skymark.cloud.rehearsal.lambda_cloud import Instance
 from tests.cloud.conftest import Client
+from tests.cloud.launches import skymark
 
 pytestmark = pytest.mark.cloud
 
@@ -15,26 +17,28 @@ HOURLY_PRICE_USD = 23.92
 """Of eight H100 in the catalogue that the tests use."""
 
 
-LAUNCH = ("launch", "--yes", "--infra", "lambda", "--down")
+LAUNCH = ("launch", "--yes", "--infra", "lambda")
+ONE = "skymark-one"
 
 
 @pytest.fixture(scope="module")
 def idle(client: Client) -> tuple[Client, Instance]:
     """A machine whose only job is done, and that is to end itself after a minute."""
-    client.sky(*LAUNCH, "-c", "idle", "--gpus", "H100:1", "-i", "1", "true")
+    client.sky(*LAUNCH, "-c", "idle", "--gpus", "H100:1", "--down", "-i", "1", "true")
     (instance,) = client.world.hired("idle")
     return client, instance
 
 
 @pytest.fixture(scope="module")
 def launched(idle: tuple[Client, Instance]) -> Iterator[tuple[Client, str]]:
-    """A cluster whose first region had no machine left, with what its launch said."""
+    """A cluster without an idle timer, whose first region had no machine left, with what its
+    launch said."""
     client, _ = idle
     client.world.cloud.run_short("gpu_8x_h100_sxm5", times=1)
     job = "echo devices=$CUDA_VISIBLE_DEVICES rank=$SKYPILOT_NODE_RANK"
-    said = client.sky(*LAUNCH, "-c", "one", "--gpus", "H100:8", "-i", "10", job)
+    said = client.sky(*LAUNCH, "-c", ONE, "--gpus", "H100:8", job)
     yield client, said
-    for instance in client.world.hired("one"):
+    for instance in client.world.hired(ONE):
         client.world.cloud.preempt(instance.id)
 
 
@@ -49,26 +53,37 @@ def test_a_job_runs_to_its_end_on_every_gpu_that_was_asked_for(
 def test_a_region_without_capacity_makes_it_take_the_next(launched: tuple[Client, str]) -> None:
     client, _ = launched
     calls = [call for call in client.world.api.calls if call.path.endswith("/launch")]
-    ours = [call for call in calls if call.body["name"].startswith("one-")]
+    ours = [call for call in calls if call.body["name"].startswith(f"{ONE}-")]
     assert [call.status for call in ours] == [400, 200]
     refused, accepted = (call.body["region_name"] for call in ours)
     assert refused != accepted
-    (instance,) = client.world.hired("one")
+    (instance,) = client.world.hired(ONE)
     assert instance.region == accepted
 
 
 def test_the_bill_has_the_price_of_the_catalogue(launched: tuple[Client, str]) -> None:
     client, _ = launched
-    (line,) = [line for line in client.world.cloud.bill() if line.name.startswith("one-")]
+    (line,) = [line for line in client.world.cloud.bill() if line.name.startswith(f"{ONE}-")]
     assert line.hourly_price_usd == HOURLY_PRICE_USD
     assert line.cost_usd == pytest.approx(line.seconds / 3600 * HOURLY_PRICE_USD)
 
 
+def test_the_doctor_names_a_machine_that_was_left_over(
+    launched: tuple[Client, str], tmp_path: Path
+) -> None:
+    client, _ = launched
+    told = skymark(client, "doctor", "--cloud", SKYMARK_CACHE=str(tmp_path))
+    assert told.status == 1, told.output
+    (line,) = [line for line in told.output.splitlines() if f"! {ONE}" in line]
+    assert line.startswith(f"! {ONE} is there: UP, ")
+    assert line.endswith(f"${HOURLY_PRICE_USD}/h, no idle timer; end it: skymark down {ONE}")
+
+
 def test_a_preempted_machine_is_noticed_and_costs_no_more(launched: tuple[Client, str]) -> None:
     client, _ = launched
-    assert client.clusters()["one"] == "UP"
-    (instance,) = client.world.preempt("one")
-    assert "one" not in client.clusters()
+    assert client.clusters()[ONE] == "UP"
+    (instance,) = client.world.preempt(ONE)
+    assert ONE not in client.clusters()
     (line,) = [line for line in client.world.cloud.bill() if line.id == instance.id]
     assert line.ended_s is not None
     assert line.preempted

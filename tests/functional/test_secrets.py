@@ -59,7 +59,7 @@ def watched(place, *arguments, **variables):
                 words = tuple(one.cmdline())
                 had = one.environ()
                 if not words or tuple(one.cmdline()) != words:
-                    continue  # In the middle of an exec: words of one program, variables of another.
+                    continue  # In the middle of an exec: the words of another program.
                 if one.pid in family or environment(place)["SKYMARK_LOCK"] in had.values():
                     seen[one.pid, words] = had
             except psutil.Error:

@@ -53,6 +53,15 @@ def test_cells_whose_rank_is_not_known_get_rounds_and_those_whose_is_known_none(
     assert sweep.stops == {"c": Stop.INTERVAL}
 
 
+def test_a_wide_interval_of_few_rounds_comes_before_ranks():
+    rank = (standing("a", *around(100, spread=0.2)), standing("b", *around(101, spread=0.2)))
+    wide = standing("wide", *around(30, rounds=4, spread=0.1))
+    narrow = standing("narrow", *around(60, rounds=4))
+    assert next_sweep(*rank, wide, narrow).names == ("wide",)
+    five = standing("wide", *around(30, rounds=5, spread=0.1))
+    assert set(next_sweep(*rank, five, narrow).names) == {"a", "b"}
+
+
 def test_a_known_rank_with_a_wide_interval_gets_rounds_when_no_rank_is_open():
     wide = standing("wide", *around(30, spread=0.3))
     assert next_sweep(standing("best", *around(100)), wide).names == ("wide",)

@@ -204,7 +204,8 @@ class Adapter(ABC):
     buffer K``. The oracle measures it."""
     mixing: ClassVar[Mixing] = "draws"
     """How it picks the source of the next element where it mixes several (ability ``mix``): at
-    random, or by an exact ``schedule``."""
+    random (``draws``), so in each worker by itself (``worker draws``), or by an exact
+    ``schedule``."""
     caches: ClassVar[Caches] = "nothing"
     """The work of one epoch that it keeps for the next, by its own design. The oracle refuses what
     keeps more, and such a record is compared with its like only."""

@@ -7,8 +7,9 @@ from typing import Literal
 
 from skymark.model.base import Frozen
 
-Mixing = Literal["schedule", "draws"]
-"""How a library picks the source of the next element: by an exact schedule, or at random."""
+Mixing = Literal["schedule", "draws", "worker draws"]
+"""How a library picks the source of the next element: by an exact schedule; at random; or at random
+in each worker, which goes through a share of every source by itself."""
 
 
 class Mixture(Frozen):

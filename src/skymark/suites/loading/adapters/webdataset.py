@@ -204,6 +204,7 @@ class WebDataset(Adapter):
         "source:columnar": "elements are read from tar shards only",
     }
     shuffles: ClassVar = f"shards, buffer {ELEMENT_BUFFER}"
+    mixing: ClassVar = "worker draws"
     formats: ClassVar = ("tar", "http-tar")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

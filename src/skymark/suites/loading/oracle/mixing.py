@@ -31,7 +31,6 @@ def mixture_fault(
     mixing: Mixing,
     *,
     complete: bool,
-    own_passes: bool,
 ) -> Cause | None:
     """Look for a fault in an epoch's stream of known elements.
 
@@ -41,7 +40,6 @@ def mixture_fault(
         mixture: the sources and their weights.
         mixing: how the library picks sources.
         complete: whether the epoch ran to its end.
-        own_passes: whether each worker goes through a share of every source by itself.
     """
     if complete and len(stream) != mixture.elements:
         return Cause(
@@ -62,7 +60,8 @@ def mixture_fault(
             )
     for number, (begin, end) in enumerate(mixture.bounds):
         drawn = stream[source == number] - begin
-        early = uneven(drawn, end - begin) if own_passes else early_repeat(drawn, end - begin)
+        of_worker = mixing == "worker draws"
+        early = uneven(drawn, end - begin) if of_worker else early_repeat(drawn, end - begin)
         if early is not None:
             return Cause(
                 kind="repeated-element",

@@ -158,16 +158,7 @@ class Oracle(Verifier):
             or accounting.unknown_element(epoch, stream, total)
         )
         if mixture is not None and self.cause is None:
-            self._remember(
-                mixture_fault(
-                    epoch,
-                    stream,
-                    mixture,
-                    self.mixing,
-                    complete=complete,
-                    own_passes=self.allowed_short_batches > 0,
-                )
-            )
+            self._remember(mixture_fault(epoch, stream, mixture, self.mixing, complete=complete))
         if mixture is not None:
             return
         self._remember(accounting.repeated_element(epoch, stream, total))

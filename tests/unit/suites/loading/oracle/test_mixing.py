@@ -41,8 +41,8 @@ def scheduled():
     return np.array(source)
 
 
-def fault(stream, mixing="draws", *, complete=True, own_passes=False):
-    return mixture_fault(1, stream, MIXTURE, mixing, complete=complete, own_passes=own_passes)
+def fault(stream, mixing="draws", *, complete=True):
+    return mixture_fault(1, stream, MIXTURE, mixing, complete=complete)
 
 
 def test_sources_follow_one_another():
@@ -95,8 +95,8 @@ def test_draws_with_replacement_are_named_wherever_they_are():
         stream = stream_of(source)
         places = np.flatnonzero(source == number)
         stream[places] = random.integers(begin, end, len(places))
-        for own_passes in (False, True):
-            found = fault(stream, own_passes=own_passes)
+        for mixing in ("draws", "worker draws"):
+            found = fault(stream, mixing)
             assert found.kind == "repeated-element"
             assert f"of source {number} again before" in found.message
 
