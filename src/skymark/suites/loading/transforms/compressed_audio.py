@@ -23,7 +23,7 @@ def decode_flac(data: Any) -> Floats:
         DataError: the bytes are no such file, end too early, or are not of `SAMPLE_RATE`.
     """
     try:
-        with av.open(io.BytesIO(memoryview(data)), format="flac") as file:
+        with av.open(io.BytesIO(memoryview(data)), "r", format="flac") as file:
             sound = file.streams.audio[0]
             layout = (sound.rate, sound.format and sound.format.name, sound.channels)
             promised = sound.duration

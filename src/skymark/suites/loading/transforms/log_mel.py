@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from skymark.suites.loading.scenario import Stage
@@ -20,9 +22,7 @@ def log_mel_stages(field: str) -> tuple[Stage, ...]:
     """
     natural = on(field, lambda bands: audio.log_power(bands) * np.float32(np.log(10)))
     fewer = {
-        f"{count} bands, not {audio.BANDS}": on(
-            field, lambda power, count=count: audio.few_bands(power, count)
-        )
+        f"{count} bands, not {audio.BANDS}": on(field, partial(audio.few_bands, bands=count))
         for count in WRONG_BANDS
     }
     return (

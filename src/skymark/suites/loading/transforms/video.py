@@ -42,7 +42,7 @@ def decode_frames(
         DataError: the bytes are no such file, or have not all the frames.
     """
     try:
-        with av.open(io.BytesIO(memoryview(data)), format="mp4") as file:
+        with av.open(io.BytesIO(memoryview(data)), "r", format="mp4") as file:
             video = file.streams.video[0]
             # Worker processes decode side by side, one thread each.
             video.codec_context.thread_count = 1
