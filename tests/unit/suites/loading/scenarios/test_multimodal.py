@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,15 @@ def test_a_compressed_sound_has_80_bands_and_a_column_per_10_ms_of_its_crop(data
     element = SCENARIOS["AU-1"].transform(datasets["AU-1"][3], 0)
     assert (element["mel"].dtype, element["mel"].shape) == (np.float32, (80, 38))
     assert set(element) == {"index", "mel", "label"}
+
+
+def test_seed_and_epoch_decide_where_a_compressed_sound_is_cut():
+    scenario, indices = SCENARIOS["AU-1"], np.arange(12)
+    other = dataclasses.replace(scenario, seed=scenario.seed + 1)
+    starts = scenario.draw(1, indices)["start"]
+    assert np.array_equal(scenario.draw(1, indices[::-1])["start"][::-1], starts)
+    for drawn in (scenario.draw(2, indices), other.draw(1, indices)):
+        assert not np.any(drawn["start"] == starts)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
