@@ -27,7 +27,7 @@ ENCODER = {
     "preset": "veryfast",
     "crf": "23",  # the encoder's own constant quality
     "g": str(KEY_FRAME_EVERY),
-    # Its macroblock tree reads memory that it has not written: files differed from run to run.
+    # With its macroblock tree (of x264's assembly) the same frames gave files that differed.
     "x264-params": "no-mbtree=1:scenecut=0",
 }
 FASTEST = 0.02
