@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Record
 from skymark.run.reader import read_manifest, read_record
 from tests.conftest import MEASURED
+
+NEEDS_FFMPEG = pytest.mark.skipif(
+    find_library("avdevice") is None,
+    reason="torchcodec needs FFmpeg's shared libraries: apt-get install ffmpeg",
+)
 
 CHEATS = Path(__file__).with_name("cheats.py")
 

@@ -1,4 +1,4 @@
-"""Operators of TensorFlow, JAX and torchvision, tested in the venvs where these libraries are."""
+"""Operators of libraries' own beside the reference, tested in the venvs that have the library."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs, import_root
 from skymark.suites.loading.suite import LoadingSuite
+from tests.functional.conftest import NEEDS_FFMPEG
 
 PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "py", "pygments")
 """Pure Python, so that it can be lent to an environment that has no pytest."""
@@ -21,7 +22,12 @@ OPERATORS = Path(__file__).with_name("native_operators.py")
 @pytest.mark.libraries
 @pytest.mark.parametrize(
     ("slug", "chosen"),
-    [("tfdata", "TestTensorFlow"), ("datarax", "TestJax"), ("torchvision", "TestTorchvision")],
+    [
+        ("tfdata", "TestTensorFlow"),
+        ("datarax", "TestJax"),
+        ("torchvision", "TestTorchvision"),
+        pytest.param("torchcodec", "TestTorchCodec", marks=NEEDS_FFMPEG),
+    ],
 )
 def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):
     lent = tmp_path / "lent"

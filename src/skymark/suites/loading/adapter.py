@@ -8,6 +8,7 @@ The library itself is imported inside the methods, never at the top of the file.
 
 from __future__ import annotations
 
+import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -225,6 +226,16 @@ class Adapter(ABC):
     """A Python version the library needs, such as ``3.12``, where the running one will not do."""
     install_hint: ClassVar[str] = ""
     """The command that makes it available, where no registry package does."""
+
+    @classmethod
+    def import_library(cls) -> None:
+        """Import the library; override where more must be there than its package.
+
+        Raises:
+            ModuleNotFoundError: its package is not installed.
+            LibraryAbsentError: something else that it needs is not.
+        """
+        importlib.import_module(cls.imports)
 
     @classmethod
     def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:

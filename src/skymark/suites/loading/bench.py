@@ -79,7 +79,7 @@ class AdapterBench:
 
     def _import(self) -> None:
         try:
-            importlib.import_module(self._class.imports)
+            self._class.import_library()
         except ModuleNotFoundError as error:
             if error.name != self._class.imports.partition(".")[0]:
                 raise
@@ -95,7 +95,7 @@ class AdapterBench:
 
         found: dict[str, str] = {}
         libraries = [self._class.distribution, *self._class.acceleration.distributions.values()]
-        for name in dict.fromkeys([*libraries, "numpy", "pillow"]):
+        for name in dict.fromkeys([*libraries, "numpy", "pillow", "av"]):
             try:
                 found[name] = version(name)
             except PackageNotFoundError:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling a stream: the library's default."""
-MEDIA = frozenset({"jpeg", "wav"})
+MEDIA = frozenset({"flac", "jpeg", "mp4", "wav"})
 """Encodings of columns whose decoding is worth worker processes."""
 ROWS_PER_WRITE = 1000
 ARROW_FILE = "data.arrow"

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 Element = dict[str, Any]
 """One example: ``index`` (int) and one NumPy array per column; scalars are 0-D arrays."""
 
-Encoding = Literal["raw", "bytes", "jpeg", "utf8", "wav"]
+Encoding = Literal["raw", "bytes", "flac", "jpeg", "mp4", "utf8", "wav"]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from skymark.suites.loading.dataset.canonical import Column
 
 def extension(column: Column) -> str:
     """Return the file name ending of a column's bytes."""
-    endings = {"bytes": "bin", "jpeg": "jpg", "utf8": "txt", "wav": "wav", "raw": "npy"}
-    return endings[column.encoding]
+    endings = {"bytes": "bin", "jpeg": "jpg", "raw": "npy", "utf8": "txt"}
+    return endings.get(column.encoding, column.encoding)
 
 
 def element_path(index: int, column: Column) -> str:

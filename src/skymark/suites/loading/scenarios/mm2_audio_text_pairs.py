@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import Scenario, Size, Stage, scenario
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.dataset.canonical import Dataset
 
 
 @scenario
@@ -44,19 +43,13 @@ class AudioTextPairs(Scenario):
 
     def stages(self) -> tuple[Stage, ...]:
         """Decode; fit to length; power spectrogram; mel bands; logarithm; tokenise."""
-        import numpy as np
-
         from skymark.suites.loading.transforms import audio
         from skymark.suites.loading.transforms.byte_pairs import tokenise_bytes
         from skymark.suites.loading.transforms.field import on
+        from skymark.suites.loading.transforms.log_mel import log_mel_stages
 
         length = int(self.size["seconds"] * audio.SAMPLE_RATE)
         in_front = on("mel", lambda samples: audio.fit_behind(samples, length))
-        natural = on("mel", lambda bands: audio.log_power(bands) * np.float32(np.log(10)))
-
-        def fewer(bands: int) -> Callable[[Element, Parameters], Element]:
-            return on("mel", lambda power: audio.few_bands(power, bands))
-
         bare = on("transcript", lambda data: tokenise_bytes(data, delimited=False), into="text")
         return (
             Stage("decode", on("wav", audio.decode_wav, into="mel")),
@@ -65,20 +58,7 @@ class AudioTextPairs(Scenario):
                 on("mel", lambda samples: audio.fit(samples, length)),
                 {"silence is padded in front, not behind": in_front},
             ),
-            Stage("spectrogram", on("mel", audio.power_spectrogram)),
-            Stage(
-                "mel",
-                on("mel", audio.mel_bands),
-                {
-                    "the HTK scale, not Slaney's": on("mel", audio.htk_bands),
-                    **{f"{n} bands, not {audio.BANDS}": fewer(n) for n in (40, 64, 128)},
-                },
-            ),
-            Stage(
-                "log",
-                on("mel", audio.log_power),
-                {"the natural logarithm, not the decimal one": natural},
-            ),
+            *log_mel_stages("mel"),
             Stage(
                 "tokenise",
                 on("transcript", tokenise_bytes, into="text"),

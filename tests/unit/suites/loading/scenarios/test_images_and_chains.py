@@ -1,4 +1,4 @@
-"""What every image, volume and chain scenario must hold to, at a size made for tests."""
+"""What every image, volume, video and chain scenario must hold to, at a size made for tests."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from skymark.suites.loading.scenarios.cv1_image_classification import ImageClass
 from skymark.suites.loading.scenarios.cv2_volumes import Volumes
 from skymark.suites.loading.scenarios.cv3_batch_mixing import BatchMixing
 from skymark.suites.loading.scenarios.cv4_multi_resolution import MultiResolution
+from skymark.suites.loading.scenarios.cv5_video_clips import VideoClips
 from skymark.suites.loading.scenarios.pc1_transform_chains import TransformChain
 from skymark.suites.loading.scenarios.pc2_branching_pipeline import TwoViews
 from skymark.suites.loading.transforms.random_crop import pixel_box
 
 PICTURES = {"height": 60, "width": 75, "side": 32, "classes": 10}
-CASES: Mapping[type[Scenario], Mapping[str, int]] = {
+CLIPS = {"seconds": 1.2, "height": 40, "width": 72, "side": 16, "frames": 3, "stride": 3}
+CASES: Mapping[type[Scenario], Mapping[str, float]] = {
     ImageClassification: PICTURES,
     Volumes: {"depth": 12, "height": 13, "width": 14, "edge": 8, "classes": 2},
     BatchMixing: PICTURES,
     MultiResolution: {**PICTURES, "smallest": 32, "side": 96},
     TwoViews: PICTURES,
+    VideoClips: {**CLIPS, "classes": 10},
     TransformChain: {"width": 64},
 }
 INDICES = np.array([5, 0, 11, 7, 2, 9])
@@ -60,6 +63,7 @@ def test_batches_have_the_fields_that_the_scenario_states(
         BatchMixing: {"image": image, "label": ("float32", (10,))},
         MultiResolution: {"image": fields.get("image"), "label": label},
         TwoViews: {"view_1": image, "view_2": image, "label": label},
+        VideoClips: {"clip": ("float32", (3, 16, 16, 3)), "label": label},
         TransformChain: {"values": ("float32", (64,))},
     }[cls]
     assert fields == {"index": label, **expected}

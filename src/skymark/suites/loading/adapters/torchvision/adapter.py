@@ -14,42 +14,64 @@ from typing import Any, ClassVar
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, Key, PyTorch, PyTorchLoader
-from skymark.suites.loading.adapters.torchvision.operators import OPERATORS, Tensors
+from skymark.suites.loading.adapters.torchvision.operators import (
+    OPERATORS,
+    OnBatch,
+    Operators,
+    Tensors,
+)
+from skymark.suites.loading.operators import OperatorTable
 
 
-class Images(Elements):
-    """Map-style dataset of elements that torchvision has transformed, each with its epoch."""
+class OperatedElements(Elements):
+    """Map-style dataset of elements that a library's operators transformed, each with its epoch."""
+
+    operators: ClassVar[OperatorTable[Operators]]
 
     def fetch(self, keys: list[Key]) -> Iterator[tuple[int, Tensors]]:
         """Read and transform elements one after another."""
         scenario = self.job.scenario
-        work = OPERATORS[scenario.id].on_element
+        work = self.operators[scenario.id].on_element
         raw = self.read([index for _, index in keys])
         for (epoch, index), element in zip(keys, raw, strict=True):
             yield epoch, work(scenario, element, scenario.parameters(epoch, index))
 
 
-def collate(job: LoadingJob, elements: list[tuple[int, Tensors]]) -> Tensors:
+def collate(
+    job: LoadingJob, on_batch: OnBatch | None, elements: list[tuple[int, Tensors]]
+) -> Tensors:
     """Stack the elements' fields, as DataLoader does by itself, and do the batch-level work."""
     from torch.utils.data import default_collate
 
     epoch, scenario = elements[0][0], job.scenario
     batch: Tensors = default_collate([element for _, element in elements])
-    if (work := OPERATORS[scenario.id].on_batch) is None:
+    if on_batch is None:
         return batch
     rows = batch["index"].numpy()
     drawn = {name: column[rows] for name, column in scenario.table(epoch).items()}
-    return work(scenario, batch, drawn)
+    return on_batch(scenario, batch, drawn)
 
 
-class ImageLoader(PyTorchLoader):
-    """One DataLoader of images, whose workers live on from epoch to epoch."""
+class OperatedLoader(PyTorchLoader):
+    """One DataLoader of such elements, whose workers live on from epoch to epoch."""
 
-    elements: ClassVar = Images
+    elements: ClassVar[type[OperatedElements]]
 
     def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], Tensors]:
         """Return what makes a batch of elements with their epochs, to be sent to workers."""
-        return partial(collate, job)
+        return partial(collate, job, self.elements.operators[job.scenario.id].on_batch)
+
+
+class Images(OperatedElements):
+    """Elements that torchvision has transformed."""
+
+    operators: ClassVar = OPERATORS
+
+
+class ImageLoader(OperatedLoader):
+    """One DataLoader of images."""
+
+    elements: ClassVar = Images
 
 
 @adapter
@@ -70,7 +92,9 @@ class Torchvision(Adapter):
     }
     formats: ClassVar = PyTorch.formats
     native: ClassVar = frozenset(OPERATORS)
-    native_only: ClassVar = "its operators are for images; pytorch does the rest"
+    native_only: ClassVar = (
+        "its operators are for images; torchcodec does video and audio, and pytorch the rest"
+    )
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
 

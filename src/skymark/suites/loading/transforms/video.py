@@ -1,0 +1,83 @@
+"""Video clips: chosen frames decoded by FFmpeg, and the same work on all of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+import numpy.typing as npt
+from av.video.reformatter import VideoReformatter
+from PIL import Image
+
+from skymark.model.errors import DataError
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.scenario import Parameters
+    from skymark.suites.loading.transforms.images import Crop
+
+Frames = npt.NDArray[np.uint8]
+"""``[frames, height, width, 3]``, red, green, blue."""
+
+FROM_KEY_FRAME = "the frames begin at the key frame before the drawn one"
+"""What `decode_frames` does with ``from_key_frame``, in an oracle's words."""
+
+
+def decode_frames(
+    data: Any, chosen: Callable[[int], Sequence[int]], *, from_key_frame: bool = False
+) -> Frames:
+    """Decode the chosen frames of an MP4 file to 8-bit RGB, in the order given.
+
+    Decoding begins at the last key frame that is not after the first of them.
+
+    Args:
+        data: the file's bytes, or uint8 ``[length]``.
+        chosen: called with the number of frames that the file has.
+        from_key_frame: whether to count the chosen from that key frame on, as if to seek were to
+            arrive (a mistake the oracle recognises).
+
+    Raises:
+        DataError: the bytes are no such file, or have not all the frames.
+    """
+    try:
+        with av.open(io.BytesIO(memoryview(data)), "r", format="mp4") as file:
+            video = file.streams.video[0]
+            # Worker processes decode side by side, one thread each.
+            video.codec_context.thread_count = 1
+            numbers = list(chosen(video.frames))
+            return _decoded(file, video, numbers, from_key_frame=from_key_frame)
+    except av.FFmpegError as error:
+        raise DataError(
+            f"the clip is no MP4 file that can be decoded ({error}); convert it to one"
+        ) from error
+
+
+def _decoded(file: Any, video: Any, numbers: list[int], *, from_key_frame: bool) -> Frames:
+    ticks = 1 / (video.average_rate * video.time_base)
+    first, wanted = min(numbers), set(numbers)
+    file.seek(int(first * ticks), stream=video)
+    reformatter, found, late = VideoReformatter(), {}, None
+    for frame in file.decode(video):
+        number = round(frame.pts / ticks)
+        if late is None:
+            late = first - number if from_key_frame else 0
+        number += late
+        if number in wanted:
+            found[number] = reformatter.reformat(frame, format="rgb24").to_ndarray()
+            if len(found) == len(wanted):
+                break
+    if missing := wanted - set(found):
+        raise DataError(f"the clip has no frame {min(missing)}; copy the file again or remove it")
+    return np.stack([found[number] for number in numbers])
+
+
+def cropped(frames: Frames, crop: Crop, drawn: Parameters, side: int) -> Frames:
+    """Cut the same box out of every frame and resize it, uint8 ``[frames, side, side, 3]``."""
+    return np.stack([np.asarray(crop(Image.fromarray(one), drawn, side)) for one in frames])
+
+
+def flipped(frames: Frames) -> Frames:
+    """Mirror every frame left to right."""
+    return frames[:, :, ::-1]
