@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import time
@@ -40,7 +39,7 @@ class Host:
         cls = adapter_class(reference)
         os.environ.update({k: v for k, v in cls.variables.items() if k not in os.environ})
         begin = time.perf_counter()
-        importlib.import_module(cls.imports)
+        cls.import_library()
         self.import_s = time.perf_counter() - begin
         self.adapter = cls()
         self.loader: Loader = NoLoader()
