@@ -71,7 +71,16 @@ def mixed(work: Work, mixture: Mixture, item_loader: Any) -> Any:
             shuffle=job.shuffle,
             seed=job.shuffle_seed(0) + number,
         )
+        if job.format == "indexed-parquet":
+            sort_files(whole)
         part = whole.subset(slice(*bounds))
         part.transform = work.transformed
         sources.append(part)
     return combined(work, mixture, sources)
+
+
+def sort_files(dataset: Any) -> None:
+    """Put Parquet files in the order of their names; they were indexed as the disk lists them."""
+    files = sorted(zip(dataset.subsampled_files, dataset.region_of_interest, strict=True))
+    dataset.subsampled_files = [name for name, _ in files]
+    dataset.region_of_interest = [rows for _, rows in files]
