@@ -63,6 +63,28 @@ def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path
 
 
 @pytest.mark.libraries
+@pytest.mark.parametrize("slug", ["litdata", "megatron"])
+@pytest.mark.parametrize("workers", ["0", "3"])
+def test_a_mixture_is_verified_with_workers_that_divide_no_source(tmp_path, slug, workers):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "MIX-1:tiny", "--effort", "check", "--timeout", "120"),
+        *("--adapters", slug, "--workers", workers),
+    )
+    (record,) = ran.records.values()
+    assert (record.status, record.cause) == (Status.OK, None), ran.stderr
+
+
+@pytest.mark.libraries
+def test_litdata_mixes_parquet_files_that_were_indexed_in_any_order(tmp_path):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "MIX-1:tiny", "--effort", "check", "--timeout", "120"),
+        *("--adapters", "litdata", "--set", "format=indexed-parquet"),
+    )
+    (record,) = ran.records.values()
+    assert (record.status, record.cause) == (Status.OK, None), ran.stderr
+
+
+@pytest.mark.libraries
 def test_batches_of_grains_worker_processes_are_plain_arrays(tmp_path):
     ran = run_in(
         *(tmp_path, "run", "--scenarios", "TAB-1:tiny", "--effort", "check", "--timeout", "120"),

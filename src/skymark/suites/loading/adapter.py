@@ -255,6 +255,15 @@ class Adapter(ABC):
         """Return the environment variables of a worker on a platform."""
         return {**cls.variables, **cls.acceleration.variables.get(platform, {})}
 
+    @classmethod
+    def cannot_share(cls, scenario: Scenario, workers: int) -> str | None:
+        """Return why so many workers cannot share a scenario's data; override where some cannot.
+
+        Asked when a run is planned: the cell is then `unsupported`, before anything is measured.
+        """
+        del scenario, workers
+        return None
+
     def shuffle_kind(self, job: LoadingJob) -> str:
         """Return the kind of shuffle of a job; override where format or options change it."""
         del job

@@ -18,7 +18,12 @@ from skymark.suites.loading.adapter import ABILITIES, Adapter
 from skymark.suites.loading.delivery.framework import REACHED
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.reference import FileReference, SlugReference
-from skymark.suites.loading.registry import adapter_class, scenario_class, scenarios
+from skymark.suites.loading.registry import (
+    adapter_class,
+    bind_scenario,
+    scenario_class,
+    scenarios,
+)
 from skymark.suites.loading.settings import read_settings
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
 from skymark.suites.loading.step.kind import IMAGE_NETWORKS, TRAINED_BY
@@ -149,7 +154,8 @@ def planned_cell(cell: Cell, effort: Effort, platform: Platform) -> PlannedCell:
         local_files=tuple(specification.local_files),
         refusal=refusal(cls, adapter, cell.axes, cell.settings)
         or refused_delivery(adapter, cell.settings, platform)
-        or refused_step(cls, adapter, cell.settings, platform),
+        or refused_step(cls, adapter, cell.settings, platform)
+        or refused_workers(adapter, bind_scenario(cell), cell.settings),
     )
 
 
@@ -241,6 +247,18 @@ def refused_delivery(
         kind="lacks-framework",
         message=f"{adapter.name} cannot deliver batches to a device: {lacking}",
         action="measure it with --deliver host",
+    )
+
+
+def refused_workers(
+    adapter: type[Adapter], scenario: Scenario, settings: Mapping[str, Setting]
+) -> tuple[Status, Cause] | None:
+    """Return why an adapter's workers cannot share a scenario's data, if they cannot."""
+    workers = read_settings(settings)[0].workers
+    if (reason := adapter.cannot_share(scenario, workers)) is None:
+        return None
+    return Status.UNSUPPORTED, Cause(
+        kind="uneven-shares", message=reason, action="set another --workers"
     )
 
 

@@ -29,3 +29,8 @@ class Mixture(Frozen):
     def bounds(self) -> list[tuple[int, int]]:
         """The first element of each source, and the one after its last."""
         return list(pairwise(accumulate(self.sizes, initial=0)))
+
+    def share(self, worker: int, workers: int, batch_size: int) -> int:
+        """Return the elements of an epoch that one of several workers makes, batches in turn."""
+        starts = range(worker * batch_size, self.elements, workers * batch_size)
+        return sum(min(batch_size, self.elements - start) for start in starts)

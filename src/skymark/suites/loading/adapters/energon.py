@@ -162,7 +162,7 @@ class Energon(Adapter):
         }
     )
     limits: ClassVar = {
-        "mix": "its own mixing of sources is not set up by the adapter",
+        "mix": "its shuffle buffer follows its blending: elements come again before others",
         "seek": "a stream comes to its middle by reading all that is before",
         "worker-invariant": "each worker reads a share of the shards, so the order depends on "
         "how many workers there are",

@@ -190,7 +190,7 @@ class Mosaic(Adapter):
         }
     )
     limits: ClassVar = {
-        "mix": "its own mixing of sources is not set up by the adapter",
+        "mix": "it shuffles an epoch's repeats together: elements come again before others",
         "seek": "it makes an array of all sample ids for each epoch, 8 bytes for each",
         "shard": "it repeats elements until every rank has as many, so not each comes once",
         "eager": "elements always stream from their shards",

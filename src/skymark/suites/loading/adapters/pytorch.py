@@ -141,19 +141,23 @@ class PyTorchLoader(Loader):
         }
         if job.scenario.bucket_boundaries:
             IterableDataset.register(Batches)  # a subclass, without importing torch up there
-            stream = Batches(Share(self.elements(job), self.sampler), job)
+            stream = Batches(Share(self.dataset(job), self.sampler), job)
             self.loader = self.loader_class(job)(
                 stream, batch_size=None, collate_fn=tensors, **workers
             )
         else:
             self.loader = self.loader_class(job)(
-                self.elements(job),
+                self.dataset(job),
                 batch_size=job.batch_size,
                 sampler=self.sampler,
                 collate_fn=self.collate_fn(job),
                 drop_last=job.drop_last,
                 **workers,
             )
+
+    def dataset(self, job: LoadingJob) -> Elements:
+        """Return the map-style dataset of a job."""
+        return self.elements(job)
 
     def loader_class(self, job: LoadingJob) -> Any:
         """Return DataLoader, or torchdata's replacement where positions are to be saved."""

@@ -224,7 +224,7 @@ class RayData(Adapter):
         }
     )
     limits: ClassVar = {
-        "mix": "its own mixing of sources is not set up by the adapter",
+        "mix": "its mixing begins no source again: one that was gone through drops out",
         "seek": "a stream comes to its middle by reading all that is before",
         "checkpoint": "Ray Data does not save the position of an iterator within an epoch",
         "jax": "Ray Data delivers NumPy, PyTorch or TensorFlow batches, not arrays on a JAX mesh",

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.model.errors import UsageError
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
@@ -15,7 +14,7 @@ from skymark.suites.loading.bucketing import batches_of
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.mixture import Mixture
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.scenario import Batch, Scenario
 
 SHARD_BUFFER = 100
 ELEMENT_BUFFER = 1000
@@ -71,7 +70,7 @@ class Stages:
 class MixedSources:
     """A worker's share of an epoch's stream of undecoded elements, mixed by `RandomMix`.
 
-    Every worker has shards of each source, as many as the others.
+    Every worker has shards of each source, as many as the others (`WebDataset.cannot_share`).
     """
 
     def __init__(self, stages: Stages, mixture: Mixture, shards: list[str]) -> None:
@@ -81,14 +80,6 @@ class MixedSources:
         self.mixture = mixture
         edges = [[place // SHARD_ELEMENTS for place in bounds] for bounds in mixture.bounds]
         self.sources = [shards[begin:end] for begin, end in edges]
-        workers = max(1, stages.job.workers)
-        for number, source in enumerate(self.sources):
-            if len(source) % workers:
-                raise UsageError(
-                    f"{len(source)} shards of source {number} cannot be shared evenly between "
-                    f"{workers} workers, so that some would go through it more often; set another "
-                    "--workers"
-                )
 
     def __call__(self) -> Iterator[Any]:
         """Start the share of the current epoch, as a pipeline's first stage."""
@@ -102,8 +93,7 @@ class MixedSources:
         job = self.stages.job
         # `RandomMix` draws from Python's own generator.
         random.seed(f"{job.shuffle_seed(self.stages.current.value)} {number}")
-        starts = range(number * job.batch_size, mixture.elements, workers * job.batch_size)
-        share = sum(min(job.batch_size, mixture.elements - start) for start in starts)
+        share = mixture.share(number, workers, job.batch_size)
         stream = wds.RandomMix([self.repeated(one) for one in self.sources], mixture.weights)
         return islice(iter(stream), share)
 
@@ -209,6 +199,22 @@ class WebDataset(Adapter):
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
+
+    @classmethod
+    def cannot_share(cls, scenario: Scenario, workers: int) -> str | None:
+        """Return which source of a mixture workers would go through in uneven shares."""
+        if workers < 2 or (mixture := scenario.mixture) is None:
+            return None
+        from skymark.suites.loading.dataset.tar import SHARD_ELEMENTS
+
+        for number, elements in enumerate(mixture.sizes):
+            shards = elements // SHARD_ELEMENTS
+            if shards % workers:
+                return (
+                    f"{shards} shards of source {number} cannot be shared evenly between {workers} "
+                    "workers: some would go through it more often"
+                )
+        return None
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the WebLoader."""

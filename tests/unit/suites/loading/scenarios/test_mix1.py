@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from skymark.model.plan import Selection
+from skymark.model.record import Status
 from skymark.suites.loading.dataset.tar import SHARD_ELEMENTS
+from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.suite import LoadingSuite
 
 
 @pytest.mark.parametrize(("variant", "workers"), [("tiny", 2), ("small", 8), ("medium", 8)])
@@ -31,3 +35,26 @@ def test_an_epoch_of_other_scenarios_is_the_data_set():
     size = Determinism.variants["small"]
     assert Determinism(size).mixture is None
     assert Determinism(size).epoch_elements == size.elements
+
+
+@pytest.mark.parametrize("batch_size", [256, 250])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_shares_of_workers_that_take_batches_in_turn_are_an_epoch(batch_size, workers):
+    mixture = WeightedMixing(WeightedMixing.sizes()["tiny"]).mixture
+    shares = [mixture.share(worker, workers, batch_size) for worker in range(workers)]
+    assert sum(shares) == mixture.elements
+    assert max(shares) - min(shares) <= batch_size
+
+
+@pytest.mark.parametrize(("workers", "refused"), [(0, False), (1, False), (2, False), (3, True)])
+def test_workers_that_cannot_share_the_shards_of_a_source_are_refused_in_the_plan(workers, refused):
+    selection = Selection(
+        scenarios=("MIX-1:tiny",), adapters=("webdataset",), settings={"workers": workers}
+    )
+    (planned,) = LoadingSuite().plan(selection, EFFORTS["check"])
+    assert (planned.refusal is not None) is refused
+    if planned.refusal is not None:
+        status, cause = planned.refusal
+        assert (status, cause.kind) == (Status.UNSUPPORTED, "uneven-shares")
+        assert "2 shards of source 2" in cause.message
+        assert cause.action == "set another --workers"

@@ -206,7 +206,7 @@ class Datarax(Adapter):
         }
     )
     limits: ClassVar = {
-        "mix": "its own mixing of sources is not set up by the adapter",
+        "mix": "its mixed source draws with replacement: elements come again before others",
         "seek": "its sources are told the order, a permutation of all indices on the device",
         "variable-length": "it compiles its pipeline for batches of one shape and has no padding",
         "pack": "a batch has a row per element; it packs no texts",

@@ -6,7 +6,8 @@ key of a JSON line has in Megatron's preprocessing. Megatron trains with PyTorch
 resumes with a sampler that leaves out as many samples as were consumed; no worker's state is saved.
 
 Its `GPTDataset` is not used: it lays documents end to end and cuts them every L tokens, whatever
-document that is in, and tells of no batch which documents are in it.
+document that is in, and tells of no batch which documents are in it. Sources are mixed by its
+`BlendedDataset` (`blending`).
 """
 
 from __future__ import annotations
@@ -17,47 +18,37 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.megatron.blending import Blend
+from skymark.suites.loading.adapters.megatron.sequences import (
+    Sequences,
+    prefix_of,
+    write_sequences,
+)
 from skymark.suites.loading.adapters.pytorch import Elements, EpochSampler, Key, PyTorchLoader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
+    from skymark.suites.loading.dataset.canonical import Dataset
     from skymark.suites.loading.scenario import Batch
 
 FORMAT = "bin-idx"
 OWN_FORMAT = "sequences are read from its own data files and their indices"
 
 
-class Sequences(Elements):
-    """Elements of one sequence per column, read from memory-mapped files."""
-
-    def __init__(self, job: LoadingJob) -> None:
-        from megatron.core.datasets.indexed_dataset import IndexedDataset
-
-        self.job = job
-        self.columns = [
-            (column, IndexedDataset(prefix_of(job.storage, column)))
-            for column in job.dataset.columns
-        ]
-
-    def read(self, indices: list[int]) -> Iterator[Element]:
-        """Yield elements whose arrays are views of the files."""
-        for index in indices:
-            element: Element = {"index": index}
-            for column, sequences in self.columns:
-                values = sequences[index]
-                element[column.name] = values if column.is_ragged else values.reshape(column.shape)
-            yield element
-
-
 class UnconsumedKeys(EpochSampler):
-    """This rank's keys from the first one that an interrupted epoch has not consumed."""
+    """This rank's keys from the first one that an interrupted epoch has not consumed.
+
+    A blend, whose datasets are shuffled, is read from its beginning to its end.
+    """
 
     consumed_samples = 0
 
     def __iter__(self) -> Iterator[Key]:
-        return islice(super().__iter__(), self.consumed_samples, None)
+        keys = super().__iter__()
+        if self.job.scenario.mixture is not None:
+            keys = ((self.epoch.value, place) for place in range(len(self)))
+        return islice(keys, self.consumed_samples, None)
 
 
 class MegatronLoader(PyTorchLoader):
@@ -67,6 +58,11 @@ class MegatronLoader(PyTorchLoader):
     keys: ClassVar = UnconsumedKeys
     sampler: UnconsumedKeys
     consumed_samples = 0
+
+    def dataset(self, job: LoadingJob) -> Elements:
+        """Return the sequences, or the blend of several sources."""
+        mixture = job.scenario.mixture
+        return super().dataset(job) if mixture is None else Blend(job, mixture)
 
     def loader_class(self, job: LoadingJob) -> Any:
         """Return PyTorch's DataLoader, which need not know of positions."""
@@ -99,27 +95,6 @@ class MegatronLoader(PyTorchLoader):
         return self.rest(epoch, int(state))
 
 
-def prefix_of(directory: Path, column: Column) -> str:
-    """Return the path of a column's files without their endings."""
-    return str(directory / column.name)
-
-
-def write_sequences(dataset: Dataset, column: Column, prefix: str) -> None:
-    """Write one column, each element a sequence and a document."""
-    import numpy as np
-    from megatron.core.datasets.indexed_dataset import (
-        IndexedDatasetBuilder,
-        get_bin_path,
-        get_idx_path,
-    )
-
-    builder = IndexedDatasetBuilder(get_bin_path(prefix), dtype=np.dtype(column.dtype).type)
-    for element in dataset:
-        values = np.ravel(element[column.name])
-        builder.add_document(values, [values.size])
-    builder.finalize(get_idx_path(prefix))
-
-
 @adapter
 class Megatron(Adapter):
     """`megatron.core.datasets.indexed_dataset.IndexedDataset` in a DataLoader."""
@@ -142,13 +117,13 @@ class Megatron(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "stream",
         }
     )
     limits: ClassVar = {
-        "mix": "its own blending of datasets is not set up by the adapter",
         "seek": "its sampler draws a permutation of all indices, 8 bytes for each",
         "eager": "sequences are views of memory-mapped files, read as they are needed",
         "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
@@ -159,6 +134,7 @@ class Megatron(Adapter):
         "source:http": "from object stores it reads 256 MiB at a time, which suits data that is "
         "shuffled beforehand",
     }
+    mixing: ClassVar = "schedule"
     formats: ClassVar = (FORMAT,)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.litdata.mixing import mixed
 from skymark.suites.loading.bucketing import Batches
 
 if TYPE_CHECKING:
@@ -102,14 +103,17 @@ class LitDataLoader(Loader):
         self.finished = True
 
     def dataset(self) -> Any:
-        """Return the StreamingDataset, over chunks or indexed Parquet files."""
+        """Return the StreamingDataset, over chunks or indexed Parquet files, or several mixed."""
         from litdata import StreamingDataset
         from litdata.streaming.item_loader import ParquetLoader
 
         job = self.job
+        item_loader = ParquetLoader() if job.format == "indexed-parquet" else None
+        if (mixture := job.scenario.mixture) is not None:
+            return mixed(self.work, mixture, item_loader)
         return StreamingDataset(
             str(job.storage),
-            item_loader=ParquetLoader() if job.format == "indexed-parquet" else None,
+            item_loader=item_loader,
             shuffle=job.shuffle,
             seed=job.shuffle_seed(0),
             drop_last=job.drop_last,
@@ -166,6 +170,7 @@ class LitData(Adapter):
             "variable-length",
             "pack",
             "bucket",
+            "mix",
             "shard",
             "checkpoint",
             "stream",
@@ -173,7 +178,6 @@ class LitData(Adapter):
         }
     )
     limits: ClassVar = {
-        "mix": "its own mixing of sources is not set up by the adapter",
         "seek": "its elements lie in chunks on disk; it has none that are computed",
         "worker-invariant": "chunks are divided among the workers, so the order depends on how "
         "many there are",
@@ -186,6 +190,7 @@ class LitData(Adapter):
         "source:http": "its client for object stores refuses plain HTTP addresses",
     }
     shuffles: ClassVar = "shards"
+    mixing: ClassVar = "worker draws"
     formats: ClassVar = ("chunks", "indexed-parquet")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
