@@ -239,6 +239,12 @@ def spread(session: nox.Session) -> None:
 
 
 @nox.session
+def replayed(session: nox.Session) -> None:
+    """Make docs/accuracy.md's tables of real rounds (three quarters of an hour); -- --run DIR."""
+    session.run("python", "-m", "tests.replayed_rounds", "docs/accuracy.md", *session.posargs)
+
+
+@nox.session
 def tune_table(session: nox.Session) -> None:
     """Make the table of docs/tuning.md: a tune beside an exhaustive sweep (an hour or two)."""
     session.run("python", "-m", "tests.tune_table", "docs/tuning.md", *session.posargs)
