@@ -240,7 +240,7 @@ def spread(session: nox.Session) -> None:
 
 @nox.session
 def replayed(session: nox.Session) -> None:
-    """Make docs/accuracy.md's tables of real rounds (three quarters of an hour); -- --run DIR."""
+    """Make docs/accuracy.md's tables of real rounds (half an hour); -- --run DIR."""
     session.run("python", "-m", "tests.replayed_rounds", "docs/accuracy.md", *session.posargs)
 
 

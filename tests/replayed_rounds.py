@@ -2,7 +2,7 @@
 
     python -m tests.replayed_rounds docs/accuracy.md
 
-measures the cells of ``ci_cpu`` (three quarters of an hour), and with ``--run DIRECTORY`` reads a
+measures the cells of ``ci_cpu`` (half an hour), and with ``--run DIRECTORY`` reads a
 run that was measured. Every block of consecutive rounds is a run of the same code: two of them that
 are said to differ are a false verdict. And a time is spent again and again on the recorded rounds,
 by skymark's rule and evenly: the order of the first three by all rounds is held to be the truth.
@@ -34,7 +34,7 @@ from skymark.suites.loading.efforts import EFFORTS
 from tests.duet_accuracy import MOVED, by_batches, rates_of_batches
 from tests.faults.table import renew
 
-ROUNDS, BLOCK = 30, 10
+ROUNDS, BLOCK = 24, 8
 MARGIN = 0.10
 TIME_S = 600.0
 FIRST = 3
@@ -215,7 +215,7 @@ def main() -> None:
         metric = run.declaration.primary_metric
         records = [record for record in run.records if record.status is Status.OK]
         told = comparisons(Blocks(run, records, metric))
-    columns = ("ten rounds and ten others", "cells said to differ", "in pairs of runs",
+    columns = ("eight rounds and eight others", "cells said to differ", "in pairs of runs",
                "known within 10 %")  # fmt: skip
     renew(arguments.page, "equal rounds", columns, tuple(told), told)
     spent = allocations(records, metric)

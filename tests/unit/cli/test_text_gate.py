@@ -29,6 +29,7 @@ EXCEPTIONS = {
     "benchmarks/docker/venvs.py": {"sys.stdout", "print"},
     # Of a process whose output is a cell's log.
     "src/skymark/execute/worker.py": {"sys.stdout", "sys.stderr", "traceback.print_exc"},
+    "src/skymark/machine/leaving.py": {"sys.stdout", "sys.stderr"},
     "src/skymark/suites/clip/runner.py": {"sys.stdout"},
     "src/skymark/suites/loading/drives/fresh_main.py": {"traceback.print_exc"},
     # Handed to SkyPilot's log in place of standard output.
