@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +39,7 @@ keep both busy: with two a quarter of the time went by in waits for disks, pipes
 IN_MINUTES = "not cloud_faults and not cloud_day"
 """Markers of tests of SkyPilot that do not take an hour."""
 TIMED = "tests/benchmarks"
+CLOUD = "tests/cloud"
 CLIP = "tests/clip"
 """Tests of the clip suite's worker side, which run in its venv, with torch."""
 LARGE_BYTES = 5_000_000
@@ -68,8 +69,8 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run every test, or those named.
 
-    Those that read the clock run alone; those of SkyPilot, which wait for machines most of the
-    time, run beside all others, and what they say comes at the end.
+    Those that read the clock run alone; those that need a venv of their own run beside all others,
+    and what they say comes at the end.
     """
     if session.posargs:
         session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs)
@@ -90,10 +91,11 @@ def run_every_test(session: nox.Session, *python: str) -> None:
     """Run every test, each folder in the venv that it needs, by a command that runs modules."""
     pytest = (*python, "-m", "pytest", "--benchmark-disable", "--durations=20")
     session.run(*pytest, TIMED)
-    with cloud_tests_beside(session):
-        elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, "tests/cloud"))
+    cloud = (cloud_venv(session), "-m", "pytest", CLOUD, "-m", IN_MINUTES, "--durations=20")
+    clip = (*python, "-m", "tests.in_venv", "clip", CLIP, "--durations=20")
+    elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, CLOUD))
+    with beside(session, CLOUD, cloud), beside(session, CLIP, clip):
         session.run(*pytest, *SIDE_BY_SIDE, *elsewhere)
-        session.run(*python, "-m", "tests.in_venv", "clip", CLIP, "--durations=20")
 
 
 @nox.session
@@ -105,20 +107,20 @@ def clip_tests(session: nox.Session) -> None:
 @nox.session
 def cloud_tests(session: nox.Session) -> None:
     """Run the tests that need SkyPilot, or those named."""
-    pytest_in_the_cloud(session, *(session.posargs or ["tests/cloud"]))
+    pytest_in_the_cloud(session, *(session.posargs or [CLOUD]))
 
 
 @nox.session
 def cloud_day(session: nox.Session) -> None:
     """Try a SkyPilot user's commands, `sky`'s beside skymark's, on two machines (half an hour)."""
-    pytest_in_the_cloud(session, "tests/cloud", "-m", "cloud_day", *session.posargs)
+    pytest_in_the_cloud(session, CLOUD, "-m", "cloud_day", *session.posargs)
 
 
 @nox.session
 def cloud_faults(session: nox.Session) -> None:
     """Make the tables of docs/cloud-faults.md: every fault of a rented machine (two hours)."""
     table = ("--fault-table", "docs/cloud-faults.md")
-    pytest_in_the_cloud(session, "tests/cloud", *table, *session.posargs)
+    pytest_in_the_cloud(session, CLOUD, *table, *session.posargs)
 
 
 def pytest_in_the_cloud(session: nox.Session, *arguments: str) -> None:
@@ -127,24 +129,23 @@ def pytest_in_the_cloud(session: nox.Session, *arguments: str) -> None:
 
 
 @contextmanager
-def cloud_tests_beside(session: nox.Session) -> Iterator[None]:
-    """Run the tests of SkyPilot beside others, and print what they said when both have ended."""
-    command = (cloud_venv(session), "-m", "pytest", "tests/cloud", "-m", IN_MINUTES)
+def beside(session: nox.Session, tests: str, command: Sequence[str]) -> Iterator[None]:
+    """Run a folder's tests beside others, and print what they said when both have ended."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-        session.log("tests/cloud go on beside; what they say comes at the end")
-        beside = subprocess.Popen([*command, "--durations=20"], stdout=said, stderr=said)
+        session.log(f"{tests} go on beside; what they say comes at the end")
+        running = subprocess.Popen(command, stdout=said, stderr=said)
         try:
             yield
         except KeyboardInterrupt:
-            beside.send_signal(signal.SIGINT)
+            running.send_signal(signal.SIGINT)
             raise
         finally:
-            status = beside.wait()
+            status = running.wait()
             said.seek(0)
             shutil.copyfileobj(said, sys.stdout)
             sys.stdout.flush()
     if status:
-        session.error("tests/cloud failed")
+        session.error(f"{tests} failed")
 
 
 def in_the_cloud(session: nox.Session, command: str, *arguments: str) -> None:
