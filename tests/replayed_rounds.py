@@ -2,8 +2,8 @@
 
     python -m tests.replayed_rounds docs/accuracy.md
 
-measures the cells of ``ci_cpu`` (half an hour), and with ``--run DIRECTORY`` reads a
-run that was measured. Every block of consecutive rounds is a run of the same code: two of them that
+measures the cells of ``ci_cpu`` (half an hour), and with ``--run DIRECTORY`` reads a run that was
+measured. Every block of consecutive rounds is a run of the same code: two of them that
 are said to differ are a false verdict. And a time is spent again and again on the recorded rounds,
 by skymark's rule and evenly: the order of the first three by all rounds is held to be the truth.
 """
@@ -19,9 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
-from statistics import fmean, geometric_mean, median
-
-import numpy as np
+from statistics import fmean, geometric_mean, median, quantiles
 
 from skymark.model.allotment import Allotment
 from skymark.model.metric import Metric
@@ -30,9 +28,11 @@ from skymark.run.reader import Run, open_run
 from skymark.statistics.allocation import Allocation, Standing
 from skymark.statistics.correction import corrected
 from skymark.statistics.difference import Difference, Verdict, difference
+from skymark.statistics.figures import figure_of
 from skymark.suites.loading.efforts import EFFORTS
 from tests.duet_accuracy import MOVED, by_batches, rates_of_batches
 from tests.faults.table import renew
+from tests.round_spread import spread
 
 ROUNDS, BLOCK = 24, 8
 MARGIN = 0.10
@@ -193,19 +193,31 @@ def allocations(records: list[Record], metric: Metric) -> dict[str, list[str]]:
     ways = {"where it decides": Replay.spend_where_it_decides, "evenly": Replay.spend_evenly}
     rows = {}
     for name, spend in ways.items():
-        right, rounds = [], []
+        right, rounds, widths = [], [], []
         for begin in range(0, min(len(record.rounds) for record in records), BLOCK):
             replay = Replay(records, metric, cost_s, begin)
             spend(replay)
             right += replay.right().values()
-            rounds += [len(values) for values in replay.values.values()]
+            for values in replay.values.values():
+                rounds.append(len(values))
+                widths.append(figure_of(values, metric.scale).relative_half_width)
         between = f"{min(rounds)} to {max(rounds)}"
-        rows[name] = [f"{sum(right)} of {len(right)}", between, f"{np.median(rounds):g}"]
+        rows[name] = [f"{sum(right)} of {len(right)}", between, f"{median(rounds):g}"]
+        rows[name] += [_percent(width) for width in middle_and_wide(widths)]
     return rows
 
 
+def middle_and_wide(values: list[float]) -> tuple[float, float]:
+    """Return the median and the 90th percentile."""
+    return median(values), quantiles(values, n=10)[-1]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
 def main() -> None:
-    """Measure or read, and renew both tables of the page."""
+    """Measure or read, renew both tables of the page, and print how far rounds lie apart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("--run", type=Path, help="directory of a run of many rounds")
@@ -219,8 +231,11 @@ def main() -> None:
                "known within 10 %")  # fmt: skip
     renew(arguments.page, "equal rounds", columns, tuple(told), told)
     spent = allocations(records, metric)
-    columns = ("ten minutes spent", "first three right", "rounds of a cell", "median")
+    columns = ("ten minutes spent", "first three right", "rounds of a cell", "median",
+               "intervals: half below ±", "nine in ten below ±")  # fmt: skip
     renew(arguments.page, "replayed time", columns, tuple(spent), spent)
+    middle, wide = middle_and_wide([spread(record, metric.name) for record in records])
+    print(f"rounds' standard deviation: median {_percent(middle)}, nine in ten {_percent(wide)}")
 
 
 if __name__ == "__main__":

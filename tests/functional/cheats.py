@@ -466,13 +466,13 @@ class SharesMemory(Cheat):
 
     def cheat(self, loader, batches, epoch):
         for batch in batches:
-            memory = mmap(-1, sum(value.nbytes + 1 for value in batch.values()))
+            memory = mmap(-1, sum(value.nbytes + 2 for value in batch.values()))
             shared, begin = {}, 1
             for name, value in batch.items():
                 flat = np.frombuffer(memory, value.dtype, value.size, begin)
                 shared[name] = flat.reshape(value.shape)
                 shared[name][...] = value
-                begin += value.nbytes + 1
+                begin += value.nbytes + 2
             yield shared
 
 

@@ -15,19 +15,9 @@ PHOTOGRAPHS = {"height": 90, "width": 120, "side": 64, "classes": 5}
 SIZES = {
     **{id: Size(elements=8, batch_size=8, values=PHOTOGRAPHS) for id in ("CV-1", "CV-3", "PC-2")},
     "CV-4": Size(elements=8, batch_size=8, values=PHOTOGRAPHS | {"smallest": 32}),
-    "CV-5": Size(
-        elements=5,
-        batch_size=5,
-        values={
-            "seconds": 2.0,
-            "height": 96,
-            "width": 168,
-            "side": 64,
-            "frames": 8,
-            "stride": 2,
-            "classes": 5,
-        },
-    ),
+    "CV-5": scenario_class("CV-5")
+    .variants["small"]
+    .model_copy(update={"elements": 5, "batch_size": 5}),
     "AU-1": Size(elements=12, batch_size=12, values={"seconds": 1.0, "crop": 0.5, "classes": 5}),
     "CV-2": Size(
         elements=3,
@@ -170,6 +160,19 @@ class TestTensorFlow:
                 assert np.asarray(element[column.name]).dtype == np.dtype(column.dtype)
 
 
+def load(adapter, id, workers, directory):
+    """Have a DataLoader make the one batch of a scenario, and require the reference's."""
+    from skymark.suites.loading.adapter import LoadingJob
+
+    scenario, dataset = made(id, directory)
+    batch_size = scenario.size.batch_size
+    job = LoadingJob(
+        scenario, dataset, directory, "canonical", batch_size, workers=workers, shuffle=False
+    )
+    (batch,) = adapter.open(job).epoch(EPOCH)
+    agree(batch, scenario, dataset)
+
+
 class TestTorchvision:
     @pytest.fixture(autouse=True)
     def torchvision(self):
@@ -178,16 +181,9 @@ class TestTorchvision:
     @pytest.mark.parametrize("id", ["CV-1", "CV-3", "CV-4", "PC-2"])
     @pytest.mark.parametrize("workers", [0, 2])
     def test_operators_do_what_the_reference_does(self, id, workers, tmp_path):
-        from skymark.suites.loading.adapter import LoadingJob
         from skymark.suites.loading.adapters.torchvision import Torchvision
 
-        scenario, dataset = made(id, tmp_path)
-        batch_size = scenario.size.batch_size
-        job = LoadingJob(
-            scenario, dataset, tmp_path, "canonical", batch_size, workers=workers, shuffle=False
-        )
-        (batch,) = Torchvision().open(job).epoch(EPOCH)
-        agree(batch, scenario, dataset)
+        load(Torchvision(), id, workers, tmp_path)
 
 
 class TestTorchCodec:
@@ -198,16 +194,9 @@ class TestTorchCodec:
     @pytest.mark.parametrize("id", ["CV-5", "AU-1"])
     @pytest.mark.parametrize("workers", [0, 2])
     def test_operators_do_what_the_reference_does(self, id, workers, tmp_path):
-        from skymark.suites.loading.adapter import LoadingJob
         from skymark.suites.loading.adapters.torchcodec import TorchCodec
 
-        scenario, dataset = made(id, tmp_path)
-        batch_size = scenario.size.batch_size
-        job = LoadingJob(
-            scenario, dataset, tmp_path, "canonical", batch_size, workers=workers, shuffle=False
-        )
-        (batch,) = TorchCodec().open(job).epoch(EPOCH)
-        agree(batch, scenario, dataset)
+        load(TorchCodec(), id, workers, tmp_path)
 
     def test_frames_are_the_same_bit_for_bit(self, tmp_path):
         import torch

@@ -23,6 +23,8 @@ class Begin(Frozen):
     do: Literal["begin"] = "begin"
     cell: Cell
     platform: Platform
+    leaves_at_once: bool = False
+    """Read by workers of earlier revisions only, which ``--against`` may start."""
 
 
 class Prepare(Frozen):

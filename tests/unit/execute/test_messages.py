@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -94,6 +95,10 @@ def test_an_event_comes_back_as_it_was_from_one_line(event):
 
 def test_a_cell_has_the_same_hash_on_both_sides():
     assert parse_request(line_of(Begin(cell=CELL, platform="gpu"))).cell.hash == CELL.hash
+
+
+def test_a_worker_of_an_earlier_revision_is_told_how_to_leave():
+    assert json.loads(line_of(Begin(cell=CELL, platform="cpu")))["leaves_at_once"] is False
 
 
 @pytest.mark.parametrize("message", [*REQUESTS, *EVENTS], ids=name_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from statistics import geometric_mean
+from statistics import geometric_mean, median, quantiles
 
 import pytest
 
@@ -11,6 +11,7 @@ from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Stop
 from skymark.statistics.allocation import Allocation, Standing
+from skymark.statistics.figures import figure_of
 
 RATE = Metric(name="rate", heading="rate", better="higher")
 WAIT = Metric(name="wait", heading="wait", better="lower")
@@ -215,6 +216,11 @@ class Bench:
         found = sorted(self.names, key=lambda name: -geometric_mean(self.values[name]))
         return found[:3] == sorted(self.names, key=lambda name: -self.speed[name])[:3]
 
+    def half_widths(self) -> list[float]:
+        """The intervals' half widths, relative to the rates."""
+        figures = (figure_of(values, RATE.scale) for values in self.values.values())
+        return [figure.relative_half_width for figure in figures]
+
 
 def spread_evenly(bench):
     while True:
@@ -244,6 +250,13 @@ def test_the_top_three_are_ranked_right_in_more_benches_than_by_time_spread_even
     even = [spread_evenly(Bench(seed)) for seed in seeds]
     ours = [spent_where_it_decides(Bench(seed)) for seed in seeds]
     assert all(bench.left_s >= 0 for bench in (*even, *ours))
-    right = [sum(bench.is_right() for bench in benches) for benches in (ours, even)]
-    print(f"right in {right[0]} and, spread evenly, {right[1]} of {len(seeds)} benches")
-    assert right[0] > right[1]
+    right = [[bench.is_right() for bench in benches] for benches in (ours, even)]
+    for found, way, benches in zip(right, ("so", "evenly"), (ours, even), strict=True):
+        widths = [width for bench in benches for width in bench.half_widths()]
+        print(
+            f"spent {way}: right in {sum(found)} of {len(seeds)} benches, half of the intervals "
+            f"below ±{median(widths):.1%}, nine in ten below ±{quantiles(widths, n=10)[-1]:.1%}"
+        )
+    print(f"right only so: {sum(one > other for one, other in zip(*right, strict=True))}")
+    print(f"right only evenly: {sum(one < other for one, other in zip(*right, strict=True))}")
+    assert sum(right[0]) > sum(right[1])
