@@ -224,10 +224,7 @@ def faults(session: nox.Session) -> None:
 
 @nox.session
 def accuracy(session: nox.Session) -> None:
-    """Make the tables of docs/accuracy.md: intervals, comparisons (two minutes); -- --real."""
-    if "--real" in session.posargs:
-        session.run("python", "-m", "tests.duet_accuracy", *session.posargs)
-        return
+    """Make the simulated tables of docs/accuracy.md: intervals, comparisons (two minutes)."""
     page = session.posargs or ["docs/accuracy.md"]
     session.run("python", "-m", "tests.interval_coverage", *page)
     session.run("python", "-m", "tests.duet_accuracy", *page)
@@ -237,6 +234,12 @@ def accuracy(session: nox.Session) -> None:
 def spread(session: nox.Session) -> None:
     """Make the table of rounds' spread of docs/accuracy.md (a quarter of an hour); -- --run DIR."""
     session.run("python", "-m", "tests.round_spread", "docs/accuracy.md", *session.posargs)
+
+
+@nox.session
+def pairs(session: nox.Session) -> None:
+    """Make docs/accuracy.md's table of sides measured in turn (an hour); -- --runs DIR."""
+    session.run("python", "-m", "tests.measured_pairs", "docs/accuracy.md", *session.posargs)
 
 
 @nox.session

@@ -1,31 +1,21 @@
 """Make the table of docs/accuracy.md on comparisons: three ways of judging two sides.
 
     python -m tests.duet_accuracy docs/accuracy.md
-    python -m tests.duet_accuracy --comparisons 500 --real --scenarios TAB-1 --adapters numpy
 
-The table is simulated. With ``--real``, which options of ``skymark run`` follow, nothing is: both
-sides are the code as it is (HEAD against HEAD), so each verdict is false; shares are printed. It
-wants a machine on which nothing else runs.
+It is simulated; `tests.measured_pairs` has pairs of real cells.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from skymark.execute.duet_session import baseline_path
 from skymark.model.metric import Metric
-from skymark.run.reader import open_run
 from skymark.statistics.difference import difference, paired_difference
-from skymark.statistics.pairing import paired_values
 from tests.faults.table import renew
 from tests.interval_coverage import correlated
 
@@ -109,48 +99,12 @@ def said(noise: Noise, way: str, slowdown: float, trials: int) -> float:
     )
 
 
-def real(comparisons: int, options: Sequence[str]) -> dict[str, list[bool]]:
-    """Return what each way says of cells that are measured with equal code on both sides."""
-    found: dict[str, list[bool]] = {way: [] for way in WAYS}
-    with tempfile.TemporaryDirectory() as folder:
-        while len(found["in pairs"]) < comparisons:
-            path = Path(folder) / str(len(found["in pairs"]))
-            command = ["run", "--against", "HEAD", "--rounds", str(PAIRS), "--output", str(path)]
-            subprocess.run([sys.executable, "-m", "skymark", *command, *options], check=True)
-            runs = [open_run(where) for where in (baseline_path(path), path)]
-            for before, after in zip(*(run.records for run in runs), strict=True):
-                if METRIC.name not in before.metrics or METRIC.name not in after.metrics:
-                    continue
-                sides = paired_values(after.rounds, before.rounds, METRIC.name)
-                found["in pairs"].append(paired_difference(*sides, METRIC).is_real)
-                waits = [rates_of_batches(run.directory, before.cell.id) for run in runs]
-                for way in ("median moved 5 %", "t-test over batches"):
-                    found[way].append(WAYS[way][0](*waits))
-    return found
-
-
-def rates_of_batches(directory: Path, cell_id: str) -> np.ndarray:
-    """Return the rates of a run's batches of the steady stream, ``[rounds, batches]``."""
-    table = pq.read_table(directory / "samples" / f"{cell_id}.parquet").to_pydict()
-    rounds = np.asarray(table["round"])
-    rates = 1e9 / np.maximum(np.asarray(table["wait_ns"], dtype=float), 1)
-    of_stream = np.asarray(table["stream"], dtype=bool)
-    each = [rates[of_stream & (rounds == number)] for number in np.unique(rounds)]
-    return np.stack([one[: min(map(len, each))] for one in each])
-
-
 def main() -> None:
-    """Simulate every noise and renew the table of a page, or measure real cells."""
+    """Simulate every noise and renew the table of the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path, nargs="?")
+    parser.add_argument("page", type=Path)
     parser.add_argument("--trials", type=int, default=500)
-    parser.add_argument("--comparisons", type=int, default=500)
-    parser.add_argument("--real", nargs=argparse.REMAINDER, metavar="OPTION")
     asked = parser.parse_args()
-    if asked.real is not None:
-        for way, verdicts in real(asked.comparisons, asked.real).items():
-            print(f"{way}: {sum(verdicts)} of {len(verdicts)} equal pairs are said to differ")
-        return
     columns = ("simulated", *(f"{way}: {what}" for way in WAYS for what in ("false", "found")))
     rows = {
         noise.name: [

@@ -30,8 +30,9 @@ from skymark.statistics.correction import corrected
 from skymark.statistics.difference import Difference, Verdict, difference
 from skymark.statistics.figures import figure_of
 from skymark.suites.loading.efforts import EFFORTS
-from tests.duet_accuracy import MOVED, by_batches, rates_of_batches
+from tests.duet_accuracy import MOVED, by_batches
 from tests.faults.table import renew
+from tests.measured_pairs import rates_of_batches
 from tests.round_spread import spread
 
 ROUNDS, BLOCK = 24, 8

@@ -1,0 +1,214 @@
+"""Make the table of docs/accuracy.md of sides that were measured in turn, equal ones and others.
+
+    python -m tests.measured_pairs docs/accuracy.md
+
+measures for an hour and wants a machine on which nothing else runs; with ``--runs DIRECTORY`` what
+was measured stays there, and is read where it lies already. Of each cell's pairs, ten are drawn by
+chance again and again. The slower side is this commit with a wait in the NumPy loader, as a commit
+that no branch has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, stdev
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from skymark.execute.duet_session import baseline_path
+from skymark.model.metric import Metric
+from skymark.model.record import Record, Status
+from skymark.run.reader import Run, open_run
+from skymark.statistics.difference import PAIRED_PRACTICAL, paired_difference
+from skymark.statistics.pairing import paired_values
+from tests.duet_accuracy import METRIC, PAIRS, SEED, by_batches, by_medians
+from tests.faults.table import renew
+
+ROOT = Path(__file__).parents[1]
+LOADER = "src/skymark/suites/loading/adapters/numpy.py"
+TAKEN = "for batch in batches_of(elements, job):"
+SLOWED = "for batch in slowed(batches_of(elements, job), {share}):"
+WAIT = '''
+
+def slowed(batches: Iterator[Batch], share: float) -> Iterator[Batch]:
+    """Take a share longer for each batch than it took."""
+    import time
+
+    begin = time.perf_counter()
+    for batch in batches:
+        end = (1 + share) * time.perf_counter() - share * begin
+        while time.perf_counter() < end:
+            pass
+        yield batch
+        begin = time.perf_counter()
+'''
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What two sides are, and how often each cell of them is measured."""
+
+    name: str
+    adapters: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    pairs: int
+    slowdown: float = 0.0
+    """The share that the baseline's NumPy loader takes longer."""
+    practical: float = PAIRED_PRACTICAL
+    effort: str = "quick"
+
+    def options(self) -> list[str]:
+        """Return those of ``skymark run``."""
+        cells = ("--scenarios", *self.scenarios, "--axis", "depth=1,10")
+        adapters = ("--adapters", *self.adapters)
+        return [*cells, *adapters, "--effort", self.effort, "--rounds", str(self.pairs)]
+
+
+CELLS = ("NLP-1", "TAB-1", "CV-1", "PC-1")
+EACH = (
+    Sides("equal", ("numpy", "pytorch"), CELLS, pairs=40),
+    Sides("5 % apart", ("numpy",), CELLS, pairs=40, slowdown=0.05),
+    Sides(
+        *("2 % apart, `rigorous`, margin 1 %", ("numpy",), ("NLP-1", "TAB-1", "PC-1"), 20),
+        slowdown=0.02,
+        practical=0.01,
+        effort="rigorous",
+    ),
+)
+DRAWS = 500
+"""Comparisons of each kind, shared evenly by its cells."""
+
+
+def slower_commit(share: float) -> str:
+    """Make a commit that is HEAD with the wait, and return its hash."""
+    text = (ROOT / LOADER).read_text()
+    assert text.count(TAKEN) == 1
+    slow = text.replace(TAKEN, SLOWED.format(share=share)) + WAIT
+    with tempfile.TemporaryDirectory() as folder:
+        someone = {"NAME": "measured_pairs", "EMAIL": "nobody@example.org"}
+        who = {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in someone.items()}
+        variables = {**os.environ, **who, "GIT_INDEX_FILE": str(Path(folder) / "index")}
+
+        def git(*words: str, given: str = "") -> str:
+            command = ("git", "-C", str(ROOT), *words)
+            done = subprocess.run(
+                command, input=given, env=variables, capture_output=True, text=True, check=True
+            )
+            return done.stdout.strip()
+
+        git("read-tree", "HEAD")
+        blob = git("hash-object", "-w", "--stdin", given=slow)
+        git("update-index", "--cacheinfo", f"100644,{blob},{LOADER}")
+        return git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", f"Wait {share:%} longer")
+
+
+def measured(sides: Sides, path: Path) -> tuple[Run, Run]:
+    """Measure both sides, unless they were, and return the runs of baseline and candidate."""
+    if not path.exists():
+        baseline = slower_commit(sides.slowdown) if sides.slowdown else "HEAD"
+        command = ["run", "--against", baseline, *sides.options(), "--output", str(path)]
+        subprocess.run([sys.executable, "-m", "skymark", *command], check=True)
+    return open_run(baseline_path(path)), open_run(path)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One cell on both sides."""
+
+    before: Record
+    after: Record
+    rates_before: np.ndarray
+    """Rates of batches, ``[rounds, batches]``."""
+    rates_after: np.ndarray
+
+    @classmethod
+    def of(cls, runs: tuple[Run, Run]) -> Iterator[Pairs]:
+        """Yield the cells that ended well on both sides."""
+        for before, after in zip(*(run.records for run in runs), strict=True):
+            if before.status is after.status is Status.OK:
+                rates = (rates_of_batches(run.directory, before.cell.id) for run in runs)
+                yield cls(before, after, *rates)
+
+    def values(self, metric: Metric) -> np.ndarray:
+        """Return the metric of candidate and baseline, ``[2, pairs]``."""
+        return np.array(paired_values(self.after.rounds, self.before.rounds, metric.name))
+
+    def in_pairs(self, chance: np.random.Generator, practical: float) -> bool:
+        """Compare ten pairs as `skymark run --against` does."""
+        values = self.values(METRIC)
+        chosen = values[:, chance.choice(values.shape[1], PAIRS, replace=False)]
+        return paired_difference(*chosen.tolist(), METRIC, practical).is_real
+
+    def in_sequence(
+        self, judge: Callable[[np.ndarray, np.ndarray], bool], chance: np.random.Generator
+    ) -> bool:
+        """Compare ten rounds of the baseline in a row with the ten of the candidate after them."""
+        begin = chance.integers(len(self.rates_before) - 2 * PAIRS + 1)
+        middle, end = begin + PAIRS, begin + 2 * PAIRS
+        return judge(self.rates_before[begin:middle], self.rates_after[middle:end])
+
+
+def rates_of_batches(directory: Path, cell_id: str) -> np.ndarray:
+    """Return the rates of a run's batches of the steady stream, ``[rounds, batches]``."""
+    table = pq.read_table(directory / "samples" / f"{cell_id}.parquet").to_pydict()
+    rounds = np.asarray(table["round"])
+    rates = 1e9 / np.maximum(np.asarray(table["wait_ns"], dtype=float), 1)
+    of_stream = np.asarray(table["stream"], dtype=bool)
+    each = [rates[of_stream & (rounds == number)] for number in np.unique(rounds)]
+    return np.stack([one[: min(map(len, each))] for one in each])
+
+
+def judged(sides: Sides, cells: list[Pairs]) -> list[str]:
+    """Return the row of a kind: cells, pairs, and the share that each way says to differ."""
+    ways: tuple[Callable[[Pairs, np.random.Generator], bool], ...] = (
+        lambda pairs, chance: pairs.in_pairs(chance, sides.practical),
+        lambda pairs, chance: pairs.in_sequence(by_medians, chance),
+        lambda pairs, chance: pairs.in_sequence(by_batches, chance),
+    )
+    row = [str(len(cells)), str(sides.pairs)]
+    for way in ways:
+        chance = np.random.default_rng(SEED)
+        said = [way(cells[number % len(cells)], chance) for number in range(DRAWS)]
+        row.append(f"{np.mean(said):.1%}".replace("%", " %"))
+    return row
+
+
+def scatter(cells: list[Pairs]) -> str:
+    """Return, for people, how far apart the sides of each cell are and its pairs lie."""
+    lines = []
+    for pairs in cells:
+        after, before = np.log(pairs.values(METRIC))
+        name = f"{pairs.after.cell.label} {pairs.after.cell.adapter}"
+        ratios = after - before
+        lines.append(f"  {name}: {np.mean(ratios):+.1%}, each pair ± {stdev(ratios):.1%}")
+    middle = median(stdev(np.subtract(*np.log(pairs.values(METRIC)))) for pairs in cells)
+    return "\n".join([*lines, f"  median of the pairs' standard deviations: {middle:.1%}"])
+
+
+def main() -> None:
+    """Measure or read each kind of sides, and renew the table of the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--runs", type=Path, help="where what is measured stays")
+    asked = parser.parse_args()
+    rows = {}
+    with tempfile.TemporaryDirectory() as name:
+        for number, sides in enumerate(EACH):
+            cells = list(Pairs.of(measured(sides, (asked.runs or Path(name)) / str(number))))
+            print(f"{sides.name}:\n{scatter(cells)}", flush=True)
+            rows[sides.name] = judged(sides, cells)
+    columns = ("both sides", "cells", "pairs of each", "in pairs", "median moved 5 %",
+               "t-test over batches")  # fmt: skip
+    renew(asked.page, "measured pairs", columns, tuple(rows), rows)
+
+
+if __name__ == "__main__":
+    main()
