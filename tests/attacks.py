@@ -48,13 +48,13 @@ ATTACKS = {
     ),
     "a look for keys in variables, files and messages": (
         "tests/unit/machine/test_variables.py",
-        "tests/unit/execute/test_process.py::test_a_worker_and_its_children",
+        "tests/processes/test_process.py::test_a_worker_and_its_children",
         "tests/unit/execute/test_venvs.py::test_a_build_back_end",
         "tests/functional/test_secrets.py",
     ),
     "modules and settings in the current directory": (
         "tests/functional/test_data_folder.py",
-        "tests/unit/execute/test_process.py::test_a_module_in_the_current",
+        "tests/processes/test_process.py::test_a_module_in_the_current",
         "tests/unit/execute/test_venvs.py::test_uv_obeys",
     ),
     "W&B: settings in a run, a server that lies": (

@@ -80,7 +80,7 @@ def coverage_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
 def processes_without_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start processes without coverage, which doubles what each costs.
 
-    For tests whose processes run nothing that others of tests/unit and tests/stores do not.
+    For tests whose processes run nothing that others of tests/processes and tests/stores do not.
     """
     monkeypatch.delenv(MEASURED, raising=False)
 

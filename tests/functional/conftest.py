@@ -37,7 +37,7 @@ venv only."""
 
 @pytest.fixture(autouse=True, scope="module")
 def coverage_where_it_tells_something(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Count no lines elsewhere: a command takes seven tenths longer, and `tests/unit` has them."""
+    """Count no lines elsewhere: a command takes seven tenths longer, and others have them."""
     with pytest.MonkeyPatch.context() as patch:
         if Path(request.path).stem not in WITH_COVERAGE:
             patch.delenv(MEASURED, raising=False)

@@ -22,7 +22,7 @@ from skymark.model.plan import Selection
 from skymark.model.record import Status
 from skymark.run.directory import RunDirectory
 from skymark.suites.loading.suite import LoadingSuite
-from tests.unit.execute.conftest import Witness
+from tests.scripted_suite import Witness
 
 SUITE = LoadingSuite()
 

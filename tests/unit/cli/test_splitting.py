@@ -14,7 +14,7 @@ from skymark.cli.run import plan, run
 from skymark.cli.splitting import part_asked_for, print_parts, split_of_machines
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.errors import UsageError
-from tests.unit.execute.conftest import cell_of, plan_of, planned_cell
+from tests.scripted_suite import cell_of, plan_of, planned_cell
 
 PLAN = plan_of(*(planned_cell(cell_of("numpy"), shard_key=f"work {key}") for key in range(4)))
 RANK_VARIABLES = (

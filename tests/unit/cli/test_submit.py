@@ -9,7 +9,7 @@ from skymark.cli.submit_managed import ManagedOptions, measurable, split_of_jobs
 from skymark.execute.partition.explain import worker_parts
 from skymark.execute.partition.shard import Item
 from skymark.model.errors import UsageError
-from tests.unit.execute.conftest import cell_of, plan_of
+from tests.scripted_suite import cell_of, plan_of
 
 BUCKET = ("--store", "s3://bucket/runs")
 

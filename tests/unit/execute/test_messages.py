@@ -29,7 +29,7 @@ from skymark.execute.messages import (
 )
 from skymark.model.record import Cause, Resources, RoundResult, Verification
 from skymark.suite.contract import Seen
-from tests.unit.execute.conftest import EFFORT, cell_of
+from tests.scripted_suite import EFFORT, cell_of
 
 CELL = cell_of("a@1.0", workers=2, lines="one\ntwo\u2028three", share=0.1)
 LOG = Path("/runs/r/logs/a b.log")

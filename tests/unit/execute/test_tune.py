@@ -9,7 +9,7 @@ import pytest
 from skymark.execute.tune import candidates_of, tune
 from skymark.model.errors import UsageError
 from skymark.model.record import Status
-from tests.unit.execute.conftest import cell_of, plan_of, planned_cell
+from tests.scripted_suite import cell_of, plan_of, planned_cell
 from tests.unit.execute.tuning import EFFORTS, ORDER, Runs, candidates_with, record_of
 
 PLACE = Path("tune")

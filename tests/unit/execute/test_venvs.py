@@ -14,7 +14,7 @@ from skymark.execute import venvs as module
 from skymark.execute.venvs import MARKER, Venvs
 from skymark.model.errors import VenvBuildError
 from skymark.model.venv import VenvSpec
-from tests.unit.execute.conftest import WRONG_PACKAGE
+from tests.scripted_suite import WRONG_PACKAGE
 
 
 @pytest.fixture

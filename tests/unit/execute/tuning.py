@@ -10,7 +10,7 @@ from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Round, Status
 from skymark.statistics.figures import figures_of
-from tests.unit.execute.conftest import cell_of, plan_of
+from tests.scripted_suite import cell_of, plan_of
 
 DECLARATION = Declaration(
     suite="scripted",

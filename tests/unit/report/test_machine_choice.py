@@ -9,7 +9,7 @@ import pytest
 
 from skymark.model.errors import UsageError
 from skymark.report.machine_choice import cheapest, machine_row, machines_of
-from tests.unit.execute.conftest import ScriptedSuite, cell_of
+from tests.scripted_suite import ScriptedSuite, cell_of
 from tests.unit.execute.tuning import ORDER, record_of
 
 WORK = cell_of("a", step=20)

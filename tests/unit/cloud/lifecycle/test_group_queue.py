@@ -19,7 +19,7 @@ from skymark.cloud.order import Order
 from skymark.cloud.sky.jobs import MachineJob
 from skymark.cloud.slots import SlotJob
 from skymark.model.errors import UsageError
-from tests.unit.execute.conftest import cell_of, plan_of
+from tests.scripted_suite import cell_of, plan_of
 
 GROUPS = [f"model-{number}" for number in range(8)]
 JOBS = [SlotJob(cards=0.5, slots=1, fraction=0.5, groups=(name,)) for name in GROUPS]

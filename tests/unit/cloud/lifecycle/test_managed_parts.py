@@ -16,9 +16,9 @@ from skymark.cloud.lifecycle.managed_parts import part_orders, submit_parts
 from skymark.cloud.lifecycle.screen import Choice, Screen
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.part_jobs import part_job_name
+from tests.scripted_suite import cell_of, plan_of
 from tests.unit.cloud.cost.conftest import offer, quote_of
 from tests.unit.cloud.test_order import order_of
-from tests.unit.execute.conftest import cell_of, plan_of
 
 KEY = "0123456789ab"
 PLAN = plan_of(cell_of("a"), cell_of("b"), cell_of("c"))

@@ -10,7 +10,7 @@ from skymark.execute.partition.split import Balanced, Even, Longest
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Status
 from skymark.model.span import Span
-from tests.unit.execute.conftest import cell_of, planned_cell
+from tests.scripted_suite import cell_of, planned_cell
 
 CELLS = [
     planned_cell(cell_of(adapter, f"S-{number}"), shard_key=f"work {number}")

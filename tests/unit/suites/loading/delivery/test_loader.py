@@ -7,7 +7,7 @@ import pytest
 
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.loader import PLAIN_COPIES, DeliveringLoader, transfer_of
-from tests.unit.suites.loading.drives.loaders import PlainMemory
+from tests.processes.drives.loaders import PlainMemory
 
 
 class Three(Loader):

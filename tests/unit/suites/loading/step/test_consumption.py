@@ -16,7 +16,7 @@ from skymark.suites.loading.scenarios.pr2_determinism import Determinism
 from skymark.suites.loading.step.consumption import Consumption, Trainer
 from skymark.suites.loading.step.kind import StepKind
 from skymark.suites.loading.step.step import Step
-from tests.unit.suites.loading.drives.conftest import make_bench
+from tests.processes.drives.conftest import make_bench
 
 __all__ = ["make_bench"]
 

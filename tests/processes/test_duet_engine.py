@@ -16,7 +16,8 @@ from skymark.model.cell import Cell
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Record, Status, Stop
 from skymark.run.directory import RunDirectory
-from tests.unit.execute.conftest import EFFORT, Bed, ScriptedSuite, Witness, cell_of, plan_of
+from tests.processes.conftest import Bed
+from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from skymark.model.record import Status
-from tests.unit.execute.conftest import EFFORT, ScriptedSuite, cell_of, plan_of
+from tests.scripted_suite import EFFORT, ScriptedSuite, cell_of, plan_of
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 

@@ -20,7 +20,7 @@ from skymark.run.joint_writer import joint_writer
 from skymark.run.reader import open_run
 from skymark.run.sole_writer import sole_writer
 from skymark.store.directory import DirectoryStore
-from tests.unit.execute.conftest import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
+from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 

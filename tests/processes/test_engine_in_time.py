@@ -8,7 +8,7 @@ import pytest
 
 from skymark.model.allotment import MOST_ROUNDS, Allotment
 from skymark.model.record import Status, Stop
-from tests.unit.execute.conftest import Witness, cell_of, plan_of
+from tests.scripted_suite import Witness, cell_of, plan_of
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 

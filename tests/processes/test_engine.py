@@ -14,7 +14,7 @@ from skymark.model.errors import StorageFullError
 from skymark.model.record import RoundResult, Status, Verification
 from skymark.run.directory import RunDirectory
 from skymark.statistics.stopping import is_precise_enough
-from tests.unit.execute.conftest import (
+from tests.scripted_suite import (
     EFFORT,
     CountingSuite,
     ScriptedSuite,

@@ -17,7 +17,7 @@ from skymark.execute import process
 from skymark.execute.process import WorkerError, WorkerKind, WorkerProcess
 from skymark.execute.venvs import import_root
 from skymark.model.record import Resources
-from tests.unit.execute.conftest import EFFORT, cell_of
+from tests.scripted_suite import EFFORT, cell_of
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 

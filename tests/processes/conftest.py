@@ -1,0 +1,76 @@
+"""An engine around the scripted suite, with real worker processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from skymark.execute.engine import Engine
+from skymark.execute.interpreters import Interpreters
+from skymark.execute.partition.shard import Shard
+from skymark.execute.venvs import Venvs
+from skymark.model.plan import Plan
+from skymark.model.platform import Target
+from skymark.run.directory import RunDirectory
+from skymark.suite.contract import Suite
+from tests.scripted_suite import ScriptedSuite, Witness
+
+WORKER_SIDE = Path(__file__).with_name("worker_side")
+
+
+class Bed:
+    """Where an engine runs: a run directory, a cache with the workers' journal, a witness."""
+
+    def __init__(self, root: Path) -> None:
+        self.run = RunDirectory(
+            root / "run", sample_columns=ScriptedSuite.declaration.sample_columns
+        )
+        self.cache = root / "cache"
+        self.cache.mkdir()
+        self.witness = Witness()
+
+    def engine(
+        self,
+        plan: Plan,
+        *,
+        own: bool = False,
+        suite: Suite | None = None,
+        shard: Shard | None = None,
+        target: Target = "cpu",
+    ) -> Engine:
+        """An engine for a plan, with the tests' own Python or venvs of the cache."""
+        return Engine(
+            plan=plan,
+            suite=suite or ScriptedSuite(),
+            run=self.run,
+            cache=self.cache,
+            observer=self.witness,
+            interpreters=Interpreters(
+                Venvs(self.cache, self.witness.stage) if own else None,
+                Path(sys.executable),
+                target,
+            ),
+            cells=None if shard is None else shard.take(plan.cells),
+        )
+
+    def journal(self, do: str) -> list[dict]:
+        """What workers were asked to do, in order."""
+        path = self.cache / "journal.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in map(json.loads, lines) if line["do"] == do]
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Bed:
+    return Bed(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def worker_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers import the scripted runner, besides what the session lets them import."""
+    paths = filter(None, [os.fspath(WORKER_SIDE), os.environ.get("SKYMARK_WORKER_PATH")])
+    monkeypatch.setenv("SKYMARK_WORKER_PATH", os.pathsep.join(paths))
