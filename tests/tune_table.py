@@ -94,11 +94,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("--adapters", nargs="+", default=list(ADAPTERS))
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     asked = parser.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory() as directory:
-        for place, (name, words) in enumerate(WORKLOADS.items()):
-            rows[name] = row(words, asked.adapters, Path(directory) / str(place))
+        for place, name in enumerate(asked.workloads):
+            rows[name] = row(WORKLOADS[name], asked.adapters, Path(directory) / str(place))
     renew(asked.page, "tune", ("workload", *COLUMNS), list(WORKLOADS), rows)
 
 

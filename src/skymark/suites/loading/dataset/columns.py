@@ -6,7 +6,8 @@
 | `height`, `width`       | the image's, in pixels                                           |
 | `label`                 | a number, or a name (numbered in alphabetical order)             |
 | `caption`, `transcript`, `document` | a text, or the first of several                      |
-| `wav`                   | a sound: PCM, 16 bits, 16 kHz                                    |
+| `wav`, `flac`           | a sound of 16 bits, 16 kHz; each as it is, or made of the other  |
+| `mp4`                   | a video clip of a constant frame rate                            |
 | `tokens`                | the bytes of a text, each a token (as in Xue et al., "ByT5", 2022) |
 | `features`              | all fields but the label, each a number                          |
 | `dense`, `categorical`  | the 13 counts and 26 categories of Criteo's click logs           |
@@ -25,9 +26,10 @@ from skymark.suites.loading.dataset import values
 from skymark.suites.loading.dataset.canonical import Array, Encoding
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "picture")
-LABELS = ("label", "labels", "class", "cls", "target", "fine_label", "click", "y")
+LABELS = ("label", "labels", "class", "cls", "target", "fine_label", "speaker_id", "click", "y")
 TEXTS = ("text", "caption", "captions", "sentence", "content", "transcript", "transcription")
-SOUNDS = ("audio", "wav", "sound", "speech")
+SOUNDS = ("audio", "wav", "flac", "sound", "speech")
+CLIPS = ("video", "mp4", "clip")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ RECIPES: Mapping[str, Recipe] = {
     "transcript": _TEXT,
     "document": _TEXT,
     "wav": Recipe(values.wav, names=SOUNDS, ragged=True, encoding="wav"),
+    "flac": Recipe(values.flac, names=SOUNDS, ragged=True, encoding="flac"),
+    "mp4": Recipe(values.mp4, names=CLIPS, ragged=True, encoding="mp4"),
     "tokens": Recipe(values.byte_tokens, names=TEXTS, ragged=True),
     "features": Recipe(values.numbers, takes_rest=True),
     "dense": Recipe(values.counts, prefixes=("i", "int", "integer_feature", "dense"), count=13),

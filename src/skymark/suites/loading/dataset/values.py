@@ -17,6 +17,7 @@ from skymark.model.installed import needs
 from skymark.suites.loading.dataset.tabular import MISSING
 
 _JPEG_START = b"\xff\xd8"
+_FLAC_START = b"fLaC"
 LARGEST_ID = 1 << 63
 LARGEST_FIGURE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 80
@@ -109,11 +110,65 @@ def byte_tokens(value: Any, place: str) -> npt.NDArray[np.uint16]:
 
 
 def wav(value: Any, place: str) -> npt.NDArray[np.uint8]:
-    """Return a sound's file as it is, uint8 ``[length]``, once it has been decoded."""
+    """Return a sound as a WAV file, uint8 ``[length]``; FLAC is decoded, and loses nothing.
+
+    Raises:
+        DataError: the sound does not decode to its end, or is not of 16 bits and 16 kHz.
+    """
+    samples = _samples(value, place)
+    if not value.startswith(_FLAC_START):
+        return np.frombuffer(value, np.uint8)
+    from skymark.suites.loading.dataset.sounds import wav_bytes
+
+    return wav_bytes(samples)
+
+
+def flac(value: Any, place: str) -> npt.NDArray[np.uint8]:
+    """Return a sound as a FLAC file of one channel, uint8 ``[length]``; WAV files are encoded.
+
+    Raises:
+        DataError: the sound does not decode to its end, or is not of 16 bits and 16 kHz.
+    """
+    samples = _samples(value, place)
+    if value.startswith(_FLAC_START):
+        return np.frombuffer(value, np.uint8)
+    with needs("av"):
+        from skymark.suites.loading.dataset.sounds import flac_bytes
+
+        return flac_bytes(samples)
+
+
+def _samples(value: Any, place: str) -> npt.NDArray[np.int16]:
+    """Decode a sound to one channel, int16 ``[n]``."""
     from skymark.suites.loading.transforms.audio import decode_wav
 
+    if not isinstance(value, bytes):
+        raise DataError(f"the sound of {place} is no encoded file but {type(value).__name__}")
     try:
-        decode_wav(value)
+        if value.startswith(_FLAC_START):
+            with needs("av"):
+                from skymark.suites.loading.transforms.compressed_audio import decode_flac
+            samples = decode_flac(value)
+        else:
+            samples = decode_wav(value)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
+    whole: npt.NDArray[np.int16] = np.rint(samples * 32768).astype(np.int16)
+    return whole
+
+
+def mp4(value: Any, place: str) -> npt.NDArray[np.uint8]:
+    """Return a clip's file as it is, uint8 ``[length]``, once all of it has been decoded.
+
+    Raises:
+        DataError: a frame cannot be decoded, or not be found by its number.
+    """
+    with needs("av"):
+        from skymark.suites.loading.transforms.video import check_clip
+    if not isinstance(value, bytes):
+        raise DataError(f"the clip of {place} is no encoded file but {type(value).__name__}")
+    try:
+        check_clip(value)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
     return np.frombuffer(value, np.uint8)

@@ -13,9 +13,9 @@ sample, and the stride from one to the next, to the numbers of the sample's fram
 
 
 def sampled_frames(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:
-    """Return every `stride`-th frame from the drawn one on."""
+    """Return every `stride`-th frame from the drawn one on; the last one where the clip ends."""
     first = window_start(share, whole, (frames - 1) * stride + 1)
-    return range(first, first + frames * stride, stride)
+    return [min(number, whole - 1) for number in range(first, first + frames * stride, stride)]
 
 
 def shifted_frames(by: int) -> Sampler:
@@ -42,7 +42,7 @@ def spread_frames(share: float, whole: int, frames: int, stride: int) -> Sequenc
 def consecutive_frames(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:
     """Take one frame after another from the drawn one on."""
     first = sampled_frames(share, whole, frames, stride)[0]
-    return range(first, first + frames)
+    return [min(number, whole - 1) for number in range(first, first + frames)]
 
 
 def reversed_frames(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 Frames = npt.NDArray[np.uint8]
 """``[frames, height, width, 3]``, red, green, blue."""
+
+PLANES = frozenset({"yuv420p", "yuvj420p"})
+"""Formats of frames of 8 bits, as cameras and sites make them."""
+
+CONVERT = "ffmpeg -i CLIP -vf fps=25,format=yuv420p -c:v libx264 -an NEW.mp4"
+_UNREADABLE = "the clip is no MP4 file that can be decoded ({}); convert it to one"
 
 FROM_KEY_FRAME = "the frames begin at the key frame before the drawn one"
 """What `decode_frames` does with ``from_key_frame``, in an oracle's words."""
@@ -49,13 +56,43 @@ def decode_frames(
             numbers = list(chosen(video.frames))
             return _decoded(file, video, numbers, from_key_frame=from_key_frame)
     except av.FFmpegError as error:
+        raise DataError(_UNREADABLE.format(error)) from error
+
+
+def check_clip(data: bytes) -> None:
+    """Decode a whole clip, and check that each frame is found by its number and shown as it is.
+
+    Raises:
+        DataError: it is no MP4 file of 8-bit frames, upright and at a constant rate.
+    """
+    try:
+        with av.open(io.BytesIO(data), "r", format="mp4") as file:
+            if not (file.streams.video and file.streams.video[0].average_rate):
+                raise DataError("the clip has no whole video; copy the file again or remove it")
+            video = file.streams.video[0]
+            ticks, count = _ticks(video), video.frames
+            shown = [(frame.pts, frame.format.name, frame.rotation) for frame in file.decode(video)]
+    except av.FFmpegError as error:
+        raise DataError(_UNREADABLE.format(error)) from error
+    numbers = [None if pts is None else round(pts / ticks) for pts, *_ in shown]
+    if numbers != list(range(count)) or not numbers:
         raise DataError(
-            f"the clip is no MP4 file that can be decoded ({error}); convert it to one"
-        ) from error
+            f"the clip has {len(numbers)} frames where its header has {count}, or they come at no "
+            f"constant rate; convert it: {CONVERT}"
+        )
+    if other := {format for _, format, _ in shown} - PLANES:
+        raise DataError(f"the clip's frames are {other.pop()}, not 8 bits; convert it: {CONVERT}")
+    if any(rotation for *_, rotation in shown):
+        raise DataError(f"the clip is to be turned when it is shown; convert it: {CONVERT}")
+
+
+def _ticks(video: Any) -> Fraction:
+    """Return how far a stream's clock moves from one frame to the next."""
+    return Fraction(1 / (video.average_rate * video.time_base))
 
 
 def _decoded(file: Any, video: Any, numbers: list[int], *, from_key_frame: bool) -> Frames:
-    ticks = 1 / (video.average_rate * video.time_base)
+    ticks = _ticks(video)
     first, wanted = min(numbers), set(numbers)
     file.seek(int(first * ticks), stream=video)
     reformatter, found, late = VideoReformatter(), {}, None

@@ -15,14 +15,17 @@ from PIL import Image
 
 from skymark.model.errors import DataError
 from skymark.model.installed import needs
+from skymark.suites.loading.dataset.clips import mp4_bytes
 from skymark.suites.loading.dataset.importing import RealData, import_data
-from skymark.suites.loading.dataset.sounds import speech_like, wav_bytes
+from skymark.suites.loading.dataset.sounds import flac_bytes, speech, speech_like, wav_bytes
 from skymark.suites.loading.dataset.tabular import feature_moments
 from skymark.suites.loading.dataset.values import category
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Scenario, Size
+from skymark.suites.loading.scenarios.au1_compressed_audio import CompressedAudio
 from skymark.suites.loading.scenarios.cv1_image_classification import ImageClassification
 from skymark.suites.loading.scenarios.cv2_volumes import Volumes
+from skymark.suites.loading.scenarios.cv5_video_clips import VideoClips
 from skymark.suites.loading.scenarios.mm1_image_text_pairs import ImageTextPairs
 from skymark.suites.loading.scenarios.mm2_audio_text_pairs import AudioTextPairs
 from skymark.suites.loading.scenarios.nlp1_token_blocks import TokenBlocks
@@ -128,6 +131,64 @@ class TestSounds:
         (tmp_path / "a.txt").write_text("hello")
         with pytest.raises(DataError, match=r"a\.wav: the sound has 8000"):
             RealData(str(tmp_path)).check(AudioTextPairs)
+
+    @pytest.mark.parametrize("kind", ["flac", "wav"])
+    def test_a_folder_of_sounds_of_either_kind_runs_mm2_and_au1(self, tmp_path, kind):
+        spoken = [speech(np.random.default_rng(number), 0.4) for number in range(3)]
+        encode = {"flac": flac_bytes, "wav": wav_bytes}[kind]
+        for number, samples in enumerate(spoken):
+            path = tmp_path / "in" / f"speaker-{number}" / f"a.{kind}"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(encode(samples).tobytes())
+            path.with_suffix(".txt").write_text("hello there")
+        _, oracle = imported(tmp_path / "in", AudioTextPairs, self.SIZE, tmp_path / "mm2")
+        assert bytes(oracle.dataset[2]["wav"]) == wav_bytes(spoken[2]).tobytes()
+        size = Size(elements=9, batch_size=4, values={"seconds": 0.5, "crop": 0.3, "classes": 3})
+        _, oracle = imported(tmp_path / "in", CompressedAudio, size, tmp_path / "au1")
+        assert bytes(oracle.dataset[2]["flac"]) == flac_bytes(spoken[2]).tobytes()
+        assert [element["label"] for element in oracle.dataset] == [0, 1, 2]
+
+    def test_a_damaged_flac_file_is_named(self, tmp_path):
+        sound = flac_bytes(speech(np.random.default_rng(0), 0.4)).tobytes()
+        (tmp_path / "a.flac").write_bytes(sound[: len(sound) // 2])
+        with pytest.raises(DataError, match=r"a\.flac: the sound is no whole FLAC file"):
+            RealData(str(tmp_path)).check(CompressedAudio)
+
+
+def grey_clip(frames: int, height: int = 32, width: int = 48) -> bytes:
+    levels = np.linspace(40, 200, frames).astype(np.uint8)
+    shape = (height * 3 // 2, width)
+    return mp4_bytes([np.full(shape, level) for level in levels], height, width).tobytes()
+
+
+class TestClips:
+    SIZE = Size(
+        elements=9, batch_size=4, values={"side": 16, "frames": 4, "stride": 2, "classes": 2}
+    )
+
+    def test_a_folder_of_clips_of_any_size_and_length_runs_cv5(self, tmp_path):
+        shapes = {"run/a.mp4": (20, 32, 48), "run/b.mp4": (9, 64, 32), "jump/c.mp4": (3, 32, 32)}
+        for name, shape in shapes.items():
+            (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "in" / name).write_bytes(grey_clip(*shape))
+        scenario, oracle = imported(tmp_path / "in", VideoClips, self.SIZE, tmp_path / "out")
+        assert [element["label"] for element in oracle.dataset] == [0, 1, 1]
+        short = scenario.transform(oracle.dataset[0], 0)["clip"]
+        assert short.shape == (4, 16, 16, 3)
+        # Frames 0 and 2, and the last one again for those that the clip has not.
+        means = short.mean(axis=(1, 2, 3))
+        assert means[0] < means[1] == means[2] == means[3]
+
+    def test_tar_shards_of_clips_run_cv5(self, tmp_path):
+        with tarfile.open(tmp_path / "0.tar", "w") as archive:
+            for number in range(3):
+                members = {"mp4": grey_clip(12), "cls": str(number % 2).encode()}
+                for extension, data in members.items():
+                    header = tarfile.TarInfo(f"{number}.{extension}")
+                    header.size = len(data)
+                    archive.addfile(header, io.BytesIO(data))
+        _, oracle = imported(tmp_path / "0.tar", VideoClips, self.SIZE, tmp_path / "out")
+        assert [element["label"] for element in oracle.dataset] == [0, 1, 0]
 
 
 class TestText:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import struct
+from collections.abc import Iterable
+from fractions import Fraction
+
+import av
 import numpy as np
 import pytest
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.clips import KEY_FRAME_EVERY, mp4_bytes
-from skymark.suites.loading.transforms.video import decode_frames
+from skymark.suites.loading.transforms.video import check_clip, decode_frames
 
 HEIGHT, WIDTH = 32, 48
 COUNT = 3 * KEY_FRAME_EVERY
@@ -75,3 +81,48 @@ def test_a_frame_that_the_clip_has_not_is_missed(clip) -> None:
 def test_a_file_without_its_index_is_refused(clip, cut) -> None:
     with pytest.raises(DataError, match="MP4"):
         decode_frames(clip[:cut], lambda _: [0])
+
+
+# Clips of the user's own
+
+
+def encoded(pts: Iterable[int], pixels: str = "yuv420p") -> bytes:
+    """Return an MP4 file whose frames are shown at these multiples of 40 ms."""
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4") as file:
+        video = file.add_stream("libx264", rate=25, options={"bf": "0"})
+        video.height, video.width, video.pix_fmt = HEIGHT, WIDTH, pixels
+        video.codec_context.time_base = Fraction(1, 25)
+        for number in pts:
+            picture = av.VideoFrame.from_ndarray(grey(100), format="yuv420p")
+            picture.pts, picture.time_base = number, Fraction(1, 25)
+            file.mux(video.encode(picture.reformat(format=pixels)))
+        file.mux(video.encode(None))
+    return buffer.getvalue()
+
+
+def turned(data: bytes) -> bytes:
+    """Return an MP4 file whose track header (ISO/IEC 14496-12) turns frames by 90°."""
+    begin = data.index(b"tkhd") + 4 + 40
+    matrix = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
+    return data[:begin] + matrix + data[begin + len(matrix) :]
+
+
+def test_a_clip_of_a_constant_rate_is_taken() -> None:
+    check_clip(encoded(range(5)))
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (encoded([0, 1, 2, 9, 30]), "constant rate; convert it: ffmpeg"),
+        (encoded(range(5), "yuv422p"), "frames are yuv422p, not 8 bits"),
+        (turned(encoded(range(5))), "to be turned when it is shown"),
+        (encoded(range(50))[:-900], "no whole video; copy the file again"),
+        (b"GIF89a", "no MP4 file that can be decoded"),
+    ],
+    ids=["rate", "planes", "turned", "truncated", "another format"],
+)
+def test_a_clip_whose_frames_have_no_numbers_is_refused(data, fault) -> None:
+    with pytest.raises(DataError, match=fault):
+        check_clip(data)

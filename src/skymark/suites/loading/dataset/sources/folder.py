@@ -1,4 +1,4 @@
-"""A folder of images or sounds: one folder per class, captions beside them in text files."""
+"""A folder of images, sounds or clips: one folder per class, captions beside them in text files."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from skymark.suites.loading.dataset.sources.paths import suffix_of
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
-SOUNDS = frozenset({".wav"})
-MEDIA = IMAGES | SOUNDS
+KINDS = {"image": IMAGES, "audio": frozenset({".flac", ".wav"}), "video": frozenset({".mp4"})}
+"""Suffixes by the field that such files are. A folder is of the first kind that it has."""
+MEDIA = frozenset[str]().union(*KINDS.values())
 
 
 class MediaFolder(DataSource):
     """Files in folders. The folder's place among the others, by name, is the label.
 
     Rows are taken from the classes in turn, so that the first rows hold all classes. A file of
-    the same name that ends in ``.txt`` is the text of an image or sound.
+    the same name that ends in ``.txt`` is the text of an image, sound or clip.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
-        wanted = IMAGES if any(suffix_of(path) in IMAGES for path in files) else SOUNDS
+        suffixes = {suffix_of(path) for path in files}
+        field, wanted = next((one, kind) for one, kind in KINDS.items() if kind & suffixes)
         media = [path for path in files if suffix_of(path) in wanted]
         by_class: dict[Path, list[Path]] = {}
         for path in media:
@@ -42,12 +44,12 @@ class MediaFolder(DataSource):
         present = set(files)
         texts = [path.with_suffix(".txt") for path in media]
         self.files = (*media, *(text for text in texts if text in present))
-        self.fields = ("image" if wanted is IMAGES else "audio", "label")
+        self.fields = (field, "label")
         if any(text in present for text in texts):
             self.fields += ("text",)
 
     def count(self, limit: int) -> int:
-        """Return the number of images or sounds."""
+        """Return the number of images, sounds or clips."""
         return min(limit, len(self._media))
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:

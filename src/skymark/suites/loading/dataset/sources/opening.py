@@ -15,8 +15,8 @@ from skymark.suites.loading.dataset.sources.paths import (
 )
 
 KINDS = (
-    "a folder of images (one folder per class), of .wav, .tar, .parquet, .jsonl, .csv, .tsv or "
-    ".txt files, one such table or shard, shards such as 'train-{000..012}.tar', or "
+    "a folder of images (one folder per class), of .wav, .flac, .mp4, .tar, .parquet, .jsonl, "
+    ".csv, .tsv or .txt files, one such table or shard, shards such as 'train-{000..012}.tar', or "
     "hf://owner/name[@revision][:split]"
 )
 

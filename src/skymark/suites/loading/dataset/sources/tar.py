@@ -15,13 +15,15 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
+from skymark.suites.loading.dataset.sources.folder import KINDS
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 FIELDS = {
     **dict.fromkeys(("jpg", "jpeg", "png", "webp", "gif", "bmp"), "image"),
     **dict.fromkeys(("cls", "class", "index"), "label"),
     **dict.fromkeys(("txt", "text", "caption", "transcript"), "text"),
-    "wav": "audio",
+    **dict.fromkeys(("flac", "wav"), "audio"),
+    "mp4": "video",
 }
 """Field by extension; the keys of a ``.json`` member are fields of their own."""
 
@@ -103,7 +105,7 @@ class TarShards(DataSource):
                 raise DataError(f"{group.place} has no {field!r} in its .json; add it")
             return values[field]
         data = group.data(extension)
-        if field in {"image", "audio"}:
+        if field in KINDS:
             return data
         try:
             return data.decode().strip()
