@@ -94,12 +94,11 @@ def slower_commit(share: float) -> str:
     assert text.count(TAKEN) == 1
     slow = text.replace(TAKEN, SLOWED.format(share=share)) + WAIT
     with tempfile.TemporaryDirectory() as folder:
-        someone = {"NAME": "measured_pairs", "EMAIL": "nobody@example.org"}
-        who = {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in someone.items()}
-        variables = {**os.environ, **who, "GIT_INDEX_FILE": str(Path(folder) / "index")}
+        variables = {**os.environ, "GIT_INDEX_FILE": str(Path(folder) / "index")}
+        author = ("-c", "user.name=measured_pairs", "-c", "user.email=nobody@example.org")
 
         def git(*words: str, given: str = "") -> str:
-            command = ("git", "-C", str(ROOT), *words)
+            command = ("git", "-C", str(ROOT), *author, *words)
             done = subprocess.run(
                 command, input=given, env=variables, capture_output=True, text=True, check=True
             )
@@ -108,7 +107,7 @@ def slower_commit(share: float) -> str:
         git("read-tree", "HEAD")
         blob = git("hash-object", "-w", "--stdin", given=slow)
         git("update-index", "--cacheinfo", f"100644,{blob},{LOADER}")
-        return git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", f"Wait {share:%} longer")
+        return git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", f"Wait {share:.0%} longer")
 
 
 def measured(sides: Sides, path: Path) -> tuple[Run, Run]:
@@ -194,13 +193,13 @@ def in_pairs(cells: list[Pairs], chance: np.random.Generator, practical: float) 
 
 def scatter(cells: list[Pairs]) -> str:
     """Return, for people, how far apart the sides of each cell are and its pairs lie."""
-    lines = []
+    lines, spreads = [], []
     for pairs in cells:
-        after, before = np.log(pairs.values(METRIC))
+        ratios = np.subtract(*np.log(pairs.values(METRIC)))
+        spreads.append(stdev(ratios))
         name = f"{pairs.after.cell.label} {pairs.after.cell.adapter}"
-        ratios = after - before
-        lines.append(f"  {name}: {np.mean(ratios):+.1%}, each pair ± {stdev(ratios):.1%}")
-    middle = median(stdev(np.subtract(*np.log(pairs.values(METRIC)))) for pairs in cells)
+        lines.append(f"  {name}: {np.mean(ratios):+.1%}, each pair ± {spreads[-1]:.1%}")
+    middle = median(spreads)
     return "\n".join([*lines, f"  median of the pairs' standard deviations: {middle:.1%}"])
 
 

@@ -76,8 +76,10 @@ def test_the_good_adapter_beside_them_is_measured(ran):
 
 # Interrupted runs
 
-TWO = ("run", "--scenarios", "TAB-1", "NLP-1", "--adapters", "numpy", "--effort", "check")
-TWO = (*TWO, "--rounds", "3")
+TWO = (
+    *("run", "--scenarios", "TAB-1", "NLP-1", "--adapters", "numpy"),
+    *("--effort", "check", "--rounds", "3"),
+)
 HEEDS_CTRL_C = ("env", "--default-signal=INT")
 
 

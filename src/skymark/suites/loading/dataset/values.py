@@ -58,8 +58,7 @@ def image_width(value: Any, place: str) -> int:
 def _image(value: Any, place: str) -> Any:
     with needs("PIL"):
         from PIL import Image
-    if not isinstance(value, bytes):
-        raise DataError(f"the image of {place} is no encoded file but {type(value).__name__}")
+    _require_file(value, f"the image of {place}")
     try:
         return Image.open(io.BytesIO(value), formats=IMAGE_FORMATS)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
@@ -142,8 +141,7 @@ def _samples(value: Any, place: str) -> npt.NDArray[np.int16]:
     """Decode a sound to one channel, int16 ``[n]``."""
     from skymark.suites.loading.transforms.audio import decode_wav
 
-    if not isinstance(value, bytes):
-        raise DataError(f"the sound of {place} is no encoded file but {type(value).__name__}")
+    _require_file(value, f"the sound of {place}")
     try:
         if value.startswith(_FLAC_START):
             with needs("av"):
@@ -165,13 +163,18 @@ def mp4(value: Any, place: str) -> npt.NDArray[np.uint8]:
     """
     with needs("av"):
         from skymark.suites.loading.transforms.video import check_clip
-    if not isinstance(value, bytes):
-        raise DataError(f"the clip of {place} is no encoded file but {type(value).__name__}")
+    _require_file(value, f"the clip of {place}")
     try:
         check_clip(value)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
     return np.frombuffer(value, np.uint8)
+
+
+def _require_file(value: Any, what: str) -> None:
+    if not isinstance(value, bytes):
+        kind = type(value).__name__
+        raise DataError(f"{what} is no encoded file but {kind}; give the bytes of one")
 
 
 def number(value: Any, place: str) -> float | None:

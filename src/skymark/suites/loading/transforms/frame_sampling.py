@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from skymark.suites.loading.transforms.random_window import window_start
@@ -12,10 +12,15 @@ Sampler: TypeAlias = Callable[[float, int, int, int], Sequence[int]]
 sample, and the stride from one to the next, to the numbers of the sample's frames."""
 
 
+def within(numbers: Iterable[int], whole: int) -> Sequence[int]:
+    """Return frame numbers, with the first or last frame's in place of those before or beyond."""
+    return [min(max(0, number), whole - 1) for number in numbers]
+
+
 def sampled_frames(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:
     """Return every `stride`-th frame from the drawn one on; the last one where the clip ends."""
     first = window_start(share, whole, (frames - 1) * stride + 1)
-    return [min(number, whole - 1) for number in range(first, first + frames * stride, stride)]
+    return within(range(first, first + frames * stride, stride), whole)
 
 
 def shifted_frames(by: int) -> Sampler:
@@ -23,7 +28,7 @@ def shifted_frames(by: int) -> Sampler:
 
     def sample(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:
         drawn = sampled_frames(share, whole, frames, stride)
-        return [min(max(0, number + by), whole - 1) for number in drawn]
+        return within((number + by for number in drawn), whole)
 
     return sample
 
@@ -42,7 +47,7 @@ def spread_frames(share: float, whole: int, frames: int, stride: int) -> Sequenc
 def consecutive_frames(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:
     """Take one frame after another from the drawn one on."""
     first = sampled_frames(share, whole, frames, stride)[0]
-    return [min(number, whole - 1) for number in range(first, first + frames)]
+    return within(range(first, first + frames), whole)
 
 
 def reversed_frames(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 Frames = npt.NDArray[np.uint8]
 """``[frames, height, width, 3]``, red, green, blue."""
 
-PLANES = frozenset({"yuv420p", "yuvj420p"})
-"""Formats of frames of 8 bits, as cameras and sites make them."""
+PIXEL_FORMATS = frozenset({"yuv420p", "yuvj420p"})
+"""Of a user's own clips, in FFmpeg's names: 8 bits, 4:2:0, as cameras and sites make them."""
 
-CONVERT = "ffmpeg -i CLIP -vf fps=25,format=yuv420p -c:v libx264 -an NEW.mp4"
+_CONVERT = "ffmpeg -i CLIP -vf fps=25,format=yuv420p -c:v libx264 -an NEW.mp4"
 _UNREADABLE = "the clip is no MP4 file that can be decoded ({}); convert it to one"
 
 FROM_KEY_FRAME = "the frames begin at the key frame before the drawn one"
@@ -63,13 +63,13 @@ def check_clip(data: bytes) -> None:
     """Decode a whole clip, and check that each frame is found by its number and shown as it is.
 
     Raises:
-        DataError: it is no MP4 file of 8-bit frames, upright and at a constant rate.
+        DataError: it is no MP4 file of `PIXEL_FORMATS`, upright and at a constant rate.
     """
     try:
         with av.open(io.BytesIO(data), "r", format="mp4") as file:
-            if not (file.streams.video and file.streams.video[0].average_rate):
+            video = next(iter(file.streams.video), None)
+            if video is None or not video.average_rate:
                 raise DataError("the clip has no whole video; copy the file again or remove it")
-            video = file.streams.video[0]
             ticks, count = _ticks(video), video.frames
             shown = [(frame.pts, frame.format.name, frame.rotation) for frame in file.decode(video)]
     except av.FFmpegError as error:
@@ -78,17 +78,20 @@ def check_clip(data: bytes) -> None:
     if numbers != list(range(count)) or not numbers:
         raise DataError(
             f"the clip has {len(numbers)} frames where its header has {count}, or they come at no "
-            f"constant rate; convert it: {CONVERT}"
+            f"constant rate; convert it: {_CONVERT}"
         )
-    if other := {format for _, format, _ in shown} - PLANES:
-        raise DataError(f"the clip's frames are {other.pop()}, not 8 bits; convert it: {CONVERT}")
+    if other := {format for _, format, _ in shown} - PIXEL_FORMATS:
+        raise DataError(
+            f"the clip's frames are {other.pop()}, where yuv420p is needed; convert it: {_CONVERT}"
+        )
     if any(rotation for *_, rotation in shown):
-        raise DataError(f"the clip is to be turned when it is shown; convert it: {CONVERT}")
+        raise DataError(f"the clip is to be turned when it is shown; convert it: {_CONVERT}")
 
 
 def _ticks(video: Any) -> Fraction:
-    """Return how far a stream's clock moves from one frame to the next."""
-    return Fraction(1 / (video.average_rate * video.time_base))
+    """Return how far a stream's clock moves from one frame to the next, in its own units."""
+    ticks: Fraction = 1 / (video.average_rate * video.time_base)
+    return ticks
 
 
 def _decoded(file: Any, video: Any, numbers: list[int], *, from_key_frame: bool) -> Frames:

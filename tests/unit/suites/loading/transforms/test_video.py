@@ -116,7 +116,10 @@ def test_a_clip_of_a_constant_rate_is_taken() -> None:
     ("data", "fault"),
     [
         (encoded([0, 1, 2, 9, 30]), "constant rate; convert it: ffmpeg"),
-        (encoded(range(5), "yuv422p"), "frames are yuv422p, not 8 bits"),
+        (
+            encoded(range(5), "yuv422p"),
+            "frames are yuv422p, where yuv420p is needed; convert it: ffmpeg",
+        ),
         (turned(encoded(range(5))), "to be turned when it is shown"),
         (encoded(range(50))[:-900], "no whole video; copy the file again"),
         (b"GIF89a", "no MP4 file that can be decoded"),

@@ -19,9 +19,9 @@ from skymark.suites.loading.dataset.sources.paths import suffix_of
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
-KINDS = {"image": IMAGES, "audio": frozenset({".flac", ".wav"}), "video": frozenset({".mp4"})}
+MEDIA = {"image": IMAGES, "audio": frozenset({".flac", ".wav"}), "video": frozenset({".mp4"})}
 """Suffixes by the field that such files are. A folder is of the first kind that it has."""
-MEDIA = frozenset[str]().union(*KINDS.values())
+MEDIA_SUFFIXES = frozenset[str]().union(*MEDIA.values())
 
 
 class MediaFolder(DataSource):
@@ -33,7 +33,7 @@ class MediaFolder(DataSource):
 
     def __init__(self, files: Sequence[Path]) -> None:
         suffixes = {suffix_of(path) for path in files}
-        field, wanted = next((one, kind) for one, kind in KINDS.items() if kind & suffixes)
+        field, wanted = next((one, kind) for one, kind in MEDIA.items() if kind & suffixes)
         media = [path for path in files if suffix_of(path) in wanted]
         by_class: dict[Path, list[Path]] = {}
         for path in media:

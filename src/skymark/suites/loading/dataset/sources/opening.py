@@ -43,12 +43,12 @@ def open_source(data: str) -> DataSource:
 
 
 def _open_folder(folder: Path) -> DataSource:
-    from skymark.suites.loading.dataset.sources.folder import MEDIA, MediaFolder
+    from skymark.suites.loading.dataset.sources.folder import MEDIA_SUFFIXES, MediaFolder
 
     files = files_below(folder)
     by_kind: dict[Callable[[list[Path]], DataSource], list[Path]] = {}
     for path in files:
-        if suffix_of(path) in MEDIA:
+        if suffix_of(path) in MEDIA_SUFFIXES:
             return MediaFolder(files)
         if (opener := OPENERS.get(suffix_of(path))) is not None:
             by_kind.setdefault(opener, []).append(path)

@@ -15,7 +15,7 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.folder import KINDS
+from skymark.suites.loading.dataset.sources.folder import MEDIA
 from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 FIELDS = {
@@ -105,7 +105,7 @@ class TarShards(DataSource):
                 raise DataError(f"{group.place} has no {field!r} in its .json; add it")
             return values[field]
         data = group.data(extension)
-        if field in KINDS:
+        if field in MEDIA:
             return data
         try:
             return data.decode().strip()
