@@ -89,12 +89,13 @@ COMPARISONS = 500
 
 
 def slower_commit(share: float) -> str:
-    """Make a commit that is HEAD with the wait, and return its hash."""
+    """Make a commit that is HEAD with the wait, and return its hash, which is always the same."""
     text = (ROOT / LOADER).read_text()
     assert text.count(TAKEN) == 1
     slow = text.replace(TAKEN, SLOWED.format(share=share)) + WAIT
     with tempfile.TemporaryDirectory() as folder:
-        variables = {**os.environ, "GIT_INDEX_FILE": str(Path(folder) / "index")}
+        dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2000-01-01T00:00:00Z")
+        variables = {**os.environ, **dates, "GIT_INDEX_FILE": str(Path(folder) / "index")}
         author = ("-c", "user.name=measured_pairs", "-c", "user.email=nobody@example.org")
 
         def git(*words: str, given: str = "") -> str:
@@ -111,11 +112,11 @@ def slower_commit(share: float) -> str:
 
 
 def measured(sides: Sides, path: Path) -> tuple[Run, Run]:
-    """Measure both sides, unless they were, and return the runs of baseline and candidate."""
-    if not path.exists():
+    """Measure what is left of both sides, and return the runs of baseline and candidate."""
+    if not (path.exists() and open_run(path).manifest.finished):
         baseline = slower_commit(sides.slowdown) if sides.slowdown else "HEAD"
         command = ["run", "--against", baseline, *sides.options(), "--output", str(path)]
-        subprocess.run([sys.executable, "-m", "skymark", *command], check=True)
+        subprocess.run([sys.executable, "-m", "skymark", *command, "--resume"], check=True)
     return open_run(baseline_path(path)), open_run(path)
 
 
