@@ -33,9 +33,10 @@ EXTRAS = {
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
 BANDIT = "B613,B614,B615"
 """What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
-SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
-"""Processes of pytest, beside that of the simulated clouds; `-n 0` has none. On two cores three
-keep both busy: with two a quarter of the time went by in waits for disks, pipes and servers."""
+SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
+"""Processes of pytest, beside that of the simulated clouds; `-n 0` has none. On two cores four
+keep both busy: with two a quarter of the time went by in waits for disks, pipes and servers, with
+three a tenth."""
 IN_MINUTES = "not cloud_faults and not cloud_day"
 """Markers of tests of SkyPilot that do not take an hour."""
 TIMED = "tests/benchmarks"

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 APART = {"tests/functional/test_libraries.py"}
 """Files whose tests take minutes each and share nothing, so that any process may run any."""
 
+WAITING = {
+    "tests/stores/wandb_store/test_outages.py",
+    "tests/unit/cloud/test_machine_timer.py",
+    "tests/unit/cloud/lifecycle/test_ending.py",
+}
+"""Files whose tests mostly wait: begun first, lest they go on when all else has ended."""
+
 # Thousands of processes start here, and each would compile anew what it imports; each process of
 # pytest so the tests, which takes as long again as importing them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,6 +56,10 @@ if "COVERAGE_PROCESS_CONFIG" in os.environ and sys.version_info[:2] == {version}
 def pytest_addoption(parser: pytest.Parser) -> None:
     help = "page to write the table of all faults into"
     parser.addoption("--fault-table", type=Path, help=help)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in WAITING)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,9 +2,9 @@
 
     python -m tests.measured_pairs docs/accuracy.md
 
-measures for an hour and wants a machine on which nothing else runs; with ``--runs DIRECTORY`` what
-was measured stays there, and is read where it lies already. Ten pairs of each cell are drawn by
-chance again and again, and judged together as one run of ten pairs is. The slower side is this
+measures for an hour and wants a machine on which nothing else runs; ``--sides 0`` measures the
+first kind of sides alone. With ``--runs DIRECTORY`` what was measured stays there, and is read where
+it lies already. Ten pairs of each cell are drawn by chance again and again, and judged together as one run of ten pairs is. The slower side is this
 commit with a wait in the NumPy loader, as a commit that no branch has.
 """
 
@@ -209,16 +209,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("--runs", type=Path, help="where what is measured stays")
+    kinds = range(len(EACH))
+    parser.add_argument("--sides", type=int, nargs="+", choices=kinds, default=kinds)
     asked = parser.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory() as name:
-        for number, sides in enumerate(EACH):
+        for number in asked.sides:
+            sides = EACH[number]
             cells = list(Pairs.of(measured(sides, (asked.runs or Path(name)) / str(number))))
             print(f"{sides.name}:\n{scatter(cells)}", flush=True)
             rows[sides.name] = judged(sides, cells)
     columns = ("both sides", "cells", "pairs of each", "in pairs", "median moved 5 %",
                "t-test over batches")  # fmt: skip
-    renew(asked.page, "measured pairs", columns, tuple(rows), rows)
+    renew(asked.page, "measured pairs", columns, [sides.name for sides in EACH], rows)
 
 
 if __name__ == "__main__":

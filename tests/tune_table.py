@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.faults.table import renew
 
-ADAPTERS = ("numpy", "spdl", "pytorch", "grain")
+ADAPTERS = ("numpy", "spdl", "pytorch", "grain", "tfdata", "webdataset")
 WORKLOADS = {
     "CV-1:small, 20 ms": ("--scenarios", "CV-1:small", "--step-ms", "20"),
     "CV-1:small, 5 ms": ("--scenarios", "CV-1:small", "--step-ms", "5"),

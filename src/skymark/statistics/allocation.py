@@ -1,12 +1,14 @@
 """Allocation of rounds within a time: to the cells whose next round decides most.
 
-Each sweep gives the cells of the most urgent need a round; see `Need`. Everything is judged anew
-from all rounds before each sweep, so that a cell which was left alone comes back when others move.
+Each sweep gives a round to the cells of the most urgent need (see `Need`) whose intervals it
+narrows most for its time. Everything is judged anew from all rounds before each sweep, so that a
+cell which was left alone comes back when others move.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,6 +20,7 @@ from skymark.model.metric import Metric
 from skymark.model.record import Stop
 from skymark.statistics.difference import PRACTICAL, Verdict, difference
 from skymark.statistics.figures import figure_of
+from skymark.statistics.student import student_quantile
 
 FAR_BEHIND = 1 / 5
 """A cell shown to be below this part of the best is left alone: nobody would choose it."""
@@ -36,6 +39,10 @@ spread of three rounds, and 1.2 times that of five."""
 AT_ONCE = 4
 """Of the cells of a contest that have one need, the upper half gets a round, but so many at least:
 the first places are what is looked at first."""
+
+WORTHWHILE = 1 / 2
+"""The cells of a sweep narrow their interval at least so much per second, relative to the one that
+does most. Less than 1, so that a cell's rounds do not follow one another without others between."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,15 @@ class Standing:
         """Whether each round has the metric."""
         return len(self.values) == self.rounds
 
+    def narrowing(self) -> float:
+        """Return by how much one more round narrows the interval, as a logarithm.
+
+        That of Student's interval, if the rounds are as far apart as before. It is the same for all
+        cells of as many rounds: if those with a small spread were left alone, those would be which
+        have it by luck, and their intervals would be too narrow.
+        """
+        return math.log(_width(self.rounds) / _width(self.rounds + 1))
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -75,13 +91,12 @@ class Need(IntEnum):
 
     ROUNDS = 0
     """It lacks the effort's least rounds."""
-    FEW = 1
-    """It has few rounds, and its interval is wider than the effort asks for."""
-    RANK = 2
-    """It is not known whether it or one that it is compared with is better."""
-    INTERVAL = 3
+    PLACE = 1
+    """It is not known whether it or one that it is compared with is better, or it has few rounds
+    and its interval is wider than the effort asks for."""
+    INTERVAL = 2
     """Its interval is wider than the effort asks for."""
-    TIE = 4
+    TIE = 3
     """It is equal to another one but for what hardly matters; spare time may tell them apart."""
 
 
@@ -110,18 +125,26 @@ class Allocation:
         contests: dict[str, list[Standing]] = defaultdict(list)
         for one in standings:
             contests[one.contest].append(one)
-        waiting: dict[Need, list[tuple[int, int, Standing]]] = defaultdict(list)
+        waiting: dict[Need, list[tuple[int, Standing]]] = defaultdict(list)
         stops: dict[str, Stop] = {}
         for contest in contests.values():
             needs, ends = self._judged(contest)
             stops |= ends
             for need, cells in needs.items():
                 stops |= dict.fromkeys((one.name for one in cells), Stop.TIME)
-                first = cells if need <= Need.FEW else cells[: max(AT_ONCE, len(cells) // 2)]
-                waiting[need] += [(one.rounds, place, one) for place, one in enumerate(first)]
+                half = max(AT_ONCE, len(cells) // 2)
+                waiting[need] += [
+                    (place, one)
+                    for place, one in enumerate(cells)
+                    if place < half or one.rounds < FEW_ROUNDS
+                ]
         for need in sorted(waiting):
-            in_order = sorted(waiting[need], key=lambda entry: entry[:2])
-            if names := _in_time([one for _, _, one in in_order], left_s, start_s):
+            if need is Need.ROUNDS:
+                waiting[need].sort(key=lambda entry: (entry[1].rounds, entry[0]))
+                in_order = [one for _, one in waiting[need]]
+            else:
+                in_order = _worthwhile(waiting[need], left_s, start_s)
+            if names := _in_time(in_order, left_s, start_s):
                 return Sweep(names, {name: stops[name] for name in stops.keys() - set(names)})
         return Sweep((), stops)
 
@@ -142,12 +165,11 @@ class Allocation:
                 ends[one.name] = Stop.DECIDED
             elif one.rounds >= self.effort.max_rounds:
                 ends[one.name] = Stop.ROUNDS
-            elif one.rounds < FEW_ROUNDS and not self._is_narrow(one):
-                needs[Need.FEW].append(one)
             elif one.name in unknown:
-                needs[Need.RANK].append(one)
+                needs[Need.PLACE].append(one)
             elif not self._is_narrow(one):
-                needs[Need.INTERVAL].append(one)
+                few = one.rounds < FEW_ROUNDS
+                needs[Need.PLACE if few else Need.INTERVAL].append(one)
             elif one.name in tied:
                 needs[Need.TIE].append(one)
             else:
@@ -204,6 +226,37 @@ class Allocation:
     def _is_equal(self, one: Standing, other: Standing, margin: float) -> bool:
         found = difference(one.values, other.values, self.metric, practical=margin)
         return found.verdict is Verdict.NO_DIFFERENCE
+
+
+def _width(rounds: int) -> float:
+    """Return half the width of Student's interval over the spread of so many rounds."""
+    return student_quantile(rounds - 1) / math.sqrt(rounds)
+
+
+def _worthwhile(
+    waiting: Iterable[tuple[int, Standing]], left_s: float, start_s: Mapping[str, float]
+) -> list[Standing]:
+    """Return the cells whose next round narrows most for its time, the one that does most first.
+
+    Args:
+        waiting: cells with their places in their contests.
+        left_s: time that is left; a round that takes longer is none.
+        start_s: expected time to start a process, by its name; cells of one process share it.
+    """
+
+    def cost_s(one: Standing, sharing: int = 1) -> float:
+        return one.round_s + start_s.get(one.process, 0.0) / sharing
+
+    cells = [(place, one) for place, one in waiting if cost_s(one) <= left_s]
+    sharing = Counter(one.process for _, one in cells)
+
+    def per_second(one: Standing) -> float:
+        seconds = cost_s(one, sharing[one.process])
+        return one.narrowing() / seconds if seconds else math.inf
+
+    most = max((per_second(one) for _, one in cells), default=0.0)
+    chosen = [entry for entry in cells if per_second(entry[1]) >= WORTHWHILE * most]
+    return [one for _, one in sorted(chosen, key=lambda entry: (-per_second(entry[1]), entry[0]))]
 
 
 def _in_time(

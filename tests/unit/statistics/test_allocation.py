@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from random import Random
 from statistics import geometric_mean, median, quantiles
 
@@ -21,8 +22,8 @@ EFFORT = Effort(
 LONG_S = 1e9
 
 
-def standing(name, *values, contest="TAB-1", **more):
-    return Standing(name, contest, values, len(values), **more)
+def standing(name, *values, contest="TAB-1", round_s=1.0, **more):
+    return Standing(name, contest, values, len(values), round_s=round_s, **more)
 
 
 def around(value, rounds=8, spread=0.01):
@@ -48,19 +49,53 @@ def test_where_all_is_known_measuring_ends():
 
 
 def test_cells_whose_rank_is_not_known_get_rounds_and_those_whose_is_known_none():
-    unclear = (standing("a", *around(100, spread=0.2)), standing("b", *around(101, spread=0.2)))
-    sweep = next_sweep(*unclear, standing("c", *around(50)))
+    sweep = next_sweep(*unclear(8), standing("c", *around(50)))
     assert set(sweep.names) == {"a", "b"}
     assert sweep.stops == {"c": Stop.INTERVAL}
 
 
-def test_a_wide_interval_of_few_rounds_comes_before_ranks():
-    rank = (standing("a", *around(100, spread=0.2)), standing("b", *around(101, spread=0.2)))
+def unclear(rounds, **more):
+    """Cells whose rank is open, with so many rounds each."""
+    return [
+        standing(name, *around(value, rounds, 0.2), **more)
+        for name, value in (("a", 100), ("b", 101))
+    ]
+
+
+def test_of_cells_with_one_need_those_whose_rounds_narrow_most_come_first():
     wide = standing("wide", *around(30, rounds=4, spread=0.1))
-    narrow = standing("narrow", *around(60, rounds=4))
-    assert next_sweep(*rank, wide, narrow).names == ("wide",)
-    five = standing("wide", *around(30, rounds=5, spread=0.1))
-    assert set(next_sweep(*rank, five, narrow).names) == {"a", "b"}
+    narrow = standing("narrow", *around(60, rounds=20))
+    assert next_sweep(*unclear(20), wide, narrow).names == ("wide",)
+    # A fifth round narrows an interval by a quarter, a sixth one by a sixth.
+    assert set(next_sweep(*unclear(5), wide, narrow).names) == {"a", "b", "wide"}
+
+
+def test_rounds_that_cost_little_come_before_those_that_cost_much():
+    cheap, dear = (
+        [standing(f"{name}-{x}", *around(value, 6, 0.2), contest=name, round_s=round_s)
+         for x, value in (("a", 100), ("b", 101))]
+        for name, round_s in (("NLP-1", 2.0), ("CV-1", 25.0))
+    )  # fmt: skip
+    assert {name[:5] for name in next_sweep(*cheap, *dear).names} == {"NLP-1"}
+    starts = next_sweep(*cheap, *dear, start_s={"": 4 * 25.0}).names  # one process, shared by four
+    assert len(starts) == 4
+
+
+def test_a_cell_that_costs_much_has_its_turn_when_the_others_have_many_rounds():
+    dear = standing("dear", *around(50, 3, 0.2), contest="CV-1", round_s=20.0)
+    turns = [
+        rounds for rounds in range(3, 60) if "dear" in next_sweep(*unclear(rounds), dear).names
+    ]
+    assert turns == list(range(14, 60))
+    assert "a" in next_sweep(*unclear(46), dear).names
+    assert "a" not in next_sweep(*unclear(47), dear).names
+
+
+def test_the_cheap_round_that_still_fits_is_begun_where_the_worthwhile_one_does_not():
+    dear = standing("dear", *around(50, 3, 0.2), contest="CV-1", round_s=20.0)
+    sweep = next_sweep(*unclear(40), dear, left_s=10.0)
+    assert set(sweep.names) == {"a", "b"}
+    assert sweep.stops == {"dear": Stop.TIME}
 
 
 def test_a_known_rank_with_a_wide_interval_gets_rounds_when_no_rank_is_open():
@@ -184,7 +219,9 @@ def test_every_open_cell_is_measured_or_stopped_and_no_time_is_overdrawn(seed):
 CHOSEN_ON = range(20)
 """Among those that the rule's constants were chosen on."""
 UNSEEN = range(1000, 1100)
-TIME_S = 600.0
+ALIKE = {"TAB-1": (14, 1.0)}
+UNLIKE = {"CV-1": (8, 8.0), "NLP-1": (8, 1.0), "TAB-1": (8, 1.0)}
+"""Libraries of each scenario, and how much longer its rounds take than those of another."""
 
 
 class Bench:
@@ -192,29 +229,57 @@ class Bench:
 
     START_S = 2.0
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, scenarios: dict[str, tuple[int, float]], time_s: float, seed: int) -> None:
         chance = Random(seed)
-        self.names = [f"adapter-{number}" for number in range(14)]
-        self.speed = {name: chance.lognormvariate(7, 0.7) for name in self.names}
-        self.spread = {name: chance.uniform(0.02, 0.12) for name in self.names}
+        self.cells = {
+            f"{scenario} adapter-{number}": scenario
+            for scenario, (count, _) in scenarios.items()
+            for number in range(count)
+        }
+        self.speed = {name: chance.lognormvariate(7, 0.7) for name in self.cells}
+        self.spread = {name: chance.uniform(0.02, 0.12) for name in self.cells}
         # A slow library takes longer for the least work of a round.
         self.round_s = {
-            name: chance.uniform(1.5, 3) * (1 + 600 / self.speed[name]) for name in self.names
+            name: scenarios[scenario][1] * chance.uniform(1.5, 3) * (1 + 600 / self.speed[name])
+            for name, scenario in self.cells.items()
         }
         self.chance = Random(f"rounds of {seed}")
-        self.values: dict[str, list[float]] = {name: [] for name in self.names}
-        self.left_s = TIME_S
+        self.values: dict[str, list[float]] = {name: [] for name in self.cells}
+        self.left_s = time_s
 
-    def measure(self, name: str) -> None:
-        self.values[name].append(
-            self.speed[name] * self.chance.lognormvariate(0, self.spread[name])
-        )
-        self.left_s -= self.round_s[name] + self.START_S
+    def process(self, name: str) -> str:
+        """Return the adapter of a cell; its cells share a process in a sweep."""
+        return name.partition(" ")[2]
 
-    def is_right(self) -> bool:
-        """Whether the first three are those of the true speeds, in their order."""
-        found = sorted(self.names, key=lambda name: -geometric_mean(self.values[name]))
-        return found[:3] == sorted(self.names, key=lambda name: -self.speed[name])[:3]
+    def sweep(self, names: Iterable[str]) -> None:
+        """Measure a round of each cell."""
+        names = list(names)
+        for name in names:
+            factor = self.chance.lognormvariate(0, self.spread[name])
+            self.values[name].append(self.speed[name] * factor)
+        self.left_s -= self.cost_s(names)
+
+    def cost_s(self, names: Iterable[str]) -> float:
+        """Return the time of a round of each cell."""
+        names = list(names)
+        starts_s = self.START_S * len({self.process(name) for name in names})
+        return starts_s + sum(self.round_s[name] for name in names)
+
+    def right(self) -> list[bool]:
+        """Whether the first three are those of the true speeds, in order, by scenario."""
+
+        def first(cells: list[str], speed: Callable[[str], float]) -> list[str]:
+            return sorted(cells, key=speed, reverse=True)[:3]
+
+        each = [
+            [name for name, its in self.cells.items() if its == scenario]
+            for scenario in dict.fromkeys(self.cells.values())
+        ]
+        return [
+            first(cells, lambda name: geometric_mean(self.values[name]))
+            == first(cells, self.speed.__getitem__)
+            for cells in each
+        ]
 
     def half_widths(self) -> list[float]:
         """The intervals' half widths, relative to the rates."""
@@ -223,40 +288,54 @@ class Bench:
 
 
 def spread_evenly(bench):
-    while True:
-        for name in bench.names:
-            if bench.left_s < bench.round_s[name] + bench.START_S:
-                return bench
-            bench.measure(name)
+    """Give all cells as many rounds, and what is left to the first ones."""
+    while bench.left_s >= bench.cost_s(bench.cells):
+        bench.sweep(bench.cells)
+    for name in bench.cells:
+        if bench.left_s >= bench.cost_s([name]):
+            bench.sweep([name])
+    return bench
 
 
 def spent_where_it_decides(bench):
     allocation = Allocation(RATE, EFFORT)
-    start_s = dict.fromkeys(bench.names, bench.START_S)
+    start_s = {bench.process(name): bench.START_S for name in bench.cells}
     while True:
         standings = [
-            standing(name, *bench.values[name], process=name, round_s=bench.round_s[name])
-            for name in bench.names
+            standing(
+                *(name, *bench.values[name]),
+                contest=contest,
+                process=bench.process(name),
+                round_s=bench.round_s[name],
+            )
+            for name, contest in bench.cells.items()
         ]
         sweep = allocation.next_sweep(standings, bench.left_s, start_s)
         if not sweep.names:
             return bench
-        for name in sweep.names:
-            bench.measure(name)
+        bench.sweep(sweep.names)
 
 
 @pytest.mark.parametrize("seeds", [CHOSEN_ON, UNSEEN], ids=["chosen on", "unseen"])
-def test_the_top_three_are_ranked_right_in_more_benches_than_by_time_spread_evenly(seeds):
-    even = [spread_evenly(Bench(seed)) for seed in seeds]
-    ours = [spent_where_it_decides(Bench(seed)) for seed in seeds]
+@pytest.mark.parametrize(
+    ("scenarios", "time_s"), [(ALIKE, 600.0), (UNLIKE, 1200.0)], ids=["alike", "unlike"]
+)
+def test_the_top_three_are_ranked_right_more_often_than_by_time_spread_evenly(
+    scenarios, time_s, seeds
+):
+    even = [spread_evenly(Bench(scenarios, time_s, seed)) for seed in seeds]
+    ours = [spent_where_it_decides(Bench(scenarios, time_s, seed)) for seed in seeds]
     assert all(bench.left_s >= 0 for bench in (*even, *ours))
-    right = [[bench.is_right() for bench in benches] for benches in (ours, even)]
+    right = [[one for bench in benches for one in bench.right()] for benches in (ours, even)]
+    middles = []
     for found, way, benches in zip(right, ("so", "evenly"), (ours, even), strict=True):
         widths = [width for bench in benches for width in bench.half_widths()]
+        middles.append(median(widths))
         print(
-            f"spent {way}: right in {sum(found)} of {len(seeds)} benches, half of the intervals "
+            f"spent {way}: right in {sum(found)} of {len(found)}, half of the intervals "
             f"below ±{median(widths):.1%}, nine in ten below ±{quantiles(widths, n=10)[-1]:.1%}"
         )
     print(f"right only so: {sum(one > other for one, other in zip(*right, strict=True))}")
     print(f"right only evenly: {sum(one < other for one, other in zip(*right, strict=True))}")
     assert sum(right[0]) > sum(right[1])
+    assert scenarios is ALIKE or middles[0] < middles[1]
