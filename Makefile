@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 NOX := $(VENV)/bin/nox
-UV := $(VENV)/bin/uv pip install --quiet --compile-bytecode --python $(VENV)/bin/python
+# Where Python may not write bytecode, each command would compile what it imports anew.
+COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
+UV := $(VENV)/bin/uv pip install --quiet $(COMPILE) --python $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .PHONY: help setup cloud bench test lint types microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results

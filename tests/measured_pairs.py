@@ -3,9 +3,10 @@
     python -m tests.measured_pairs docs/accuracy.md
 
 measures for an hour and wants a machine on which nothing else runs; ``--sides 0`` measures the
-first kind of sides alone. With ``--runs DIRECTORY`` what was measured stays there, and is read where
-it lies already. Ten pairs of each cell are drawn by chance again and again, and judged together as one run of ten pairs is. The slower side is this
-commit with a wait in the NumPy loader, as a commit that no branch has.
+first kind of sides alone. With ``--runs DIRECTORY`` what was measured stays there, and is read
+where it lies already. Ten pairs of each cell are drawn by chance again and again, and judged
+together as one run of ten pairs is. The slower side is this commit with a wait in the NumPy loader,
+as a commit that no branch has.
 """
 
 from __future__ import annotations

@@ -91,7 +91,9 @@ def make_cloud_venv() -> Path:
     with FileLock(f"{venv}.lock"):
         _uv("venv", "--allow-existing", "--python", sys.executable, str(venv))
         install = ("pip", "install", "--python", str(venv / "bin" / "python"))
-        _uv(*install, "--compile-bytecode", "--require-hashes", "-r", str(pins))
+        # Where Python may not write bytecode, each command would compile SkyPilot anew.
+        compiled = ("--compile-bytecode",) if sys.dont_write_bytecode else ()
+        _uv(*install, *compiled, "--require-hashes", "-r", str(pins))
         # Last, so that its program is there only where everything is.
         itself = [str(source_directory())] if root is None else ["--editable", str(root)]
         _uv(*install, "--no-deps", "--no-build-isolation", *itself)

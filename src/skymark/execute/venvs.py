@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from skymark.cache.building import build_once
-from skymark.machine.variables import uv_variables
+from skymark.machine.variables import uv_variables, worker_variables
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import VenvBuildError
 from skymark.model.platform import Target
 from skymark.model.venv import VenvSpec
 from skymark.resources import resource_directory
 
+IMPORT_TIMEOUT_S = 300.0
 LOG_TAIL_LINES = 15
 MARKER = "skymark-venv.json"
 ROOT = Path("/")
@@ -124,14 +125,17 @@ class Venvs:
         requirements = self._directory_of_pins()
         python = spec.python or sys.executable
         self._uv(spec, "venv", "--python", python, os.fspath(directory))
-        # Else every worker compiles what it imports, where Python may not write bytecode.
-        install = ["pip", "install", "--compile-bytecode"]
-        install += ["--python", os.fspath(directory / "bin" / "python")]
+        python = os.fspath(directory / "bin" / "python")
+        install = ["pip", "install", "--python", python]
+        if sys.dont_write_bytecode:  # else every worker would compile what it imports
+            install.append("--compile-bytecode")
         if spec.locked is not None:
             self._uv(spec, *install, "--require-hashes", "-r", f"{requirements / spec.locked}")
         extra = [] if spec.declared is None else ["-r", f"{requirements / spec.declared}"]
         if extra or spec.packages:
             self._uv(spec, *install, *extra, *spec.packages)
+        if spec.imports is not None and not sys.dont_write_bytecode:
+            _import_once(python, spec.imports)
         (directory / MARKER).write_text(spec.model_dump_json())
 
     def _directory_of_pins(self) -> Path:
@@ -156,6 +160,25 @@ class Venvs:
                 f"(`uv {' '.join(arguments[:2])}` exited with {done.returncode})",
                 log_tail=tail,
             )
+
+
+def _import_once(python: str, module: str) -> None:
+    """Import a module, so that the first worker does not compile what it consists of.
+
+    All that is installed would take ten times as long. A module that cannot be imported is the
+    worker's matter, which says why.
+    """
+    program = "import importlib, sys; importlib.import_module(sys.argv[1])"
+    command = [python, "-c", program, module]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            command,
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            env=worker_variables(),
+            timeout=IMPORT_TIMEOUT_S,
+        )
 
 
 def _is_complete(directory: Path) -> bool:

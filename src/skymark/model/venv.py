@@ -21,6 +21,8 @@ class VenvSpec(Frozen):
     declared: str | None = None
     packages: tuple[str, ...] = ()
     python: str | None = None
+    imports: str | None = None
+    """Module that its workers import first."""
     target: Target = "cpu"
     variants: dict[Target, VenvSpec] = Field(default_factory=dict)
     """What is installed in its place for a target; the venv itself does for those not named."""

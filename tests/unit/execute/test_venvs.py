@@ -59,6 +59,20 @@ def test_an_environment_is_made_once_and_holds_what_was_asked(tmp_path, wheel):
     assert told == ["making the venv of tiny (once)"]
 
 
+@pytest.mark.parametrize(
+    ("forbidden", "imports", "compiled"),
+    [(True, None, True), (False, "tiny_library", True), (False, "absent", False)],
+)
+def test_what_a_worker_imports_first_is_compiled_when_it_begins(
+    tmp_path, wheel, monkeypatch, forbidden, imports, compiled
+):
+    monkeypatch.setattr("sys.dont_write_bytecode", forbidden)
+    built = Venvs(tmp_path).ensure(VenvSpec(name="tiny", packages=(wheel,), imports=imports))
+    found = list(built.directory.rglob("tiny_library.*.pyc"))
+    assert bool(found) is compiled
+    assert answer(built) == "42"
+
+
 def test_declared_and_locked_files_are_installed(tmp_path, wheel, requirements):
     (requirements / "base.in").write_text(wheel)
     (requirements / "tiny.in").write_text("-r base.in\n")

@@ -250,17 +250,25 @@ def venv_of(name: str) -> VenvSpec:
                 name=cls.slug,
                 locked=f"adapters/{cls.slug}.{suffix}.txt",
                 python=cls.python,
+                imports=cls.imports,
                 target=target,
             )
             for target, suffix in cls.acceleration.pins.items()
         }
         locked = f"adapters/{cls.slug}.txt"
-        return VenvSpec(name=cls.slug, locked=locked, python=cls.python, variants=variants)
+        return VenvSpec(
+            name=cls.slug,
+            locked=locked,
+            python=cls.python,
+            imports=cls.imports,
+            variants=variants,
+        )
     return VenvSpec(
         name=cls.slug if cls.requirements else "numpy",
         locked="adapters/numpy.txt",
         packages=cls.requirements,
         python=cls.python,
+        imports=cls.imports,
     )
 
 
@@ -274,5 +282,6 @@ def _of_version(
         declared=f"adapters/{file}.in",
         packages=(f"{distribution}=={reference.version}",),
         python=cls.python,
+        imports=cls.imports,
         target=target,
     )
