@@ -36,7 +36,7 @@ BANDIT = "B613,B614,B615"
 SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
 """Processes of pytest, beside that of the simulated clouds; `-n 0` has none. On two cores four
 keep both busy: with two a quarter of the time went by in waits for disks, pipes and servers, with
-three a tenth."""
+three a twelfth."""
 IN_MINUTES = "not cloud_faults and not cloud_day"
 """Markers of tests of SkyPilot that do not take an hour."""
 TIMED = "tests/benchmarks"

@@ -211,7 +211,9 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("--runs", type=Path, help="where what is measured stays")
     kinds = range(len(EACH))
-    parser.add_argument("--sides", type=int, nargs="+", choices=kinds, default=kinds)
+    parser.add_argument(
+        "--sides", type=int, nargs="+", choices=kinds, default=kinds, help="kinds to measure"
+    )
     asked = parser.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory() as name:

@@ -216,6 +216,8 @@ def test_where_a_node_fails_its_tasks_go_on_with_what_is_stored(
     assert "RUNNING" in states(slurm, job)
     sh(slurm, f"sudo scontrol update NodeName={slurm.name} State=DOWN Reason=test")
     eventually(lambda: "RUNNING" not in states(slurm, job), WAIT_S)
+    folder = run_of(slurm, "failed").path / "records"
+    finished = {path.name: path.read_bytes() for path in folder.glob("*.json")}
     before = stored(slurm, "failed")
     assert len(before) >= 2
     assert "PENDING" in states(slurm, job)
@@ -227,3 +229,4 @@ def test_where_a_node_fails_its_tasks_go_on_with_what_is_stored(
     assert run_of(slurm, "failed").manifest().finished
     assert records(slurm, "failed") == dict.fromkeys(planned, "ok")
     assert before <= stored(slurm, "failed")
+    assert {name: (folder / name).read_bytes() for name in finished} == finished

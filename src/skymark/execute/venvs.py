@@ -123,8 +123,8 @@ class Venvs:
 
     def _build(self, spec: VenvSpec, directory: Path) -> None:
         requirements = self._directory_of_pins()
-        python = spec.python or sys.executable
-        self._uv(spec, "venv", "--python", python, os.fspath(directory))
+        base = spec.python or sys.executable
+        self._uv(spec, "venv", "--python", base, os.fspath(directory))
         python = os.fspath(directory / "bin" / "python")
         install = ["pip", "install", "--python", python]
         if sys.dont_write_bytecode:  # else every worker would compile what it imports
@@ -165,7 +165,7 @@ class Venvs:
 def _import_once(python: str, module: str) -> None:
     """Import a module, so that the first worker does not compile what it consists of.
 
-    All that is installed would take ten times as long. A module that cannot be imported is the
+    All that is installed would take ten times the CPU time. A module that cannot be imported is the
     worker's matter, which says why.
     """
     program = "import importlib, sys; importlib.import_module(sys.argv[1])"

@@ -22,7 +22,7 @@ class VenvSpec(Frozen):
     packages: tuple[str, ...] = ()
     python: str | None = None
     imports: str | None = None
-    """Module that its workers import first."""
+    """Module that its workers import first; imported once when the venv has been made."""
     target: Target = "cpu"
     variants: dict[Target, VenvSpec] = Field(default_factory=dict)
     """What is installed in its place for a target; the venv itself does for those not named."""

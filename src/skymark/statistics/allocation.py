@@ -136,7 +136,7 @@ class Allocation:
                 waiting[need] += [
                     (place, one)
                     for place, one in enumerate(cells)
-                    if place < half or one.rounds < FEW_ROUNDS
+                    if need is Need.ROUNDS or place < half or one.rounds < FEW_ROUNDS
                 ]
         for need in sorted(waiting):
             if need is Need.ROUNDS:

@@ -33,14 +33,15 @@ from skymark.suites.clip.specification import ClipSpecification
 
 USUAL_PIXELS = "shortest bicubic"
 """Of weights that open_clip does not know."""
-_GPU_VENV = VenvSpec(
-    name="clip", locked="adapters/clip.gpu.txt", imports="open_clip", target="cuda12"
-)
 VENV = VenvSpec(
     name="clip",
     locked="adapters/clip.txt",
     imports="open_clip",
-    variants={"cuda12": _GPU_VENV},
+    variants={
+        "cuda12": VenvSpec(
+            name="clip", locked="adapters/clip.gpu.txt", imports="open_clip", target="cuda12"
+        ),
+    },
 )
 
 
