@@ -20,6 +20,10 @@ from skymark.measure.transfer import Transfer
 Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""
 
+GoOn = Callable[[int, int, int], int]
+"""Returns for how many ns more a pass goes on, 0 to end it; given the number of batches so far, and
+the ns until the first and the last of them arrived."""
+
 FOREVER_NS = 1 << 62
 """A time limit that no pass reaches: 146 years."""
 
@@ -54,6 +58,12 @@ class Pass:
     """The copies to an accelerator in the waits; `timed_pass` knows of none."""
 
 
+def end(arrived: int, first_ns: int, last_ns: int) -> int:
+    """End a pass when its time is over, whatever arrived; see `GoOn`."""
+    del arrived, first_ns, last_ns
+    return 0
+
+
 class Receiver:
     """What is done with each batch as it arrives; this one trusts them."""
 
@@ -74,6 +84,7 @@ def timed_pass(
     keep: int = 0,
     *,
     stop_after_ns: int | None = None,
+    go_on: GoOn = end,
     consumer: Consumer | None = None,
     clock: Clock = time.perf_counter_ns,
     copy: Callable[[Any], Any] = lambda batch: batch,
@@ -95,6 +106,7 @@ def timed_pass(
         ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
         keep: how many batches to keep whole for verification, besides short ones.
         stop_after_ns: end the pass after the batch that crosses this wall time.
+        go_on: asked whether to end it, each time that it would.
         consumer: consumes each batch after its wait and before the next one; None for at once.
         clock: monotonic nanoseconds.
         copy: makes a kept batch independent of the loader's buffers.
@@ -141,8 +153,10 @@ def timed_pass(
             examine(batch)
             below = sample.offer(number, key, batch, always=len(index) < full)
         if now > deadline:
-            result.complete = False
-            break
+            deadline = now + go_on(len(arrived), arrived[0] - begin, now - begin)
+            if deadline <= now:
+                result.complete = False
+                break
         if consume is not None:
             consuming = clock()
             result.busy_ns += consume(batch)

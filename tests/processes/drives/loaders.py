@@ -36,6 +36,20 @@ class FixedOrder(NumpyLoader):
         return np.random.default_rng(epoch).permutation(len(self.job.dataset)).tolist()
 
 
+class TenMilliseconds(NumpyLoader):
+    """Waits as if each batch came from afar."""
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        for batch in super().epoch(epoch):
+            time.sleep(0.01)
+            yield batch
+
+
+class Slow(Honest):
+    slug: ClassVar = "slow"
+    loader: ClassVar = TenMilliseconds
+
+
 class IgnoresSeedOfOrder(Honest):
     slug: ClassVar = "ignores-seed-of-order"
     loader: ClassVar = FixedOrder

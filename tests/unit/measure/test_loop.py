@@ -101,6 +101,23 @@ def test_making_a_step_ready_takes_nothing_from_the_time_of_a_pass():
     assert not done.complete
 
 
+def test_a_pass_goes_on_for_as_long_as_it_is_told_each_time_that_it_would_end():
+    asked = []
+
+    def go_on(arrived, first_ns, last_ns):
+        asked.append((arrived, first_ns, last_ns))
+        return 25 if len(asked) < 3 else 0
+
+    done = Bench([50] + [10] * 50).run(stop_after_ns=55, go_on=go_on)
+    assert asked == [(2, 50, 60), (5, 50, 90), (8, 50, 120)]
+    assert (len(done.wait_ns), done.complete) == (8, False)
+
+
+def test_a_pass_that_is_never_to_end_is_complete():
+    done = Bench([10] * 50).run(stop_after_ns=55, go_on=lambda *_: 1)
+    assert (len(done.wait_ns), done.complete) == (50, True)
+
+
 def test_keeping_a_batch_is_in_no_figure():
     done = Bench([10, 20, 30], copy_ns=400).run(keep=2, secret=5)
     assert (done.wait_ns, done.wall_ns) == ([10, 20, 30], 60)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from skymark.machine.page_cache import drop_page_cache
+from skymark.machine.page_cache import drop_page_cache, fill_page_cache
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.record import RoundResult
@@ -116,8 +116,9 @@ class AdapterBench:
         storage, format = self._storage(cell)
         scenario, dataset = storage.scenario, storage.dataset()
         settings, options = read_settings(cell.settings)
-        if settings.page_cache == "cold":
-            drop_page_cache(storage.of(self._class, format))
+        is_cold = settings.page_cache == "cold"
+        prepare_page_cache = drop_page_cache if is_cold else fill_page_cache
+        prepare_page_cache(storage.of(self._class, format))
         job = LoadingJob(
             scenario=scenario,
             dataset=dataset,
@@ -148,6 +149,7 @@ class AdapterBench:
             limits=LoadingLimits.of(effort),
             round=round,
             consumption=Consumption(int(settings.think_time_ms * 1e6), settings.step_kind),
+            whole_warm_up=is_cold or adapter.caches != "nothing",
             timed_region_begins=region.begins,
             timed_region_ends=region.ends,
         )

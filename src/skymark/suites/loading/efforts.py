@@ -13,7 +13,8 @@ class LoadingLimits(Frozen):
     """Bounds of one round.
 
     Whole epochs are measured after one warm-up epoch, until both `min_seconds` and `min_batches`
-    are reached. What would take longer than `max_seconds` ends there, in the middle of an epoch.
+    are reached. What would take longer than `max_seconds` ends there, in the middle of an epoch; a
+    warm-up earlier, as `drives.warm_up` says.
     """
 
     min_seconds: float

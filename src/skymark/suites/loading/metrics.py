@@ -241,7 +241,7 @@ METRICS = (
         name="first_epoch_s",
         heading="first epoch s",
         unit="s",
-        description="time of the warm-up epoch",
+        description="time of the warm-up epoch, where it was not stopped",
         better="lower",
     ),
     Metric(

@@ -172,6 +172,15 @@ def test_a_cold_round_is_marked_and_its_files_are_dropped_from_the_page_cache(ca
     assert page_cache.drop_page_cache(dropped[0]) is None
 
 
+def test_a_warm_round_finds_its_files_in_the_page_cache(cache, monkeypatch):
+    filled = []
+    monkeypatch.setattr("skymark.suites.loading.bench.fill_page_cache", filled.append)
+    measured(cell_of(), cache)
+    assert [path.is_dir() for path in filled] == [True]
+    measured(cell_of(page_cache="cold"), cache)
+    assert len(filled) == 1
+
+
 def test_an_absent_library_is_told_with_the_command_that_installs_it(own, cache):
     reference = own("imports = 'no_such_library_xyz.loader'; distribution = 'no-such-library'")
     with pytest.raises(LibraryAbsentError, match="uv pip install no-such-library"):

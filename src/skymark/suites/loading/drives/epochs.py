@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skymark.measure.loop import Pass, timed_pass
+from skymark.measure.loop import Pass, end, timed_pass
 from skymark.suites.loading.delivery.loader import transfer_of
 from skymark.suites.loading.devices import devices_of, on_host
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
+from skymark.suites.loading.drives.warm_up import Enough
 from skymark.suites.loading.efforts import EVERY_ELEMENT
 from skymark.suites.loading.oracle import stream_of
 from skymark.suites.loading.oracle.arrival import Arrivals
@@ -38,24 +39,33 @@ def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s, lead=bench.lead)
-        first, *_ = measure(bench, outcome, run_with(bench, loader))
+        warming = run_with(bench, loader, enough_for(bench))
+        first, *_ = measure(bench, outcome, run_with(bench, loader), warming)
     if bench.round == 0 and bench.job.shuffle:
         check_seed(bench, first)
     return outcome
 
 
-def run_with(bench: Bench, loader: Loader) -> RunEpoch:
-    """Return a function that runs one timed epoch of a loader in this process."""
+def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunEpoch:
+    """Return a function that runs one timed epoch of a loader in this process.
+
+    Args:
+        bench: set up for the round.
+        loader: is open.
+        enough: what suffices of an epoch that would not end in its time; None for all until then.
+    """
     consumer = bench.consumption.consumer(bench.adapter, bench.job)
 
     def run(epoch: int, kept: int, seconds: float) -> Pass:
         arrivals = Arrivals()
         places: set[str] = set()
+        most_ns = int(seconds * 1e9)
         done = timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
-            stop_after_ns=int(seconds * 1e9),
+            stop_after_ns=most_ns if enough is None else min(enough.stream_ns, most_ns),
+            go_on=end if enough is None else enough.within(most_ns),
             consumer=consumer,
             copy=partial(noted_copy, loader, places),
             receiver=arrivals,
@@ -68,13 +78,21 @@ def run_with(bench: Bench, loader: Loader) -> RunEpoch:
     return run
 
 
-def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
+def measure(
+    bench: Bench, outcome: Outcome, run: RunEpoch, warming: RunEpoch | None = None
+) -> list[Pass]:
     """Run and verify a warm-up epoch and the measured ones; return them by epoch number.
 
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
+
+    Args:
+        bench: set up for the round.
+        outcome: is added to.
+        run: runs an epoch.
+        warming: runs the warm-up epoch, where that is not to be run as the others are.
     """
-    first = warm_up(bench, outcome, run)
+    first = warm_up(bench, outcome, warming or run)
     sent = bench.sent_bytes()
     bench.begin()
     passes = measured_epochs(bench, run)
@@ -113,6 +131,18 @@ def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
         if not (done.complete and done.indices):
             break
     return passes
+
+
+def enough_for(bench: Bench) -> Enough | None:
+    """Return what suffices of a bench's warm-up epoch; None where all of it is needed."""
+    job, limits = bench.job, bench.limits
+    if bench.whole_warm_up:
+        return None
+    return Enough(
+        batches=max(bench.lead, batches_holding(job, limits.verified_elements)),
+        of_batches=batches_holding(job, job.scenario.epoch_elements),
+        stream_ns=int(limits.min_seconds * 1e9),
+    )
 
 
 def batches_holding(job: LoadingJob, elements: int) -> int:

@@ -59,6 +59,8 @@ class Bench:
     """Bytes of the largest batch that was kept; grows while the bench is driven."""
     devices: set[str] = field(default_factory=set)
     """Where the batches lay that were looked at; grows while the bench is driven."""
+    whole_warm_up: bool = False
+    """Whether what is measured depends on all of a warm-up epoch, which fills a cache."""
     reference: str = ""
     """How a fresh process finds the adapter; see `registry.adapter_class`."""
 
@@ -130,6 +132,7 @@ class Outcome:
     """The batches at an epoch's start that are no part of its stream; see `drives.stream`."""
     first_batch_ns: int | None = None
     first_epoch_elements: int = 0
+    """Elements of the warm-up epoch; 0 where it was stopped."""
     first_epoch_ns: int = 0
     first_epoch_cpu_s: float | None = None
     """CPU time of the process tree in the warm-up epoch; None where it was not taken."""
@@ -179,7 +182,7 @@ class Outcome:
     def samples_per_s_over(self, epochs: int) -> float | None:
         """Return the rate of so many epochs with set-up, the first of them as the warm-up was.
 
-        None where there was no warm-up epoch, or no later one to go by.
+        None where there was no whole warm-up epoch, or no later one to go by.
         """
         elements = self.first_epoch_elements
         if not elements or not self.elements:
@@ -206,7 +209,7 @@ class Outcome:
         parts = of_ranks or (done,)
         for part in parts:
             self.in_stream += [measured and n >= self.lead for n in range(len(part.wait_ns))]
-        if not measured:
+        if not measured and done.complete:
             self.first_epoch_elements, self.first_epoch_ns = sum(sizes), done.wall_ns
         if measured:
             self.timed_ns += done.wall_ns

@@ -30,7 +30,7 @@ def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | 
     """
     claimed_s = claim.timed_ns / 1e9
     if in_region:
-        claimed_s += claim.setup_s + claim.metrics.get("first_epoch_s", 0.0)
+        claimed_s = claim.setup_s + claimed_s * _warm_up_too(claim)
     if seen.wall_s is None or seen.wall_s <= LARGEST_SHARE * claimed_s + SLACK_S:
         return None
     return Cause(
@@ -38,6 +38,13 @@ def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | 
         message=f"the worker says that its timed region took {claimed_s:.3g} s, and it took "
         f"{seen.wall_s:.3g} s by the engine's clock",
     )
+
+
+def _warm_up_too(claim: RoundResult) -> float:
+    """Return the waits of the warm-up and the measured epochs over those of the latter."""
+    pairs = zip(claim.samples["wait_ns"], claim.samples["warm_up"], strict=True)
+    measured = sum(wait for wait, warm_up in pairs if not warm_up)
+    return sum(claim.samples["wait_ns"]) / measured if measured else 1.0
 
 
 def claimed_figures(claim: RoundResult, handed_over: int, ranks: int = 1) -> Cause | None:

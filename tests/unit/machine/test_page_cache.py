@@ -1,0 +1,45 @@
+"""Files come into the page cache whole, and those that memory cannot hold are left alone."""
+
+import ctypes
+import mmap
+import os
+
+import pytest
+
+from skymark.machine import page_cache
+from skymark.machine.page_cache import CHUNK_BYTES, drop_page_cache, fill_page_cache
+
+
+def resident_share(path):
+    """The share of a file's pages that are in memory, by ``mincore``; to look brings none there."""
+    size = path.stat().st_size
+    resident = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
+        place = ctypes.c_char.from_buffer(mapped)
+        assert ctypes.CDLL(None).mincore(ctypes.byref(place), ctypes.c_size_t(size), resident) == 0
+        del place
+    return sum(page & 1 for page in resident) / len(resident)
+
+
+@pytest.fixture
+def dropped(tmp_path):
+    """A folder of files that are on the disk only."""
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "index").write_bytes(b"7" * 5000)
+    (tmp_path / "shards" / "one").write_bytes(os.urandom(3 * CHUNK_BYTES + 1))
+    drop_page_cache(tmp_path)
+    if resident_share(tmp_path / "shards" / "one") > 0.9:
+        pytest.skip("this file system has no page cache that can be dropped")
+    return tmp_path
+
+
+def test_files_that_were_dropped_are_there_again(dropped):
+    fill_page_cache(dropped)
+    assert resident_share(dropped / "shards" / "one") == 1
+    assert resident_share(dropped / "index") == 1
+
+
+def test_what_memory_cannot_hold_is_not_read(dropped, monkeypatch):
+    monkeypatch.setattr(page_cache, "_memory_bytes", lambda: 4 * CHUNK_BYTES)
+    fill_page_cache(dropped)
+    assert resident_share(dropped / "shards" / "one") < 0.9
