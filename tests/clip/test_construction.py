@@ -114,6 +114,11 @@ def all_tensors(network):
     return {**dict(network.named_parameters()), **dict(network.named_buffers()), **plain}
 
 
+def content_of(tensor):
+    """Return all that a tensor is, NaN included: open_clip leaves one of CoCa's as memory was."""
+    return tensor.dtype, tensor.shape, tensor.detach().contiguous().numpy().tobytes()
+
+
 @pytest.mark.parametrize(
     "kind",
     ["tiny-ViT", "tiny-RN", "tiny-custom", "ViT-S-32-alt", "RN50", "coca", *TIMM_NAMES, *HUB_TEXTS],
@@ -137,7 +142,7 @@ def test_a_network_is_that_of_open_clip_in_every_tensor_and_in_the_generator_aft
     loaded = load_model(model, torch.device("cpu"), seed=9)
     wanted, found = all_tensors(expected), all_tensors(loaded.network)
     assert found.keys() == wanted.keys()
-    assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+    assert [name for name in wanted if content_of(found[name]) != content_of(wanted[name])] == []
     assert torch.equal(loaded.random_state, state), "a linear probe draws from there"
     assert loaded.tokenizer(["a b"]).shape == (1, loaded.tokenizer.context_length)
 

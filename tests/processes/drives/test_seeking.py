@@ -31,7 +31,7 @@ def test_a_start_in_mid_epoch_is_measured_beside_one_at_its_beginning(drive):
     outcome, verdict = drive()
     assert verdict.passed, verdict.cause
     assert verdict.compared_elements >= 2 * 64
-    assert verdict.verified_elements > outcome.elements > 1024
+    assert verdict.verified_elements > outcome.elements >= 2 * 64
     assert 0 < outcome.extra["seek_s"] < 10
     assert 0 < outcome.extra["open_to_first_batch_s"] < 10
     # The list of all elements, and the permutation that it was made from.

@@ -39,8 +39,7 @@ def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
         outcome = Outcome(setup_s=setup_s, lead=bench.lead)
-        warming = run_with(bench, loader, enough_for(bench))
-        first, *_ = measure(bench, outcome, run_with(bench, loader), warming)
+        first, *_ = measure(bench, outcome, run_with(bench, loader, enough_for(bench)))
     if bench.round == 0 and bench.job.shuffle:
         check_seed(bench, first)
     return outcome
@@ -52,7 +51,7 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
     Args:
         bench: set up for the round.
         loader: is open.
-        enough: what suffices of an epoch that would not end in its time; None for all until then.
+        enough: what suffices of epoch 0, if that would not end in its time; None for all until then.
     """
     consumer = bench.consumption.consumer(bench.adapter, bench.job)
 
@@ -60,12 +59,13 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
         arrivals = Arrivals()
         places: set[str] = set()
         most_ns = int(seconds * 1e9)
+        part = enough if epoch == 0 else None
         done = timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
-            stop_after_ns=most_ns if enough is None else min(enough.stream_ns, most_ns),
-            go_on=end if enough is None else enough.within(most_ns),
+            stop_after_ns=most_ns if part is None else min(part.stream_ns, most_ns),
+            go_on=end if part is None else part.within(most_ns),
             consumer=consumer,
             copy=partial(noted_copy, loader, places),
             receiver=arrivals,
@@ -78,21 +78,13 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
     return run
 
 
-def measure(
-    bench: Bench, outcome: Outcome, run: RunEpoch, warming: RunEpoch | None = None
-) -> list[Pass]:
+def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     """Run and verify a warm-up epoch and the measured ones; return them by epoch number.
 
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
-
-    Args:
-        bench: set up for the round.
-        outcome: is added to.
-        run: runs an epoch.
-        warming: runs the warm-up epoch, where that is not to be run as the others are.
     """
-    first = warm_up(bench, outcome, warming or run)
+    first = warm_up(bench, outcome, run)
     sent = bench.sent_bytes()
     bench.begin()
     passes = measured_epochs(bench, run)
