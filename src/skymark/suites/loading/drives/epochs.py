@@ -51,7 +51,7 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
     Args:
         bench: set up for the round.
         loader: is open.
-        enough: what suffices of epoch 0, if that would not end in its time; None for all until then.
+        enough: what suffices of epoch 0, if it would not end in its time; None for all of it.
     """
     consumer = bench.consumption.consumer(bench.adapter, bench.job)
 
