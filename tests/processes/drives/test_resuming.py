@@ -18,7 +18,7 @@ def test_an_epoch_continued_exactly_in_a_new_process_passes(make_bench):
     outcome = resuming.drive(bench)
     assert bench.oracle.verdict().passed
     assert outcome.extra["state_bytes"] == 1
-    assert outcome.extra["save_s"] < 0.1
+    assert 0 < outcome.extra["save_s"] < 10
     assert 0 < outcome.extra["resume_s"] < 10
     assert "resume_import_s" in outcome.extra
 
