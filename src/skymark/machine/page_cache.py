@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from skymark.machine.cgroup import limits_of
 
 LARGEST_SHARE = 0.5
-"""Of the memory: files that need more may push one another out again."""
+"""Of the memory: files that need more would push one another out again."""
 
 CHUNK_BYTES = 1 << 20
 
 
-def fill_page_cache(directory: Path) -> None:
-    """Read every file below a directory, so that the kernel has it; nothing if memory is too small.
+def fill_page_cache(directory: Path, seconds: float) -> None:
+    """Read the files below a directory, so that the kernel has them, however old they are.
 
-    It does not matter then whether the files were written a minute or a month ago.
+    It ends after so many seconds, or when it has read `LARGEST_SHARE` of the memory.
     """
-    files = [path for path in directory.rglob("*") if path.is_file()]
-    if sum(path.stat().st_size for path in files) > LARGEST_SHARE * _memory_bytes():
-        return
+    until, left = time.monotonic() + seconds, LARGEST_SHARE * _memory_bytes()
     chunk = memoryview(bytearray(CHUNK_BYTES))
-    for path in files:
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(chunk):
-                pass
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while read := file.readinto(chunk):
+                    left -= read
+                    if left < 0 or time.monotonic() > until:
+                        return
 
 
 def _memory_bytes() -> int:

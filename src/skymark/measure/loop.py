@@ -22,7 +22,7 @@ Clock = Callable[[], int]
 
 GoOn = Callable[[int, int, int], int]
 """Returns for how many ns more a pass goes on, 0 to end it; given the number of batches so far, and
-the ns until the first and the last of them arrived."""
+the ns until the first and the last of them arrived, the preparing of a consumer left out."""
 
 FOREVER_NS = 1 << 62
 """A time limit that no pass reaches: 146 years."""
@@ -128,8 +128,7 @@ def timed_pass(
     copied, record_arrival, record_asking = indices.joined, arrived.append, asked.append
     if secret is None:
         secret = int.from_bytes(os.urandom(8))
-    full = 0
-    below = sample.below
+    full, below = 0, sample.below
     begin = clock()
     record_asking(begin)
     deadline = begin + (FOREVER_NS if stop_after_ns is None else stop_after_ns)
@@ -149,11 +148,12 @@ def timed_pass(
                 if consumer is not None:
                     preparing = clock()
                     consumer.prepare(batch)
-                    deadline += clock() - preparing
+                    spent = clock() - preparing
+                    begin, deadline = begin + spent, deadline + spent
             examine(batch)
             below = sample.offer(number, key, batch, always=len(index) < full)
         if now > deadline:
-            deadline = now + go_on(len(arrived), arrived[0] - begin, now - begin)
+            deadline = now + go_on(len(arrived), arrived[0] - asked[0], now - begin)
             if deadline <= now:
                 result.complete = False
                 break

@@ -1,4 +1,4 @@
-"""Files come into the page cache whole, and those that memory cannot hold are left alone."""
+"""Files come into the page cache, as far as memory and time allow."""
 
 import ctypes
 import mmap
@@ -26,7 +26,7 @@ def dropped(tmp_path):
     """A folder of files that are on the disk only."""
     (tmp_path / "shards").mkdir()
     (tmp_path / "index").write_bytes(b"7" * 5000)
-    (tmp_path / "shards" / "one").write_bytes(os.urandom(3 * CHUNK_BYTES + 1))
+    (tmp_path / "shards" / "one").write_bytes(os.urandom(16 * CHUNK_BYTES + 1))
     drop_page_cache(tmp_path)
     if resident_share(tmp_path / "shards" / "one") > 0.9:
         pytest.skip("this file system has no page cache that can be dropped")
@@ -34,12 +34,17 @@ def dropped(tmp_path):
 
 
 def test_files_that_were_dropped_are_there_again(dropped):
-    fill_page_cache(dropped)
+    fill_page_cache(dropped, 60)
     assert resident_share(dropped / "shards" / "one") == 1
     assert resident_share(dropped / "index") == 1
 
 
-def test_what_memory_cannot_hold_is_not_read(dropped, monkeypatch):
-    monkeypatch.setattr(page_cache, "_memory_bytes", lambda: 4 * CHUNK_BYTES)
-    fill_page_cache(dropped)
+def test_no_more_is_read_than_memory_can_hold(dropped, monkeypatch):
+    monkeypatch.setattr(page_cache, "_memory_bytes", lambda: 2 * CHUNK_BYTES)
+    fill_page_cache(dropped, 60)
+    assert resident_share(dropped / "shards" / "one") < 0.9
+
+
+def test_reading_ends_when_its_time_is_over(dropped):
+    fill_page_cache(dropped, 0)
     assert resident_share(dropped / "shards" / "one") < 0.9

@@ -113,6 +113,18 @@ def test_a_pass_goes_on_for_as_long_as_it_is_told_each_time_that_it_would_end():
     assert (len(done.wait_ns), done.complete) == (8, False)
 
 
+def test_whether_a_pass_goes_on_does_not_hang_on_how_long_a_step_was_made_ready():
+    asked = []
+
+    def go_on(*given):
+        asked.append(given)
+        return 0
+
+    bench = Bench([10] * 50)
+    bench.run(consumer=Training(bench), stop_after_ns=200, go_on=go_on)
+    assert asked == [(5, 10, 5 * 10 + 4 * 45)]
+
+
 def test_a_pass_that_is_never_to_end_is_complete():
     done = Bench([10] * 50).run(stop_after_ns=55, go_on=lambda *_: 1)
     assert (len(done.wait_ns), done.complete) == (50, True)

@@ -117,12 +117,15 @@ class AdapterBench:
         scenario, dataset = storage.scenario, storage.dataset()
         settings, options = read_settings(cell.settings)
         is_cold = settings.page_cache == "cold"
-        prepare_page_cache = drop_page_cache if is_cold else fill_page_cache
-        prepare_page_cache(storage.of(self._class, format))
+        limits, files = LoadingLimits.of(effort), storage.of(self._class, format)
+        if is_cold:
+            drop_page_cache(files)
+        else:
+            fill_page_cache(files, limits.max_seconds)
         job = LoadingJob(
             scenario=scenario,
             dataset=dataset,
-            storage=storage.of(self._class, format),
+            storage=files,
             format=format,
             batch_size=settings.batch_size or scenario.size.batch_size,
             seed=scenario.seed,
@@ -146,7 +149,7 @@ class AdapterBench:
             reference=self.reference,
             job=job,
             oracle=Evidence(file, declared),
-            limits=LoadingLimits.of(effort),
+            limits=limits,
             round=round,
             consumption=Consumption(int(settings.think_time_ms * 1e6), settings.step_kind),
             whole_warm_up=is_cold or adapter.caches != "nothing",

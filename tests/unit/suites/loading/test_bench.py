@@ -174,9 +174,11 @@ def test_a_cold_round_is_marked_and_its_files_are_dropped_from_the_page_cache(ca
 
 def test_a_warm_round_finds_its_files_in_the_page_cache(cache, monkeypatch):
     filled = []
-    monkeypatch.setattr("skymark.suites.loading.bench.fill_page_cache", filled.append)
+    monkeypatch.setattr(
+        "skymark.suites.loading.bench.fill_page_cache", lambda *given: filled.append(given)
+    )
     measured(cell_of(), cache)
-    assert [path.is_dir() for path in filled] == [True]
+    assert [(path.is_dir(), s) for path, s in filled] == [(True, SHORT.limits["max_seconds"])]
     measured(cell_of(page_cache="cold"), cache)
     assert len(filled) == 1
 

@@ -30,7 +30,7 @@ def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | 
     """
     claimed_s = claim.timed_ns / 1e9
     if in_region:
-        claimed_s = claim.setup_s + claimed_s * _warm_up_too(claim)
+        claimed_s = claim.setup_s + claimed_s * _all_over_measured_waits(claim)
     if seen.wall_s is None or seen.wall_s <= LARGEST_SHARE * claimed_s + SLACK_S:
         return None
     return Cause(
@@ -40,8 +40,8 @@ def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | 
     )
 
 
-def _warm_up_too(claim: RoundResult) -> float:
-    """Return the waits of the warm-up and the measured epochs over those of the latter."""
+def _all_over_measured_waits(claim: RoundResult) -> float:
+    """Return the waits of all epochs, the warm-up included, over those of the measured ones."""
     pairs = zip(claim.samples["wait_ns"], claim.samples["warm_up"], strict=True)
     measured = sum(wait for wait, warm_up in pairs if not warm_up)
     return sum(claim.samples["wait_ns"]) / measured if measured else 1.0
