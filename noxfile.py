@@ -245,7 +245,7 @@ def pairs(session: nox.Session) -> None:
 
 @nox.session
 def replayed(session: nox.Session) -> None:
-    """Make docs/accuracy.md's tables of real rounds (half an hour); -- --run DIR."""
+    """Make docs/accuracy.md's tables of real rounds (an hour); -- --run DIR."""
     session.run("python", "-m", "tests.replayed_rounds", "docs/accuracy.md", *session.posargs)
 
 

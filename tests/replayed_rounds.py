@@ -2,7 +2,7 @@
 
     python -m tests.replayed_rounds docs/accuracy.md
 
-measures the cells of ``ci_cpu`` (half an hour), and with ``--run DIRECTORY`` reads a run that was
+measures the cells of ``ci_cpu`` (an hour), and with ``--run DIRECTORY`` reads a run that was
 measured. Every block of consecutive rounds is a run of the same code: two of them that
 are said to differ are a false verdict. And a time is spent again and again on the recorded rounds,
 by skymark's rule and evenly: the order of the first three by all rounds is held to be the truth.
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean, geometric_mean, median, quantiles
@@ -24,10 +24,10 @@ from statistics import fmean, geometric_mean, median, quantiles
 from skymark.model.allotment import Allotment
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
+from skymark.report.judgement import judge
 from skymark.run.reader import Run, open_run
 from skymark.statistics.allocation import Allocation, Standing
-from skymark.statistics.correction import corrected
-from skymark.statistics.difference import Difference, Verdict, difference
+from skymark.statistics.difference import Difference, Verdict
 from skymark.statistics.figures import figure_of
 from skymark.suites.loading.efforts import EFFORTS
 from tests.duet_accuracy import MOVED, by_batches
@@ -35,7 +35,7 @@ from tests.faults.table import renew
 from tests.measured_pairs import rates_of_batches
 from tests.round_spread import spread
 
-ROUNDS, BLOCK = 24, 8
+ROUNDS, BLOCK, LONG_BLOCK = 40, 8, 20
 MARGIN = 0.10
 TIME_S = 600.0
 FIRST = 3
@@ -58,20 +58,21 @@ class Blocks:
     run: Run
     records: list[Record]
     metric: Metric
+    size: int = BLOCK
 
     def pairs(self) -> Iterator[tuple[slice, slice]]:
         """Yield the rounds of two blocks, for each two of the run."""
-        count = min(len(record.rounds) for record in self.records) // BLOCK
-        blocks = [slice(number * BLOCK, (number + 1) * BLOCK) for number in range(count)]
+        count = min(len(record.rounds) for record in self.records) // self.size
+        blocks = [slice(number * self.size, (number + 1) * self.size) for number in range(count)]
         yield from combinations(blocks, 2)
 
     def by_interval(self, practical: float) -> list[list[Difference]]:
         """Return the differences as `skymark compare` has them, by pair of blocks and cell."""
         found = []
         for before, after in self.pairs():
-            values = [record.values(self.metric.name) for record in self.records]
-            each = [difference(v[after], v[before], self.metric, practical) for v in values]
-            found.append(corrected(each))
+            sides = [(_only(one, before), _only(one, after)) for one in self.records]
+            judged = judge(sides, (self.metric,), practical)
+            found.append([one.difference for one in judged.each.values()])
         return found
 
     def by_medians(self) -> list[list[bool]]:
@@ -90,20 +91,28 @@ class Blocks:
         ]
 
 
+def _only(record: Record, rounds: slice) -> Record:
+    return record.model_copy(update={"rounds": record.rounds[rounds]})
+
+
 def comparisons(blocks: Blocks) -> dict[str, list[str]]:
     """Return the rows of the table of comparisons."""
 
-    def row(verdicts: list[list[bool]], conclusive: str) -> list[str]:
+    def row(verdicts: list[list[bool]], conclusive: str = "–") -> list[str]:
         cells = [verdict for pair in verdicts for verdict in pair]
         return [f"{sum(cells)} of {len(cells)}", _share(map(any, verdicts)), conclusive]
 
-    at_margin = [one for pair in blocks.by_interval(MARGIN) for one in pair]
-    is_known = [one.verdict is not Verdict.INCONCLUSIVE for one in at_margin]
-    verdicts = [[one.is_real for one in pair] for pair in blocks.by_interval(MOVED)]
+    def compared(blocks: Blocks) -> list[str]:
+        at_margin = [one for pair in blocks.by_interval(MARGIN) for one in pair]
+        is_known = [one.verdict is not Verdict.INCONCLUSIVE for one in at_margin]
+        verdicts = [[one.is_real for one in pair] for pair in blocks.by_interval(MOVED)]
+        return row(verdicts, f"{fmean(is_known):.0%}".replace("%", " %"))
+
     return {
-        "`skymark compare`": row(verdicts, f"{fmean(is_known):.0%}".replace("%", " %")),
-        "median moved 5 %": row(blocks.by_medians(), "–"),
-        "t-test over batches": row(blocks.by_batches(), "–"),
+        "`skymark compare`": compared(blocks),
+        f"the same, {LONG_BLOCK} rounds": compared(replace(blocks, size=LONG_BLOCK)),
+        "median moved 5 %": row(blocks.by_medians()),
+        "t-test over batches": row(blocks.by_batches()),
     }
 
 

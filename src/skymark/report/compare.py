@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -10,10 +11,12 @@ from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
-from skymark.report.judgement import Judged, Judgement, judge
+from skymark.report.judgement import Judgement, judge
+from skymark.report.libraries import Judged
 from skymark.report.named_cell import NamedCell
 from skymark.report.text import duration
 from skymark.run.reader import Run
+from skymark.statistics.common_change import CommonChange
 from skymark.statistics.difference import PAIRED_PRACTICAL, PRACTICAL, Difference, Verdict
 from skymark.statistics.pairing import pair_count
 
@@ -135,7 +138,8 @@ def compare_runs(
             + f". If that is what you want to compare, add --across {kinds}"
         )
     metrics = after.declaration.compared
-    judged = judge(pairs, metrics, practical, in_pairs=in_pairs)
+    same_machine = not {kind for kind, _ in found} - {"versions"} and _python(before, after) is None
+    judged, common = judge(pairs, metrics, practical, in_pairs=in_pairs, same_machine=same_machine)
     return Comparison(
         before=before.manifest.run_id,
         after=after.manifest.run_id,
@@ -147,7 +151,11 @@ def compare_runs(
         ),
         only_before=tuple(id for id in before.by_id if id not in after.by_id),
         only_after=tuple(id for id in after.by_id if id not in before.by_id),
-        differs=(*(text for _, text in found), *_remarks(before, after)),
+        differs=(
+            *(text for _, text in found),
+            *_remarks(before, after),
+            *_in_common(common, metrics),
+        ),
     )
 
 
@@ -250,9 +258,8 @@ def _hardware(before: Run, after: Run) -> Iterator[str]:
 
 
 def _versions(before: Run, after: Run, pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
-    old, new = before.manifest.machine.python, after.manifest.machine.python
-    if old != new:
-        yield f"Python is {old} and {new}"
+    if (text := _python(before, after)) is not None:
+        yield text
     seen: set[str] = set()
     for one, other in pairs:
         for library in sorted(one.versions.keys() | other.versions.keys()):
@@ -262,6 +269,12 @@ def _versions(before: Run, after: Run, pairs: Sequence[tuple[Record, Record]]) -
             if one.versions and other.versions and ours != theirs and text not in seen:
                 seen.add(text)
                 yield text
+
+
+def _python(before: Run, after: Run) -> str | None:
+    """Return the versions of Python in words, where they differ."""
+    old, new = before.manifest.machine.python, after.manifest.machine.python
+    return None if old == new else f"Python is {old} and {new}"
 
 
 def _cells(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
@@ -286,6 +299,18 @@ def _remarks(before: Run, after: Run) -> Iterator[str]:
     for run in (before, after):
         if run.missing:
             yield f"{run.manifest.run_id} lacks {len(run.missing)} planned cells"
+
+
+def _in_common(common: Mapping[str, CommonChange], metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield what most libraries did alike, where that is shown."""
+    headings = {one.name: one.heading for one in metrics}
+    for name, one in common.items():
+        if one.is_shown:
+            yield (
+                f"{headings[name]}, by {math.expm1(one.change):+.1%} for the middle one of the "
+                "libraries: the machine, or what they all share. A cell has a verdict only where "
+                "it stands out; sides measured in turn (`skymark run --against`) have no such doubt"
+            )
 
 
 def _time_of(manifest: Manifest) -> str:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from skymark.model.metric import Metric
 from skymark.model.record import Record
+from skymark.report.libraries import Judged, Libraries
 from skymark.report.ranking import values_of
-from skymark.statistics.contrast import contrast, paired_contrast
+from skymark.statistics.common_change import CommonChange
+from skymark.statistics.contrast import Contrast, contrast, paired_contrast
 from skymark.statistics.correction import confidence_of_next, corrected
 from skymark.statistics.difference import (
     Difference,
     Verdict,
+    agreed,
     difference,
     paired_difference,
+    verdict_of,
 )
 from skymark.statistics.pairing import paired_values
 from skymark.statistics.power import rounds_to_verdict
-
-Judged = tuple[str, str]
-"""A cell's id and a metric's name."""
 
 
 class Judgement(NamedTuple):
@@ -31,17 +32,26 @@ class Judgement(NamedTuple):
     """Rounds that each run lacks for a verdict; None where there is one, or none is to be had."""
 
 
+class Judgements(NamedTuple):
+    """What is known of all metrics of all cells."""
+
+    each: Mapping[Judged, Judgement]
+    common: Mapping[str, CommonChange]
+    """What the libraries did alike, by metric, where verdicts had to hold beside that, too."""
+
+
 Sides = tuple[Sequence[float], Sequence[float], Metric]
 """A metric's values after and before."""
 
 
 def judge(
-    pairs: Iterable[tuple[Record, Record]],
+    pairs: Sequence[tuple[Record, Record]],
     metrics: Sequence[Metric],
     practical: float,
     *,
-    in_pairs: bool,
-) -> dict[Judged, Judgement]:
+    in_pairs: bool = False,
+    same_machine: bool = True,
+) -> Judgements:
     """Return the judgement on each metric that both records of a pair have.
 
     Args:
@@ -49,6 +59,9 @@ def judge(
         metrics: those that are compared.
         practical: smallest relative difference that counts.
         in_pairs: whether each round was measured beside one of the other record.
+        same_machine: whether nothing is known to differ that changes all cells. Then what most
+            libraries did alike is the machine's doing, and a verdict on a cell has to hold beside
+            the other libraries, too. Rounds in pairs need no such thing.
     """
     sides_of = _sides_in_pairs if in_pairs else _sides
     both = {
@@ -61,16 +74,42 @@ def judge(
     compared, contrasted = (
         (paired_difference, paired_contrast) if in_pairs else (difference, contrast)
     )
-    found = corrected([compared(*sides, practical) for sides in both.values()])
-    confidence = confidence_of_next(found)
-    judged = {}
-    for key, sides, one in zip(both, both.values(), found, strict=True):
-        open_question = one.verdict is Verdict.INCONCLUSIVE
-        more = (
-            rounds_to_verdict(contrasted(*sides, practical), confidence) if open_question else None
-        )
-        judged[key] = Judgement(one, more)
-    return judged
+    found = {key: compared(*sides, practical) for key, sides in both.items()}
+    contrasts: dict[Judged, list[Contrast]] = {
+        key: [contrasted(*sides, practical)]
+        for key, sides in both.items()
+        if sides[-1].scale != "exact"
+    }
+    common: Mapping[str, CommonChange] = {}
+    if same_machine and not in_pairs:
+        adapters = {before.cell.id: before.cell.adapter for before, _ in pairs}
+        libraries = Libraries({key: one for key, (one,) in contrasts.items()}, adapters)
+        common = libraries.in_common()
+        for key, each in contrasts.items():
+            if (beside := libraries.beside_others(key, each[0])) is not None:
+                each.append(beside)
+                found[key] = agreed(found[key], beside, both[key][-1])
+    differences = dict(zip(found, corrected(list(found.values())), strict=True))
+    confidence = confidence_of_next(list(differences.values()))
+    judged = {
+        key: Judgement(one, _more_rounds(one, contrasts.get(key, []), both[key][-1], confidence))
+        for key, one in differences.items()
+    }
+    return Judgements(judged, common)
+
+
+def _more_rounds(
+    found: Difference, contrasts: Sequence[Contrast], metric: Metric, confidence: float
+) -> int | None:
+    """Return the rounds after which all contrasts have a verdict; None where they never agree."""
+    if found.verdict is not Verdict.INCONCLUSIVE or not contrasts:
+        return None
+    verdicts = {verdict_of(one, metric) for one in contrasts}
+    if len(verdicts) > 1 and Verdict.INCONCLUSIVE not in verdicts:
+        return None
+    lacking = [rounds_to_verdict(one, confidence) for one in contrasts]
+    known = [one for one in lacking if one is not None]
+    return max(known) if len(known) == len(lacking) else None
 
 
 def _sides(before: Record, after: Record, metric: Metric) -> Sides:

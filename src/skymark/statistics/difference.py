@@ -42,7 +42,8 @@ class Difference(Frozen):
     verdict: Verdict
     p_value: float | None = None
     """Probability of such a ratio, or one further from 1, by chance alone (Welch's test, or
-    Student's where rounds are in pairs); null without an interval."""
+    Student's where rounds are in pairs; the larger one, where it is held against other cells, too);
+    null without an interval."""
     corrected_p_value: float | None = None
     """The same, enlarged for the number of comparisons; null where nobody corrected it."""
 
@@ -111,6 +112,22 @@ def paired_difference(
     return _difference(paired_contrast(candidate, reference, metric, practical), metric, CONFIDENCE)
 
 
+def agreed(found: Difference, other: Contrast, metric: Metric) -> Difference:
+    """Return a difference with its verdict where another contrast has the same, else inconclusive.
+
+    Both tests have to reject, so the larger p-value counts (Berger, "Multiparameter hypothesis
+    testing and acceptance sampling", Technometrics 24, 1982).
+    """
+    verdict = verdict_of(other, metric)
+    known = [one for one in (found.p_value, other.p_value) if one is not None]
+    return found.model_copy(
+        update={
+            "verdict": found.verdict if verdict is found.verdict else Verdict.INCONCLUSIVE,
+            "p_value": max(known, default=None),
+        }
+    )
+
+
 def _difference(found: Contrast, metric: Metric, confidence: float) -> Difference:
     change, half = found.change, found.half_width(confidence)
     places = (change,) if half is None else (change, change - half, change + half)
@@ -154,6 +171,11 @@ def _figure(ratios: Sequence[float]) -> Figure | None:
     value, *ends = ratios
     # A negative reference turns the ends round.
     return Figure(value=value, low=min(ends, default=None), high=max(ends, default=None))
+
+
+def verdict_of(found: Contrast, metric: Metric) -> Verdict:
+    """Return what a contrast shows at 95 %."""
+    return _verdict(found.change, found.half_width(), found.margin, metric)
 
 
 def _verdict(change: float, half: float | None, margin: float, metric: Metric) -> Verdict:
