@@ -59,6 +59,12 @@ def test_one_process_judges_all_rounds_of_a_venv_and_is_told_what_the_engine_saw
     assert walls["b"] >= 0.3 > walls["a"]
 
 
+def test_the_next_process_gets_ready_while_the_last_round_of_the_one_before_is_judged(bed, records):
+    first, second = records(hands_over("wait until b has begun"), hands_over("nothing wrong", "b"))
+    assert [first.status, second.status] == [Status.OK, Status.OK]
+    assert len({line["pid"] for line in bed.journal("measure")}) == 2
+
+
 def test_the_judge_is_ended_with_the_run(bed, records):
     records(hands_over("nothing wrong"))
     assert (bed.cache / "judge-closed").exists()

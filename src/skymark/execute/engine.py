@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
 
-from skymark.execute.measurer import Measurer
+from skymark.execute.measurer import Following, Measurer
 from skymark.execute.process import WorkerProcess
 from skymark.execute.timed_sweeps import TimedSweeps
 from skymark.model.cell import Cell
@@ -52,7 +53,13 @@ class Engine(Measurer):
             processes = self._processes(sweep)
             names = list(processes)
             first = turn % len(names)
-            for name in names[first:] + names[:first]:
+            order = names[first:] + names[:first]
+            following = {
+                name: Following(processes[name][-1].id, after, processes[after])
+                for name, after in pairwise(order)
+            }
+            for name in order:
+                self._following = following.get(name)
                 self._measure_in_process(name, processes[name])
             turn += 1
 

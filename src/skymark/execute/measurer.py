@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,6 +37,16 @@ PREPARE_TIMEOUT_S = 1800.0
 
 HOST_ONLY = "unused: the adapter has no part for it"
 """The accelerator of a record, where the library works on the host wherever it runs."""
+
+
+@dataclass(frozen=True)
+class Following:
+    """The process that serves other cells when a cell has been measured."""
+
+    after: str
+    """Id of the cell, the last one of its own process."""
+    group: str
+    cells: Sequence[Cell]
 
 
 class Measurer(ABC):
@@ -87,6 +98,7 @@ class Measurer(ABC):
         self._judges = None if suite.judge is None else Judges(suite.judge)
         self._pythons: dict[str, Path | None] = {}
         self._unfinished: dict[str, UnfinishedCell] = {}
+        self._following: Following | None = None
         self.records: dict[str, Record] = {}
 
     def ended(self) -> list[Record]:
@@ -94,9 +106,11 @@ class Measurer(ABC):
         return [self.records[planned.cell.id] for planned in self._cells]
 
     def close(self) -> None:
-        """End the processes that judge; safe to call again."""
+        """End the processes that judge, and one that waits for its cells; safe to call again."""
         if self._judges is not None:
             self._judges.close()
+        if not self._workers.keeps:
+            self._workers.close()
 
     # Before measuring
 
@@ -203,6 +217,7 @@ class Measurer(ABC):
         busy = self._uploads.hold() if self._uploads else ()
         try:
             measured = worker.measure(cell, number, effort, self._run.log_path(cell))
+            self._start_following(cell)
             result = self._judged(worker, cell, measured)
         finally:
             self._observer.measured(cell, number)
@@ -280,16 +295,29 @@ class Measurer(ABC):
                 if cell.id in self._unfinished:
                     self._end_if_enough(self._unfinished[cell.id])
 
+    def _start_following(self, cell: Cell) -> None:
+        """Start the next process where a cell was the last of its own.
+
+        It imports its library while the round is judged and the process that measured it ends.
+        """
+        following = self._following
+        if following is not None and following.after == cell.id:
+            log = self._run.open_log(following.cells[0])
+            self._workers.start_ahead(self._kind(following.group), following.cells, log)
+
     def _worker(self, group: str, cells: Collection[Cell]) -> WorkerProcess:
+        log = self._run.open_log(next(iter(cells)))
+        return self._workers.take(self._kind(group), cells, log)
+
+    def _kind(self, group: str) -> WorkerKind:
         own = self._pythons[group]
-        kind = WorkerKind(
+        return WorkerKind(
             own or self._interpreters.current,
             self._suite.runner,
             self._cache,
             self._interpreters.import_root(own, self._cache, self._suite.runner),
             self._interpreters.platform,
         )
-        return self._workers.take(kind, cells, self._run.open_log(next(iter(cells))))
 
     # After measuring
 
@@ -312,6 +340,11 @@ class Measurer(ABC):
         self._end(self._unfinished[cell.id], status, error.cause, stop)
 
     def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
+        """End the cells whose worker did not start; what it wrote is in the log of the first."""
+        log = self._run.log_path(waiting[0]).name
+        for cell in list(waiting)[1:]:
+            with self._run.open_log(cell).open("a") as others:
+                others.write(f"the process did not start; its output is in {log}\n")
         while waiting:
             self._fail(waiting.popleft(), error)
 

@@ -46,8 +46,8 @@ from skymark.suite.contract import Seen
 WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
 """Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""
 
-START_TIMEOUT_S = 60.0
-"""Time a worker has to start; the adapter's library is imported later."""
+START_TIMEOUT_S = 300.0
+"""Time a worker has to start and to import its adapter's library."""
 
 GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
@@ -122,7 +122,7 @@ class WorkerProcess:
         self.measured: set[str] = set()
         """Ids of the cells of which it was given a round."""
         self._begin = Begin(cell=cell, platform=kind.platform)
-        self._ready = False
+        self._begun = self._ready = False
         variables = {**worker_variables(), MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
         own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
         root = "" if kind.import_root is None else os.fspath(kind.import_root.absolute())
@@ -165,9 +165,14 @@ class WorkerProcess:
         """What the worker left running when it had ended."""
 
     @property
+    def is_running(self) -> bool:
+        """Whether it neither died nor was ended; it may still be starting."""
+        return self._out >= 0 and self._process.poll() is None
+
+    @property
     def is_ready(self) -> bool:
         """Whether it has started, and neither died nor was ended since."""
-        return self._ready and self._out >= 0 and self._process.poll() is None
+        return self._ready and self.is_running
 
     def death(self) -> Cause | None:
         """Return the cause of a process that has just ended without being asked to, else None."""
@@ -175,6 +180,16 @@ class WorkerProcess:
             self._process.wait(DEATH_S)
             return self._death()
         return None
+
+    def begin(self) -> None:
+        """Tell the worker to get ready, and do not wait for it; safe to call again.
+
+        Raises:
+            WorkerError: it is gone.
+        """
+        if not self._begun:
+            self._request(self._begin)
+            self._begun = True
 
     def await_ready(self) -> None:
         """Wait until the worker has started; at once where it has.
@@ -184,7 +199,7 @@ class WorkerProcess:
         """
         if self._ready:
             return
-        self._request(self._begin)
+        self.begin()
         self._await(Ready, START_TIMEOUT_S)
         self._ready = True
 

@@ -255,9 +255,10 @@ class Runner(Protocol):
     """The worker's side: the cells of one group, in a process of their own."""
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
-        """Get ready for a group, of which one cell is told; heavy imports can wait.
+        """Get ready for a group, of which one cell is told: import what all of its cells need.
 
-        With a platform that has an accelerator, the adapter is to use it.
+        The round before may be judged meanwhile, but none is measured. With a platform that has an
+        accelerator, the adapter is to use it.
         """
 
     def versions(self) -> dict[str, str]:

@@ -55,6 +55,7 @@ class ScriptedRunner:
         adapter = cell.adapter
         self.adapter, self.cache = adapter, cache
         self.version = "1"
+        (cache / f"{adapter}-begun").touch()
         atexit.register((cache / "ended").touch)
         KEPT.append(TakenApart(cache / "taken-apart"))
         if adapter == "fails-to-start":
@@ -149,6 +150,8 @@ class ScriptedJudge:
         with (self.cache / "judged.jsonl").open("a") as journal:
             journal.write(json.dumps(line) + "\n")
         misbehave(says)
+        while says == "wait until b has begun" and not (self.cache / "b-begun").exists():
+            time.sleep(0.01)
         if says == "guilty":
             cause = Cause(kind="dropped-tail", message="the tail is missing")
             return Verification(passed=False, cause=cause)

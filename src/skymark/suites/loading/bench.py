@@ -63,19 +63,11 @@ class AdapterBench:
         self._platform = platform
         wanted = self._class.variables_on(platform)
         os.environ.update({k: v for k, v in wanted.items() if k not in os.environ})
-        self.import_s = 0.0
-        self._adapter: Adapter | None = None
         self._evidence: BinaryIO | None = None
-
-    @property
-    def adapter(self) -> Adapter:
-        """The adapter, its library imported on first use (timed as `import_s`)."""
-        if self._adapter is None:
-            begin = time.perf_counter()
-            self._import()
-            self.import_s = time.perf_counter() - begin
-            self._adapter = self._class()
-        return self._adapter
+        begin = time.perf_counter()
+        self._import()
+        self._import_s = time.perf_counter() - begin
+        self._adapter: Adapter = self._class()
 
     def _import(self) -> None:
         try:
@@ -106,13 +98,13 @@ class AdapterBench:
         """Generate, import or convert the cell's data if that has not been done."""
         storage, format = self._storage(cell)
         if not storage.is_ready(self._class, format):
-            storage.prepare(self.adapter, format)
+            storage.prepare(self._adapter, format)
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Measure one round of a cell and hand over what it is to be judged by."""
         from skymark.suites.loading.oracle.evidence import NOT_JUDGED, Declared, Evidence
 
-        adapter = self.adapter
+        adapter = self._adapter
         storage, format = self._storage(cell)
         scenario, dataset = storage.scenario, storage.dataset()
         settings, options = read_settings(cell.settings)
@@ -167,7 +159,7 @@ class AdapterBench:
             started_at=started_at,
             setup_s=outcome.setup_s,
             timed_ns=outcome.timed_ns,
-            metrics=round_metrics(outcome, self.import_s),
+            metrics=round_metrics(outcome, self._import_s),
             resources=outcome.resources,
             samples=outcome.samples,
             verification=NOT_JUDGED,
@@ -186,9 +178,8 @@ class AdapterBench:
         )
 
     def close(self) -> None:
-        """Close the adapter, if it was opened, and free the evidence."""
-        if self._adapter is not None:
-            self._adapter.close()
+        """Close the adapter and free the evidence."""
+        self._adapter.close()
         if self._evidence is not None:
             self._evidence.close()
 

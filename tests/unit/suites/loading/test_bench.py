@@ -215,11 +215,10 @@ def test_versions_are_of_what_is_installed(own, cache):
     assert "no-such-library" not in found
 
 
-def test_an_adapter_is_closed_only_if_it_was_opened(own, cache, capsys):
-    reference = own()
-    AdapterBench(cell_of(adapter=reference), cache).close()
+def test_an_adapter_is_closed_with_its_bench(own, cache, capsys):
+    bench = AdapterBench(cell_of(adapter=own()), cache)
     assert capsys.readouterr().out == ""
-    measured(cell_of(adapter=reference), cache)
+    bench.close()
     assert capsys.readouterr().out == "closed\n"
 
 
