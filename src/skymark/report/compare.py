@@ -307,9 +307,8 @@ def _in_common(common: Mapping[str, CommonChange], metrics: Sequence[Metric]) ->
     for name, one in common.items():
         if one.is_shown:
             yield (
-                f"{headings[name]}, by {math.expm1(one.change):+.1%} for the middle one of the "
-                "libraries: the machine, or what they all share. A cell has a verdict only where "
-                "it stands out; sides measured in turn (`skymark run --against`) have no such doubt"
+                f"{headings[name]} of the libraries by {math.expm1(one.change):+.1%} alike (median): "
+                "the machine, or what they share; see --against"
             )
 
 
