@@ -53,12 +53,20 @@ def test_the_worker_that_was_started_ahead_serves_its_group(pool, kind, log):
     assert started() == set()
 
 
-def test_one_that_was_started_for_a_group_which_has_no_turn_is_ended(pool, kind, log, tmp_path):
+def test_one_that_was_started_for_a_group_which_has_no_turn_is_ended(pool, kind, log):
     pool.start_ahead(kind, [NEXT], log)
-    ahead = started()
+    (ahead,) = started()
+    worker = pool.take(kind, [cell_of("c")], log)
+    assert ahead not in started()
+    worker.end()
+
+
+def test_one_of_another_kind_is_ended(pool, kind, log, tmp_path):
+    pool.start_ahead(kind, [NEXT], log)
+    (ahead,) = started()
     other = WorkerKind(kind.python, kind.runner, tmp_path / "elsewhere")
     worker = pool.take(other, [NEXT], log)
-    assert not started() & ahead
+    assert ahead not in started()
     worker.end()
 
 

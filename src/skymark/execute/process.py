@@ -165,6 +165,11 @@ class WorkerProcess:
         """What the worker left running when it had ended."""
 
     @property
+    def begun_for(self) -> Cell:
+        """The cell that it was told of when it got ready."""
+        return self._begin.cell
+
+    @property
     def is_running(self) -> bool:
         """Whether it neither died nor was ended; it may still be starting."""
         return self._out >= 0 and self._process.poll() is None

@@ -42,10 +42,12 @@ class WorkerPool:
         """
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
+            ids = {cell.id for cell in cells}
             if (
                 waiting.is_running
                 and waiting.kind == kind
-                and waiting.measured.isdisjoint(cell.id for cell in cells)
+                and waiting.measured.isdisjoint(ids)
+                and (self.keeps or waiting.begun_for.id in ids)
             ):
                 return waiting
             self._end(waiting)

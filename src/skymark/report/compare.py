@@ -307,8 +307,8 @@ def _in_common(common: Mapping[str, CommonChange], metrics: Sequence[Metric]) ->
     for name, one in common.items():
         if one.is_shown:
             yield (
-                f"{headings[name]} of the libraries by {math.expm1(one.change):+.1%} alike (median): "
-                "the machine, or what they share; see --against"
+                f"{headings[name]} of the libraries by {math.expm1(one.change):+.1%} alike "
+                "(median): the machine, or what they share; see --against"
             )
 
 
