@@ -79,7 +79,10 @@ def _more_rounds(comparison: Comparison) -> str:
         if one.more_rounds is not None
     )
     if not found:
-        return f"rounds more: {LIMITLESS}, a change at the margin itself or a single round"
+        return (
+            f"rounds more: {LIMITLESS}, a change at the margin itself, a single round, or what the "
+            "libraries did alike"
+        )
     least = found[(len(found) - 1) // 2]
     return (
         "rounds more: what each side needs for a verdict with 80 % probability, if all stays as "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from skymark.model.metric import Metric
@@ -59,9 +59,9 @@ def judge(
         metrics: those that are compared.
         practical: smallest relative difference that counts.
         in_pairs: whether each round was measured beside one of the other record.
-        same_machine: whether nothing is known to differ that changes all cells. Then what most
-            libraries did alike is the machine's doing, and a verdict on a cell has to hold beside
-            the other libraries, too. Rounds in pairs need no such thing.
+        same_machine: whether nothing is known to differ that changes all cells. Then what the
+            libraries did alike whose versions are the same is the machine's doing, and a verdict
+            on a cell has to hold beside them, too. Rounds in pairs need no such thing.
     """
     sides_of = _sides_in_pairs if in_pairs else _sides
     both = {
@@ -83,7 +83,8 @@ def judge(
     common: Mapping[str, CommonChange] = {}
     if same_machine and not in_pairs:
         adapters = {before.cell.id: before.cell.adapter for before, _ in pairs}
-        libraries = Libraries({key: one for key, (one,) in contrasts.items()}, adapters)
+        own = {key: one for key, (one,) in contrasts.items()}
+        libraries = Libraries(own, adapters, _unchanged(pairs))
         common = libraries.in_common()
         for key, each in contrasts.items():
             if (beside := libraries.beside_others(key, each[0])) is not None:
@@ -96,6 +97,17 @@ def judge(
         for key, one in differences.items()
     }
     return Judgements(judged, common)
+
+
+def _unchanged(pairs: Iterable[tuple[Record, Record]]) -> set[str]:
+    """Return the adapters whose versions are known and the same, in every cell with figures."""
+    measured = [(one, other) for one, other in pairs if one.metrics and other.metrics]
+    changed = {
+        one.cell.adapter
+        for one, other in measured
+        if not one.versions or one.versions != other.versions
+    }
+    return {one.cell.adapter for one, _ in measured} - changed
 
 
 def _more_rounds(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from statistics import fmean
 
 from skymark.statistics.common_change import BesideOthers, CommonChange, beside, common_change
@@ -14,18 +14,24 @@ Judged = tuple[str, str]
 
 
 class Libraries:
-    """How much each library changed, by metric; those on a logarithmic scale only."""
+    """How much the figures of each library changed that did not; on a logarithmic scale only."""
 
-    def __init__(self, contrasts: Mapping[Judged, Contrast], adapters: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        contrasts: Mapping[Judged, Contrast],
+        adapters: Mapping[str, str],
+        unchanged: Collection[str],
+    ) -> None:
         """Take the mean over each library's cells.
 
         Args:
             contrasts: of all metrics of all cells.
             adapters: the adapter of each cell, by its id.
+            unchanged: adapters whose versions are known and the same in both runs.
         """
         changes: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for (cell, metric), one in contrasts.items():
-            if one.centre is None:
+            if one.centre is None and adapters[cell] in unchanged:
                 changes[metric][adapters[cell]].append(one.change)
         self._adapters = adapters
         self._means = {
@@ -43,6 +49,6 @@ class Libraries:
         cell, metric = key
         if own.centre is not None:
             return None
-        means = self._means[metric]
+        means = self._means.get(metric, {})
         others = common_change([means[name] for name in means if name != self._adapters[cell]])
         return None if others is None else beside(own, others)

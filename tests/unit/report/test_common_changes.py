@@ -22,16 +22,17 @@ def build(make: ModuleType, tmp_path: Path) -> Build:
 
     def run(name: str, speed: float, others: Mapping[str, float] | None = None, **more: object):
         libraries = str(more.pop("libraries", LIBRARIES))
-        noise = float(str(more.pop("noise", 0.005)))
+        extra = {"versions": versions} if (versions := more.pop("versions", None)) else {}
         records = [
             make.measured(
                 make.cell(scenario, one),
                 make.rounds_of(
                     (others or {}).get(one, speed),
                     name=f"{name}{scenario}{one}",
-                    noise=noise,
+                    noise=0.005,
                     count=6,
                 ),
+                **extra,
             )
             for scenario in ("S-1", "S-2")
             for one in libraries
@@ -90,6 +91,12 @@ def test_too_few_libraries_say_nothing_of_the_machine(build: Build) -> None:
         build("before", 1000, libraries=libraries), build("after", 880, libraries=libraries)
     )
     assert verdicts(found) == dict.fromkeys(libraries, Verdict.WORSE)
+
+
+def test_libraries_of_another_version_are_no_measure_of_the_machine(build: Build) -> None:
+    before, after = build("before", 1000), build("after", 880, versions={"numpy": "3.0.0"})
+    found = compare_runs(before, after, across=["versions"])
+    assert verdicts(found) == dict.fromkeys(LIBRARIES, Verdict.WORSE)
 
 
 def test_where_two_machines_are_compared_what_all_did_is_the_answer(
