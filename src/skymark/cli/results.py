@@ -121,9 +121,10 @@ def compare(
 ) -> int:
     """Compare two runs, cell by cell.
 
-    Faster or slower needs both a statistical and a practical difference, across rounds; too
-    little data is inconclusive. Runs of other hardware, versions or cells are refused, unless
-    --across allows them. The two sides of `run --against` are compared pair by pair.
+    Faster or slower needs both a statistical and a practical difference, across rounds; too little
+    data is inconclusive, and so is what all libraries did alike on one machine, which is told. Runs
+    of other hardware, versions or cells are refused, unless --across allows them. The two sides of
+    `run --against` are compared pair by pair.
 
     Exit status: 0 they were compared, 2 they cannot be, 3 --gate said no.
     """
