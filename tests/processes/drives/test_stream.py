@@ -76,6 +76,13 @@ def test_the_lead_is_what_queues_hold_if_epochs_fill_them_often(make_bench, elem
     assert make_bench(Determinism(size), **fields).lead == lead
 
 
+def test_what_works_ahead_through_an_epoch_has_no_stream_of_its_own(make_bench):
+    size = Size(elements=16 * 16, batch_size=16, values={"features": 2})
+    bench = make_bench(Determinism(size))
+    bench.adapter.works_ahead = "epoch"
+    assert bench.lead == 0
+
+
 def test_a_training_s_rate_spreads_set_up_and_the_first_epoch_over_its_epochs():
     outcome = Outcome(setup_s=2e-6)
     assert outcome.samples_per_s_over(1) is None

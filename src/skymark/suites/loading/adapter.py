@@ -209,6 +209,10 @@ class Adapter(ABC):
     caches: ClassVar[Caches] = "nothing"
     """The work of one epoch that it keeps for the next, by its own design. The oracle refuses what
     keeps more, and such a record is compared with its like only."""
+    works_ahead: ClassVar[Literal["queues", "epoch"]] = "queues"
+    """How far it gets while it waits for an epoch's first batch: as many batches as ``workers`` ×
+    ``prefetch``, or as much of the ``epoch`` as its memory holds. Then an epoch has no stream of
+    its own, and rates and waits are of whole epochs."""
     media_only: ClassVar[str] = ""
     """Why only scenarios of encoded media are measured, for the `unsupported` record; empty where
     rows of numbers are, too."""

@@ -172,6 +172,7 @@ class AdapterBench:
                 **({"shuffle": declared.shuffle} if job.shuffle else {}),
                 **({"mixing": declared.mixing} if scenario.mixture else {}),
                 **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
+                **({"works_ahead": "epoch"} if adapter.works_ahead == "epoch" else {}),
                 **({"cores": link.cores} if link.cores else {}),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
             },

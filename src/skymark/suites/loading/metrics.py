@@ -362,6 +362,7 @@ DECLARATION = Declaration(
         "shuffle",
         "mixing",
         "caches",
+        "works_ahead",
         "cores",
         *PLACES,
     ),

@@ -61,7 +61,7 @@ def unfinished_warm_up(rounds: Sequence[RoundResult]) -> StabilityWarning | None
 
 
 def restarts_included(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
-    """Warn of epochs that are too short for their restarts to be told from their stream."""
+    """Warn of epochs whose restarts cannot be told from their stream."""
     batches = 0
     for one in rounds:
         measured = [epoch for epoch in one.samples["epoch"] if epoch > 0]
@@ -70,6 +70,15 @@ def restarts_included(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
         batches = max(batches, *Counter(measured).values(), 0)
     if not batches:
         return None
+    if any(one.conditions.get("works_ahead") == "epoch" for one in rounds):
+        return StabilityWarning(
+            kind="restarts-included",
+            message=(
+                "the library works ahead as far as its memory goes, so an epoch has no stream of "
+                "its own, and the rate and the waits include restarts"
+            ),
+            action="choose a larger variant (such as :medium), in which restarts weigh less",
+        )
     return StabilityWarning(
         kind="restarts-included",
         message=(

@@ -91,6 +91,16 @@ def test_restarts_that_cannot_be_told_from_the_stream_are_named() -> None:
     assert warning.message.startswith("epochs of 50 batches are too short")
 
 
+def test_a_library_that_works_ahead_is_said_to_where_its_restarts_are_included() -> None:
+    rounds = [
+        one.model_copy(update={"conditions": {"works_ahead": "epoch"}})
+        for one in rounds_at([1000, 1001, 1000], lead=0)
+    ]
+    assert kinds(rounds) == {"restarts-included"}
+    (warning,) = LoadingSuite().warnings(rounds, STANDARD)
+    assert warning.message.startswith("the library works ahead as far as its memory goes")
+
+
 def test_a_stream_that_is_much_faster_than_whole_epochs_is_warned_of() -> None:
     rounds = rounds_at([1000, 1001, 1000], whole=0.4)
     assert kinds(rounds) == {"costly-restarts"}

@@ -235,6 +235,9 @@ class RayData(Adapter):
         "batches; with fewer Ray may deliver short ones",
     }
     shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
+    # Its tasks go on until the object store is full, whatever has been asked for.
+    works_ahead: ClassVar = "epoch"
+    version: ClassVar = 2
     formats: ClassVar = ("parquet", "memory", "files", "tar", "http")
     variables: ClassVar = {
         "RAY_USAGE_STATS_ENABLED": "0",

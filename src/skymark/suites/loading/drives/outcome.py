@@ -102,8 +102,8 @@ class Bench:
 
     @property
     def lead(self) -> int:
-        """The batches at an epoch's start that are no part of its stream."""
-        return lead_of(self.job)
+        """The batches at an epoch's start that are no part of its stream; 0 if all are."""
+        return 0 if self.adapter.works_ahead == "epoch" else lead_of(self.job)
 
     @contextmanager
     def opened(self) -> Iterator[tuple[Loader, float]]:
