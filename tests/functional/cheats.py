@@ -346,6 +346,22 @@ class WorksAheadInOpen(Cheat):
         return Ready(job)
 
 
+class WorksAheadInRestarts(Cheat):
+    slug = "works-ahead-in-restarts"
+
+    def open(self, job: LoadingJob) -> Loader:
+        class Ready(NumpyLoader):
+            def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[dict]:
+                yield from list(super().epoch(epoch, skip_batches))
+
+        return Ready(job)
+
+
+class DeclaresItWorksAhead(WorksAheadInRestarts):
+    slug = "declares-it-works-ahead"
+    works_ahead = "epoch"
+
+
 class KeepsFinishedArrays(Cheat):
     slug = "keeps-finished-arrays"
 

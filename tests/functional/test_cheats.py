@@ -33,6 +33,7 @@ CAUSES = {
     "KeepsFinishedElements": ("MM-1", "keeps-finished-elements", "kept-work", "were kept"),
     "KeepsFinishedArrays": ("MM-1", "keeps-finished-arrays", "kept-work", "were kept"),
     "WorksAheadInOpen": ("MM-1", "works-ahead-in-open", "kept-work", "were kept"),
+    "WorksAheadInRestarts": ("MM-1", "works-ahead-in-restarts", "worked-ahead", "while epochs"),
     "KeepsObjects": ("IO-1", "keeps-objects", "kept-objects", "came from a copy"),
     "CopiesInOpen": ("IO-1", "copies-in-open", "kept-objects", "came from a copy"),
     "ReadsTheServersDisk": ("IO-1", "reads-the-servers-disk", "kept-objects", "came from a copy"),
@@ -51,6 +52,7 @@ HONEST = {
     "ServesBackwards": ("CV-1", "serves-backwards"),
     "MakesBatchesInThreads": ("CV-1", "makes-batches-in-threads"),
     "DeclaresWhatItKeeps": ("MM-1", "declares-what-it-keeps"),
+    "DeclaresItWorksAhead": ("MM-1", "declares-it-works-ahead"),
     "DeclaresItsCopy": ("IO-1", "declares-its-copy"),
 }
 

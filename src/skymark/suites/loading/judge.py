@@ -6,11 +6,12 @@ adapter: what that changes in its process, the clock or the oracle, is not chang
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.suites.loading.oracle import Oracle
-from skymark.suites.loading.oracle.claims import claimed_figures, claimed_time
+from skymark.suites.loading.oracle.claims import claimed_figures, claimed_stream, claimed_time
 from skymark.suites.loading.oracle.evidence import Declared, Said, heard
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.storage import Storage
@@ -47,6 +48,7 @@ class LoadingJudge:
         ranks = int(cell.axes.get("ranks", 1))
         if cause := claimed_figures(claim, oracle.indexed_elements, ranks):
             oracle.refuse(cause.kind, cause.message)
+        oracle.check_stream(*claimed_stream(claim), os.cpu_count() or 1)
         return oracle.verdict()
 
     def close(self) -> None:

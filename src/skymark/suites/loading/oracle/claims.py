@@ -47,6 +47,14 @@ def _all_over_measured_waits(claim: RoundResult) -> float:
     return sum(claim.samples["wait_ns"]) / measured if measured else 1.0
 
 
+def claimed_stream(claim: RoundResult) -> tuple[float, int]:
+    """Return the time of a round's streams in s, think time included, and their elements."""
+    pairs = zip(claim.samples["elements"], claim.samples["stream"], strict=True)
+    elements = int(sum(count for count, counts in pairs if counts))
+    rate = claim.metrics["samples_per_s"]
+    return (elements / rate if rate else float("inf")), elements
+
+
 def claimed_figures(claim: RoundResult, handed_over: int, ranks: int = 1) -> Cause | None:
     """Look for elements that nobody saw, and for rates that do not follow from what was timed.
 

@@ -1,4 +1,4 @@
-"""Work of an earlier epoch that was kept: too little CPU time used, or too few bytes fetched."""
+"""Work that was not done when it was timed: kept from earlier, or done before a stream began."""
 
 from __future__ import annotations
 
@@ -40,6 +40,32 @@ def kept_work(cpu_s: float, elements: int, reference_s: float, *, native: bool) 
         message=f"the measured epochs took {share:.0%} of the CPU time per element that the "
         f"reference takes here, and the least with which this work can be done is {least:.0%}: "
         "results of an earlier epoch were kept; an adapter that keeps them declares it in `caches`",
+    )
+
+
+def worked_ahead(
+    stream_s: float, elements: int, reference_s: float, cores: int, *, native: bool
+) -> Cause | None:
+    """Look for a stream that was delivered in less time than all processors take to make it.
+
+    Args:
+        stream_s: time of the streams of all measured epochs, without their restarts.
+        elements: what was delivered in them.
+        reference_s: CPU seconds of the NumPy reference per element, on this machine.
+        cores: processors of the machine.
+        native: whether the library's own operators did the work.
+    """
+    least = LEAST_NATIVE_SHARE if native else LEAST_SHARE
+    if not elements or reference_s < LEAST_MEASURED_S:
+        return None
+    needed_s = least * reference_s * elements / cores
+    if stream_s >= needed_s:
+        return None
+    return Cause(
+        kind="worked-ahead",
+        message=f"the {elements:,} elements of the steady stream arrived in {stream_s:.3g} s, and "
+        f"{cores} processors take {needed_s:.3g} s at least to make them: they were made while "
+        "epochs restarted; an adapter that works so far ahead declares it in `works_ahead`",
     )
 
 

@@ -17,7 +17,7 @@ from skymark.suites.loading.mixture import Mixing
 from skymark.suites.loading.oracle import accounting, arithmetic
 from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
-from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work
+from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work, worked_ahead
 from skymark.suites.loading.oracle.mixing import mixture_fault
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
@@ -195,14 +195,20 @@ class Oracle(Verifier):
 
     def check_work(self, cpu_s: float | None, elements: int) -> None:
         """Check that enough CPU time was used to decode what was delivered, where media are."""
-        if (
-            cpu_s is None
-            or self.caches in {"decoded", "finished"}
-            or not self.scenario.encoded_media
-        ):
-            return
-        if self.content_elements:
+        if cpu_s is not None and self._has_work:
             self._remember(kept_work(cpu_s, elements, self.reference_s, native=self.native))
+
+    def check_stream(self, stream_s: float, elements: int, cores: int) -> None:
+        """Check that there was time to decode what was delivered in streams, where media are."""
+        if self._has_work:
+            cause = worked_ahead(stream_s, elements, self.reference_s, cores, native=self.native)
+            self._remember(cause)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether each element takes work anew, and it is known how much."""
+        keeps = self.caches in {"decoded", "finished"}
+        return self.scenario.encoded_media and not keeps and bool(self.content_elements)
 
     def check_fetched(self, sent_bytes: int, elements: int, stored_bytes: int) -> None:
         """Check that what was delivered had been fetched from the object server."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work
+from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work, worked_ahead
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,27 @@ def test_the_cause_says_how_much_was_used_and_what_the_least_is():
 def test_nothing_is_said_of_no_elements_and_of_work_that_takes_next_to_no_time():
     assert kept_work(0.0, 0, 0.001, native=False) is None
     assert kept_work(0.0, 10, 0.00002, native=False) is None
+
+
+@pytest.mark.parametrize(
+    ("stream_s", "cores", "native", "ahead"),
+    [(1.0, 1, False, False), (0.26, 2, False, False), (0.24, 2, False, True),
+     (0.24, 2, True, False), (0.12, 2, True, True), (0.04, 16, False, False)],
+)  # fmt: skip
+def test_a_stream_takes_the_time_in_which_all_processors_can_make_it(
+    stream_s, cores, native, ahead
+):
+    cause = worked_ahead(stream_s, 1000, 0.001, cores, native=native)
+    assert (cause is not None) == ahead
+    if cause:
+        assert cause.kind == "worked-ahead"
+        assert "1,000 elements" in cause.message
+        assert "`works_ahead`" in cause.message
+
+
+def test_nothing_is_said_of_a_stream_without_work():
+    assert worked_ahead(0.0, 0, 0.001, 2, native=False) is None
+    assert worked_ahead(0.0, 10, 0.00002, 2, native=False) is None
 
 
 @pytest.mark.parametrize(("sent", "kept"), [(1000, False), (500, False), (499, True), (0, True)])
