@@ -165,20 +165,20 @@ def test_a_bad_key_is_refused_and_not_repeated(key, why, online, monkeypatch):
 
 
 def test_a_client_that_hangs_is_ended_and_started_again(server, online):
-    store = online(limits=HURRIED.model_copy(update={"call_s": 8}))
+    store = online(limits=HURRIED)
     store.check()
     server.misbehave(stall=["PUT"])
     begin = time.monotonic()
-    with pytest.raises(StoreUnavailableError, match="within 8 s"):
+    with pytest.raises(StoreUnavailableError, match="within 20 s"):
         store.put("manifest.json", b"{}")
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 40
     assert descendants() == []
     server.misbehave()
     store.put("manifest.json", b"{}")
 
 
 def test_calls_go_side_by_side_and_one_that_hangs_ends_those_beside_it(server, online):
-    store = online(limits=HURRIED.model_copy(update={"call_s": 8}))
+    store = online(limits=HURRIED)
     store.check()
     paths = [f"logs/{number}.log" for number in range(3 * store.parallel)]
     begun = len(server.requests)
