@@ -277,6 +277,9 @@ def test_a_worker_that_cannot_start_fails_all_its_cells_and_no_others(bed):
     records = bed.engine(plan_of(*cells, effort=effort(1))).run()
     assert [record.status.value for record in records] == ["failed", "failed", "ok"]
     assert records[0].cause.message == "RuntimeError: no such device"
+    first, second, _ = (bed.run.log_path(cell) for cell in cells)
+    assert "no such device" in first.read_text()
+    assert first.name in second.read_text()
 
 
 def test_an_interpreter_that_vanished_fails_the_cells_and_not_the_run(bed, tmp_path):

@@ -273,6 +273,14 @@ def test_a_runner_that_takes_too_long_to_start_times_out(start, monkeypatch):
     assert processes_of(worker) == []
 
 
+def test_a_start_may_take_as_long_as_a_cell_may(start, monkeypatch):
+    monkeypatch.setattr(process, "START_TIMEOUT_S", 0.1)
+    worker = start("never-starts")
+    with pytest.raises(WorkerError, match="no result within 1 s"):
+        worker.await_ready(1.0)
+    worker.kill()
+
+
 def test_an_interpreter_that_is_gone_is_told_and_leaves_no_pipe_open(start, tmp_path):
     before = set(Path("/proc/self/fd").iterdir())
     with pytest.raises(WorkerError, match="no worker could be started") as caught:

@@ -101,7 +101,7 @@ class BaselineSide(DuetSide):
         except WorkerError as error:
             return error.cause.message
         try:
-            worker.await_ready()
+            worker.await_ready(self._effort.cell_timeout_s)
         except WorkerError as error:
             return None if error.alive else error.cause.message
         finally:

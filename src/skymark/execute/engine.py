@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 
-from skymark.execute.measurer import Following, Measurer
+from skymark.execute.measurer import Measurer
 from skymark.execute.process import WorkerProcess
 from skymark.execute.timed_sweeps import TimedSweeps
 from skymark.model.cell import Cell
@@ -18,6 +19,8 @@ class Engine(Measurer):
 
     _timed: TimedSweeps | None = None
     """Divides the run's time, where the plan has one."""
+    _next: Mapping[str, tuple[str, Sequence[Cell]]] = MappingProxyType({})
+    """Group and cells of the process that follows, by the id of the last cell of the one before."""
 
     def run(
         self,
@@ -54,12 +57,10 @@ class Engine(Measurer):
             names = list(processes)
             first = turn % len(names)
             order = names[first:] + names[:first]
-            following = {
-                name: Following(processes[name][-1].id, after, processes[after])
-                for name, after in pairwise(order)
+            self._next = {
+                processes[name][-1].id: (after, processes[after]) for name, after in pairwise(order)
             }
             for name in order:
-                self._following = following.get(name)
                 self._measure_in_process(name, processes[name])
             turn += 1
 
@@ -79,6 +80,10 @@ class Engine(Measurer):
         elif in_time := self._timed.in_time(cells, self._unfinished):
             with self._timed.pace.process(name):
                 self._with_worker(name, in_time, self._measure_timed)
+
+    def _was_measured(self, cell: Cell) -> None:
+        if cell.id in self._next:
+            self._start_ahead(*self._next[cell.id])
 
     def _measure_timed(self, worker: WorkerProcess, cell: Cell) -> None:
         assert self._timed is not None

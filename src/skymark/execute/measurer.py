@@ -6,7 +6,6 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,16 +36,6 @@ PREPARE_TIMEOUT_S = 1800.0
 
 HOST_ONLY = "unused: the adapter has no part for it"
 """The accelerator of a record, where the library works on the host wherever it runs."""
-
-
-@dataclass(frozen=True)
-class Following:
-    """The process that serves other cells when a cell has been measured."""
-
-    after: str
-    """Id of the cell, the last one of its own process."""
-    group: str
-    cells: Sequence[Cell]
 
 
 class Measurer(ABC):
@@ -98,7 +87,6 @@ class Measurer(ABC):
         self._judges = None if suite.judge is None else Judges(suite.judge)
         self._pythons: dict[str, Path | None] = {}
         self._unfinished: dict[str, UnfinishedCell] = {}
-        self._following: Following | None = None
         self.records: dict[str, Record] = {}
 
     def ended(self) -> list[Record]:
@@ -217,7 +205,7 @@ class Measurer(ABC):
         busy = self._uploads.hold() if self._uploads else ()
         try:
             measured = worker.measure(cell, number, effort, self._run.log_path(cell))
-            self._start_following(cell)
+            self._was_measured(cell)
             result = self._judged(worker, cell, measured)
         finally:
             self._observer.measured(cell, number)
@@ -266,7 +254,7 @@ class Measurer(ABC):
                 self._fail_all(waiting, error)
                 return
             try:
-                worker.await_ready()
+                worker.await_ready(self._effort.cell_timeout_s)
                 may_start_again = True
                 while waiting:
                     cell = waiting.popleft()
@@ -295,15 +283,13 @@ class Measurer(ABC):
                 if cell.id in self._unfinished:
                     self._end_if_enough(self._unfinished[cell.id])
 
-    def _start_following(self, cell: Cell) -> None:
-        """Start the next process where a cell was the last of its own.
+    def _was_measured(self, cell: Cell) -> None:
+        """Do what can be done beside the judging of a cell's round; nothing, unless overridden."""
 
-        It imports its library while the round is judged and the process that measured it ends.
-        """
-        following = self._following
-        if following is not None and following.after == cell.id:
-            log = self._run.open_log(following.cells[0])
-            self._workers.start_ahead(self._kind(following.group), following.cells, log)
+    def _start_ahead(self, group: str, cells: Collection[Cell]) -> None:
+        """Start the process that serves these cells next, which imports its library meanwhile."""
+        log = self._run.open_log(next(iter(cells)))
+        self._workers.start_ahead(self._kind(group), cells, log)
 
     def _worker(self, group: str, cells: Collection[Cell]) -> WorkerProcess:
         log = self._run.open_log(next(iter(cells)))

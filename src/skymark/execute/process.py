@@ -46,8 +46,8 @@ from skymark.suite.contract import Seen
 WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
 """Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""
 
-START_TIMEOUT_S = 300.0
-"""Time a worker has to start and to import its adapter's library."""
+START_TIMEOUT_S = 60.0
+"""Least time a worker has to start."""
 
 GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
@@ -121,8 +121,9 @@ class WorkerProcess:
         self.kind = kind
         self.measured: set[str] = set()
         """Ids of the cells of which it was given a round."""
-        self._begin = Begin(cell=cell, platform=kind.platform)
-        self._begun = self._ready = False
+        self.begun_for = cell
+        self.has_started = False
+        """Whether it was ready once; it may have ended since."""
         variables = {**worker_variables(), MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
         own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
         root = "" if kind.import_root is None else os.fspath(kind.import_root.absolute())
@@ -163,11 +164,8 @@ class WorkerProcess:
         self._buffer = b""
         self.leaked: tuple[str, ...] = ()
         """What the worker left running when it had ended."""
-
-    @property
-    def begun_for(self) -> Cell:
-        """The cell that it was told of when it got ready."""
-        return self._begin.cell
+        with contextlib.suppress(WorkerError):  # who awaits one that died sees that
+            self._request(Begin(cell=cell, platform=kind.platform))
 
     @property
     def is_running(self) -> bool:
@@ -177,7 +175,7 @@ class WorkerProcess:
     @property
     def is_ready(self) -> bool:
         """Whether it has started, and neither died nor was ended since."""
-        return self._ready and self.is_running
+        return self.has_started and self.is_running
 
     def death(self) -> Cause | None:
         """Return the cause of a process that has just ended without being asked to, else None."""
@@ -186,27 +184,18 @@ class WorkerProcess:
             return self._death()
         return None
 
-    def begin(self) -> None:
-        """Tell the worker to get ready, and do not wait for it; safe to call again.
+    def await_ready(self, timeout_s: float = 0.0) -> None:
+        """Wait until the worker has started and imported its library; at once where it has.
 
-        Raises:
-            WorkerError: it is gone.
-        """
-        if not self._begun:
-            self._request(self._begin)
-            self._begun = True
-
-    def await_ready(self) -> None:
-        """Wait until the worker has started; at once where it has.
+        Args:
+            timeout_s: how long it may take, where that is more than `START_TIMEOUT_S`.
 
         Raises:
             WorkerError: it did not.
         """
-        if self._ready:
-            return
-        self.begin()
-        self._await(Ready, START_TIMEOUT_S)
-        self._ready = True
+        if not self.has_started:
+            self._await(Ready, max(START_TIMEOUT_S, timeout_s))
+            self.has_started = True
 
     def prepare(self, cell: Cell, log: Path, timeout_s: float) -> None:
         """Have the worker make a cell's data.

@@ -67,7 +67,6 @@ class WorkerPool:
             return
         with suppress(WorkerError):
             self._waiting = WorkerProcess(kind, next(iter(cells)), log)
-            self._waiting.begin()
 
     def give_back(self, worker: WorkerProcess) -> None:
         """Keep a worker that can go on, or end it with everything that it started."""
@@ -84,7 +83,7 @@ class WorkerPool:
 
     def _end(self, worker: WorkerProcess) -> None:
         """End a worker that serves no cell whose record could tell of what it left."""
-        if not worker.is_ready:
+        if not worker.has_started:
             worker.kill()  # it has nothing open
             return
         worker.end()

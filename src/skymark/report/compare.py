@@ -12,7 +12,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import Judgement, judge
-from skymark.report.libraries import Judged
+from skymark.report.library_changes import Judged
 from skymark.report.named_cell import NamedCell
 from skymark.report.text import duration
 from skymark.run.reader import Run
@@ -138,7 +138,7 @@ def compare_runs(
             + f". If that is what you want to compare, add --across {kinds}"
         )
     metrics = after.declaration.compared
-    same_machine = not {kind for kind, _ in found} - {"versions"} and _python(before, after) is None
+    same_machine = _python(before, after) is None and {kind for kind, _ in found} <= {"versions"}
     judged, common = judge(pairs, metrics, practical, in_pairs=in_pairs, same_machine=same_machine)
     return Comparison(
         before=before.manifest.run_id,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from skymark.model.metric import Metric
 from skymark.model.record import Record
-from skymark.report.libraries import Judged, Libraries
+from skymark.report.library_changes import Judged, LibraryChanges
 from skymark.report.ranking import values_of
 from skymark.statistics.common_change import CommonChange
 from skymark.statistics.contrast import Contrast, contrast, paired_contrast
@@ -17,7 +17,7 @@ from skymark.statistics.difference import (
     Verdict,
     agreed,
     difference,
-    paired_difference,
+    difference_of,
     verdict_of,
 )
 from skymark.statistics.pairing import paired_values
@@ -71,32 +71,40 @@ def judge(
         if metric.name in before.metrics and metric.name in after.metrics
         if (sides := sides_of(before, after, metric))[0]
     }
-    compared, contrasted = (
-        (paired_difference, paired_contrast) if in_pairs else (difference, contrast)
-    )
-    found = {key: compared(*sides, practical) for key, sides in both.items()}
-    contrasts: dict[Judged, list[Contrast]] = {
-        key: [contrasted(*sides, practical)]
+    contrasted = paired_contrast if in_pairs else contrast
+    own: dict[Judged, Contrast] = {
+        key: contrasted(*sides, practical)
         for key, sides in both.items()
         if sides[-1].scale != "exact"
     }
+    found = {
+        key: difference_of(own[key], metric) if key in own else difference(after, before, metric)
+        for key, (after, before, metric) in both.items()
+    }
+    beside: Mapping[Judged, Contrast] = {}
     common: Mapping[str, CommonChange] = {}
     if same_machine and not in_pairs:
-        adapters = {before.cell.id: before.cell.adapter for before, _ in pairs}
-        own = {key: one for key, (one,) in contrasts.items()}
-        libraries = Libraries(own, adapters, _unchanged(pairs))
-        common = libraries.in_common()
-        for key, each in contrasts.items():
-            if (beside := libraries.beside_others(key, each[0])) is not None:
-                each.append(beside)
-                found[key] = agreed(found[key], beside, both[key][-1])
-    differences = dict(zip(found, corrected(list(found.values())), strict=True))
-    confidence = confidence_of_next(list(differences.values()))
-    judged = {
-        key: Judgement(one, _more_rounds(one, contrasts.get(key, []), both[key][-1], confidence))
-        for key, one in differences.items()
-    }
+        beside, common = _beside_others(own, pairs)
+        found |= {key: agreed(found[key], other, both[key][-1]) for key, other in beside.items()}
+    confirmed = corrected(list(found.values()))
+    confidence = confidence_of_next(confirmed)
+    judged = {}
+    for key, one in zip(found, confirmed, strict=True):
+        contrasts = [views[key] for views in (own, beside) if key in views]
+        is_open = one.verdict is Verdict.INCONCLUSIVE
+        more = _more_rounds(contrasts, both[key][-1], confidence) if is_open else None
+        judged[key] = Judgement(one, more)
     return Judgements(judged, common)
+
+
+def _beside_others(
+    own: Mapping[Judged, Contrast], pairs: Sequence[tuple[Record, Record]]
+) -> tuple[dict[Judged, Contrast], dict[str, CommonChange]]:
+    """Return contrasts beside the other libraries where enough is known, and what all did alike."""
+    adapters = {before.cell.id: before.cell.adapter for before, _ in pairs}
+    changes = LibraryChanges(own, adapters, _unchanged(pairs))
+    found = {key: changes.beside_others(key, one) for key, one in own.items()}
+    return {key: one for key, one in found.items() if one is not None}, changes.in_common()
 
 
 def _unchanged(pairs: Iterable[tuple[Record, Record]]) -> set[str]:
@@ -110,18 +118,14 @@ def _unchanged(pairs: Iterable[tuple[Record, Record]]) -> set[str]:
     return {one.cell.adapter for one, _ in measured} - changed
 
 
-def _more_rounds(
-    found: Difference, contrasts: Sequence[Contrast], metric: Metric, confidence: float
-) -> int | None:
+def _more_rounds(contrasts: Sequence[Contrast], metric: Metric, confidence: float) -> int | None:
     """Return the rounds after which all contrasts have a verdict; None where they never agree."""
-    if found.verdict is not Verdict.INCONCLUSIVE or not contrasts:
-        return None
     verdicts = {verdict_of(one, metric) for one in contrasts}
     if len(verdicts) > 1 and Verdict.INCONCLUSIVE not in verdicts:
         return None
     lacking = [rounds_to_verdict(one, confidence) for one in contrasts]
     known = [one for one in lacking if one is not None]
-    return max(known) if len(known) == len(lacking) else None
+    return max(known) if known and len(known) == len(lacking) else None
 
 
 def _sides(before: Record, after: Record, metric: Metric) -> Sides:

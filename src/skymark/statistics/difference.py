@@ -83,7 +83,7 @@ def difference(
     _refuse_empty(candidate, reference)
     if metric.scale == "exact":
         return _exact(candidate[-1], reference[-1], metric)
-    return _difference(contrast(candidate, reference, metric, practical), metric, confidence)
+    return difference_of(contrast(candidate, reference, metric, practical), metric, confidence)
 
 
 def paired_difference(
@@ -109,7 +109,7 @@ def paired_difference(
         raise ValueError("a comparison in pairs needs at least one pair")
     if metric.scale == "exact":
         return _exact(candidate[-1], reference[-1], metric)
-    return _difference(paired_contrast(candidate, reference, metric, practical), metric, CONFIDENCE)
+    return difference_of(paired_contrast(candidate, reference, metric, practical), metric)
 
 
 def agreed(found: Difference, other: Contrast, metric: Metric) -> Difference:
@@ -128,7 +128,8 @@ def agreed(found: Difference, other: Contrast, metric: Metric) -> Difference:
     )
 
 
-def _difference(found: Contrast, metric: Metric, confidence: float) -> Difference:
+def difference_of(found: Contrast, metric: Metric, confidence: float = CONFIDENCE) -> Difference:
+    """Return what a contrast says of a metric that varies."""
     change, half = found.change, found.half_width(confidence)
     places = (change,) if half is None else (change, change - half, change + half)
     if found.centre is None:

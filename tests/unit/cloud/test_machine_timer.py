@@ -215,12 +215,20 @@ def test_a_cluster_of_one_s_own_gets_no_timer(node):
 def test_armed_twice_there_is_one_timer(node):
     node.arm(SOON, start_s=60)
     node.arm(SOON, start_s=60)
+    name = f"{node.home}/{TIMER}/timer".encode()
+
+    def timers():
+        count = 0
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                count += name in (process / "cmdline").read_bytes()
+        return count
+
     time.sleep(0.5)
-    timers = 0
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            timers += f"{node.home}/{TIMER}/timer".encode() in (process / "cmdline").read_bytes()
-    assert timers == 1
+    until = time.monotonic() + 30
+    while timers() > 1 and time.monotonic() < until:
+        time.sleep(0.1)  # the second one finds the first, which takes a busy machine some time
+    assert timers() == 1
 
 
 def test_skypilot_s_timer_is_to_be_first():

@@ -71,22 +71,23 @@ def restarts_included(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
     if not batches:
         return None
     if any(one.conditions.get("works_ahead") == "epoch" for one in rounds):
-        return StabilityWarning(
-            kind="restarts-included",
-            message=(
-                "the library works ahead as far as its memory goes, so an epoch has no stream of "
-                "its own, and the rate and the waits include restarts"
-            ),
-            action="choose a larger variant (such as :medium), in which restarts weigh less",
+        why = (
+            "the library works ahead as far as its memory goes, and its restarts cannot be told "
+            "from the stream, so"
+        )
+        action = "choose a larger variant (such as :medium), in which restarts weigh less"
+    else:
+        why = (
+            f"epochs of {batches} batches are too short to tell their restarts from the stream, so"
+        )
+        action = (
+            "choose a larger variant (such as :medium), smaller batches, or fewer --workers and a "
+            "smaller --prefetch"
         )
     return StabilityWarning(
         kind="restarts-included",
-        message=(
-            f"epochs of {batches} batches are too short to tell their restarts from the stream, "
-            "so the rate and the waits include them"
-        ),
-        action="choose a larger variant (such as :medium), smaller batches, or fewer --workers "
-        "and a smaller --prefetch",
+        message=f"{why} the rate and the waits include them",
+        action=action,
     )
 
 

@@ -29,7 +29,7 @@ def kept_work(cpu_s: float, elements: int, reference_s: float, *, native: bool) 
         reference_s: CPU seconds of the NumPy reference per element, on this machine.
         native: whether the library's own operators did the work.
     """
-    least = LEAST_NATIVE_SHARE if native else LEAST_SHARE
+    least = _least_share(native=native)
     if not elements or reference_s < LEAST_MEASURED_S:
         return None
     share = cpu_s / elements / reference_s
@@ -41,6 +41,10 @@ def kept_work(cpu_s: float, elements: int, reference_s: float, *, native: bool) 
         f"reference takes here, and the least with which this work can be done is {least:.0%}: "
         "results of an earlier epoch were kept; an adapter that keeps them declares it in `caches`",
     )
+
+
+def _least_share(*, native: bool) -> float:
+    return LEAST_NATIVE_SHARE if native else LEAST_SHARE
 
 
 def worked_ahead(
@@ -55,10 +59,9 @@ def worked_ahead(
         cores: processors of the machine.
         native: whether the library's own operators did the work.
     """
-    least = LEAST_NATIVE_SHARE if native else LEAST_SHARE
     if not elements or reference_s < LEAST_MEASURED_S:
         return None
-    needed_s = least * reference_s * elements / cores
+    needed_s = _least_share(native=native) * reference_s * elements / cores
     if stream_s >= needed_s:
         return None
     return Cause(

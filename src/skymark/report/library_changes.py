@@ -13,8 +13,8 @@ Judged = tuple[str, str]
 """A cell's id and a metric's name."""
 
 
-class Libraries:
-    """How much the figures of each library changed that did not; on a logarithmic scale only."""
+class LibraryChanges:
+    """Mean change of each library that kept its version, by metric; on a logarithmic scale."""
 
     def __init__(
         self,
