@@ -33,10 +33,14 @@ EXTRAS = {
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
 BANDIT = "B613,B614,B615"
 """What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
-SIDE_BY_SIDE = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--benchmark-disable")
-"""Processes of pytest, beside that of the simulated clouds; `-n 0` has none. On two cores four
+SIDE_BY_SIDE = ("--dist", "loadfile", "--no-loadscope-reorder")
+"""How pytest deals out the tests to its processes."""
+PROCESSES = ("-n", "4", *SIDE_BY_SIDE, "--benchmark-disable")
+"""Processes of pytest, beside those of the simulated clouds; `-n 0` has none. On two cores four
 keep both busy: with two a quarter of the time went by in waits for disks, pipes and servers, with
 three a twelfth."""
+CLOUD_PROCESSES = ("-n", "2", *SIDE_BY_SIDE)
+"""One for the tests that share a simulated cloud, and one for all others of SkyPilot."""
 IN_MINUTES = "not cloud_faults and not cloud_day"
 """Markers of tests of SkyPilot that do not take an hour."""
 TIMED = "tests/benchmarks"
@@ -74,7 +78,7 @@ def tests(session: nox.Session) -> None:
     and what they say comes at the end.
     """
     if session.posargs:
-        session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs)
+        session.run("python", "-m", "pytest", *PROCESSES, *session.posargs)
     else:
         run_every_test(session, "python")
 
@@ -92,11 +96,12 @@ def run_every_test(session: nox.Session, *python: str) -> None:
     """Run every test, each folder in the venv that it needs, by a command that runs modules."""
     pytest = (*python, "-m", "pytest", "--benchmark-disable", "--durations=20")
     session.run(*pytest, TIMED)
-    cloud = (cloud_venv(session), "-m", "pytest", CLOUD, "-m", IN_MINUTES, "--durations=20")
+    of_cloud = (*CLOUD_PROCESSES, CLOUD, "-m", IN_MINUTES, "--durations=20")
+    cloud = ("python", "-m", "tests.in_venv", "cloud", *of_cloud)
     clip = (*python, "-m", "tests.in_venv", "clip", CLIP, "--durations=20")
     elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, CLOUD))
     with beside(session, CLOUD, cloud), beside(session, CLIP, clip):
-        session.run(*pytest, *SIDE_BY_SIDE, *elsewhere)
+        session.run(*pytest, *PROCESSES, *elsewhere)
 
 
 @nox.session
@@ -108,25 +113,21 @@ def clip_tests(session: nox.Session) -> None:
 @nox.session
 def cloud_tests(session: nox.Session) -> None:
     """Run the tests that need SkyPilot, or those named."""
-    pytest_in_the_cloud(session, *(session.posargs or [CLOUD]))
+    session.run("python", "-m", "tests.in_venv", "cloud", *(session.posargs or [CLOUD]))
 
 
 @nox.session
 def cloud_day(session: nox.Session) -> None:
     """Try a SkyPilot user's commands, `sky`'s beside skymark's, on two machines (half an hour)."""
-    pytest_in_the_cloud(session, CLOUD, "-m", "cloud_day", *session.posargs)
+    day = (CLOUD, "-m", "cloud_day", *session.posargs)
+    session.run("python", "-m", "tests.in_venv", "cloud", *day)
 
 
 @nox.session
 def cloud_faults(session: nox.Session) -> None:
     """Make the tables of docs/cloud-faults.md: every fault of a rented machine (two hours)."""
     table = ("--fault-table", "docs/cloud-faults.md")
-    pytest_in_the_cloud(session, CLOUD, *table, *session.posargs)
-
-
-def pytest_in_the_cloud(session: nox.Session, *arguments: str) -> None:
-    """Run tests in the venv of SkyPilot."""
-    session.run(cloud_venv(session), "-m", "pytest", *arguments, external=True)
+    session.run("python", "-m", "tests.in_venv", "cloud", CLOUD, *table, *session.posargs)
 
 
 @contextmanager

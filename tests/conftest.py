@@ -18,6 +18,27 @@ if TYPE_CHECKING:
 APART = {"tests/functional/test_libraries.py"}
 """Files whose tests take minutes each and share nothing, so that any process may run any."""
 
+CLOUD = "tests/cloud/"
+CLOUDS_OF_THEIR_OWN = {
+    f"{CLOUD}test_{name}.py"
+    for name in (
+        "lambda_api",
+        "leftovers",
+        "machine",
+        "machine_timer",
+        "managed",
+        "orders",
+        "prices",
+        "provider_list",
+        "rehearse",
+        "render_sky",
+        "screen",
+        "slurm_arrays",
+        "user_tasks",
+    )
+}
+"""Files that need no simulated cloud, or make one; all others share that of their process."""
+
 WAITING = {
     "tests/stores/wandb_store/test_outages.py",
     "tests/unit/cloud/test_machine_timer.py",
@@ -64,13 +85,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
-    """Keep the tests of a file together, for they share fixtures; those of libraries do not."""
+    """Keep together the tests that share fixtures: of a file, or those of the shared cloud."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return nodeid if file in APART else file
+            if file in APART:
+                return nodeid
+            shares = file.startswith(CLOUD) and file not in CLOUDS_OF_THEIR_OWN
+            return CLOUD if shares else file
 
     return Scheduling(config, log)
 

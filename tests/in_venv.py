@@ -1,9 +1,10 @@
-"""Run pytest with the interpreter of an adapter's venv and the tools of this one.
+"""Make a venv where it is not there, and run pytest in it.
 
     python -m tests.in_venv clip tests/clip [OPTION …]
+    python -m tests.in_venv cloud tests/cloud [OPTION …]
 
-The venv's packages come first; pytest and what it needs come from here. Coverage is measured there
-if it is here.
+SkyPilot's has a pytest. An adapter's has its interpreter and packages, which come first; pytest and
+what it needs come from here, and coverage is measured there if it is here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 from skymark.cache.location import cache_directory
+from skymark.cloud.own_venv import make_cloud_venv
 from skymark.execute.venvs import Venvs
 from skymark.model.venv import VenvSpec
 from tests.conftest import START_COVERAGE
@@ -31,14 +35,30 @@ raise SystemExit(pytest.main(sys.argv[1:]))
 """
 
 
+ROOT = Path(__file__).parents[1]
+
+
 def main() -> None:
-    """Make the venv if it is not there, and run pytest in it."""
+    """Run pytest in the venv that is named first, with all other arguments."""
     name, *arguments = sys.argv[1:]
+    if name == "cloud":
+        run_in_cloud_venv(arguments)
+    sys.exit(run_in_adapter_venv(name, arguments))
+
+
+def run_in_cloud_venv(arguments: Sequence[str]) -> NoReturn:
+    """Become the pytest of SkyPilot's venv."""
+    python = make_cloud_venv() / "bin" / "python"
+    os.chdir(ROOT)
+    os.execv(python, [str(python), "-m", "pytest", *arguments])
+
+
+def run_in_adapter_venv(name: str, arguments: Sequence[str]) -> int:
+    """Run this venv's pytest with an adapter's interpreter and packages; its exit status."""
     spec = VenvSpec(name=name, locked=f"adapters/{name}.txt")
     venv = Venvs(cache_directory(), lambda text: print(text, file=sys.stderr)).ensure(spec)
-    root = Path(__file__).parents[1]
     with TemporaryDirectory() as place:
-        paths = [root / "src", root]
+        paths = [ROOT / "src", ROOT]
         coverage = find_spec("coverage")
         if "COVERAGE_PROCESS_CONFIG" in os.environ and coverage and coverage.origin:
             (Path(place) / "coverage").symlink_to(Path(coverage.origin).parent)
@@ -48,9 +68,9 @@ def main() -> None:
         start = START.format(tools=sysconfig.get_path("purelib"))
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
         done = subprocess.run(
-            [str(venv.python), "-c", start, *arguments], env=variables, cwd=root, check=False
+            [str(venv.python), "-c", start, *arguments], env=variables, cwd=ROOT, check=False
         )
-    sys.exit(done.returncode)
+    return done.returncode
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -98,3 +99,13 @@ def test_an_idle_machine_ends_itself(
     (end,) = [call for call in ends if instance.id in call.body["instance_ids"]]
     assert (end.client, end.status) == (instance.machine.address, 200)
     assert client.clusters() == {}
+
+
+def test_the_doctor_names_enabled_providers(client: Client, tmp_path: Path) -> None:
+    # Other tests of this cloud kill commands, which leave notes of machines behind.
+    told = skymark(client, "doctor", "--cloud", "--json", SKYMARK_CACHE=str(tmp_path))
+    assert told.status == 0, told.output
+    found = json.loads(told.output)
+    states = {one["name"]: one["state"] for one in found["providers"]}
+    assert (states["lambda"], states["vast"]) == ("enabled", "no credentials")
+    assert (found["machines"], found["problems"]) == ([], [])

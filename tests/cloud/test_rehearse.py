@@ -6,13 +6,12 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from skymark.machine.rehearsal import REHEARSAL
-from tests.cloud.conftest import COMMAND_TIMEOUT_S, Client
+from tests.cloud.conftest import COMMAND_TIMEOUT_S
 from tests.cloud.footprint import NOTHING, footprint, users_files
 
 pytestmark = pytest.mark.cloud
@@ -23,15 +22,12 @@ SKYMARK = (sys.executable, "-m", "skymark")
 PLAN = ("--scenarios", "TAB-1:small", "--adapters", "numpy", "--rounds", "1")
 
 
-def skymark(
-    *arguments: str, environment: dict[str, str] | None = None, program: Sequence[str] = SKYMARK
-) -> subprocess.CompletedProcess[str]:
+def skymark(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*program, *arguments],
+        [*SKYMARK, *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env=environment,
         timeout=COMMAND_TIMEOUT_S,
         check=False,
     )
@@ -134,15 +130,3 @@ def test_prices_that_are_not_there_end_a_rehearsal_before_anything_is_hired(
     done = skymark("rehearse", "cpu", *PLAN, *options)
     assert done.returncode == 2
     assert "leave out --catalogs" in done.stderr
-
-
-def test_the_doctor_names_enabled_providers(client: Client, tmp_path: Path) -> None:
-    # Other tests of this cloud kill commands, which leave notes of machines behind.
-    environment = {**client.world.variables(), "SKYMARK_CACHE": str(tmp_path)}
-    in_the_cloud = client.world.command(*SKYMARK)
-    fresh = skymark("doctor", "--cloud", "--json", environment=environment, program=in_the_cloud)
-    found = json.loads(fresh.stdout)
-    states = {one["name"]: one["state"] for one in found["providers"]}
-    assert fresh.returncode == 0, fresh.stderr
-    assert (states["lambda"], states["vast"]) == ("enabled", "no credentials")
-    assert (found["machines"], found["problems"]) == ([], [])
