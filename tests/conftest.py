@@ -39,12 +39,14 @@ CLOUDS_OF_THEIR_OWN = {
 }
 """Files that need no simulated cloud, or make one; all others share that of their process."""
 
-WAITING = {
+FIRST = {
+    f"{CLOUD}test_slurm_arrays.py",
     "tests/stores/wandb_store/test_outages.py",
     "tests/unit/cloud/test_machine_timer.py",
     "tests/unit/cloud/lifecycle/test_ending.py",
 }
-"""Files whose tests mostly wait: begun first, lest they go on when all else has ended."""
+"""Files begun first: their tests mostly wait, and would go on when all else has ended. Slurm's need
+no runtime of SkyPilot, which the shared cloud's first machine makes for all others."""
 
 # Thousands of processes start here, and each would compile anew what it imports; each process of
 # pytest so the tests, which takes as long again as importing them.
@@ -80,7 +82,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in WAITING)
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in FIRST)
 
 
 @pytest.hookimpl(optionalhook=True)

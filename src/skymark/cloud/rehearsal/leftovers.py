@@ -19,7 +19,7 @@ from types import FrameType
 import psutil
 
 from skymark.cloud.rehearsal.changes import Changes
-from skymark.cloud.rehearsal.network import remove_network
+from skymark.cloud.rehearsal.network import one_at_a_time, remove_network
 
 NOTES = Path("/run/skymark-rehearsals")
 
@@ -27,12 +27,12 @@ NOTES = Path("/run/skymark-rehearsals")
 def note_rehearsal(bridge: str, directories: list[Path], changes: Changes) -> None:
     """Note what this process's rehearsal has, before it has it."""
     note = NOTES / f"{bridge}.json"
-    changes.add(
-        f"file {note}",
-        undo=lambda: _remove_note(note),
-        still_there=note.exists,
-    )
-    NOTES.mkdir(exist_ok=True)
+
+    def undo() -> None:
+        with one_at_a_time():
+            _remove_note(note)
+
+    changes.add(f"file {note}", undo, still_there=note.exists)
     owner = psutil.Process()
     text = {
         "pid": owner.pid,
@@ -40,21 +40,24 @@ def note_rehearsal(bridge: str, directories: list[Path], changes: Changes) -> No
         "bridge": bridge,
         "directories": [os.fspath(directory) for directory in directories],
     }
-    note.write_text(json.dumps(text))
+    with one_at_a_time():
+        NOTES.mkdir(exist_ok=True)
+        note.write_text(json.dumps(text))
 
 
 def remove_leftovers() -> list[str]:
     """Take away what rehearsals left whose process is gone; return their bridges' names."""
     removed = []
-    for note in NOTES.glob("*.json"):
-        left = json.loads(note.read_text())
-        if _runs(left["pid"], left["started_s"]):
-            continue
-        for directory in left["directories"]:
-            shutil.rmtree(directory, ignore_errors=True)
-        remove_network(left["bridge"])
-        _remove_note(note)
-        removed.append(left["bridge"])
+    with one_at_a_time():
+        for note in NOTES.glob("*.json"):
+            left = json.loads(note.read_text())
+            if _runs(left["pid"], left["started_s"]):
+                continue
+            for directory in left["directories"]:
+                shutil.rmtree(directory, ignore_errors=True)
+            remove_network(left["bridge"])
+            _remove_note(note)
+            removed.append(left["bridge"])
     return removed
 
 

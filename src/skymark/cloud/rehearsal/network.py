@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
+import os
+import secrets
 import shlex
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +20,7 @@ from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.errors import RehearsalError
 
 NETWORKS = ipaddress.IPv4Network("10.77.0.0/16")
-"""Each rehearsal takes the first /24 of these that nobody uses."""
+"""Each rehearsal takes a /24 of these that nobody uses."""
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 FORWARDING_BEFORE = Path("/run/skymark-ip-forward")
@@ -49,29 +54,45 @@ class Network:
         return str(address)
 
 
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Wait for the other rehearsals of this machine that make a network or take one away."""
+    directory = os.open(FORWARDING_BEFORE.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
+
+
 def make_network(changes: Changes) -> Network:
     """Make a bridge with an unused network and let it out through this machine.
 
     Raises:
         RehearsalError: no network is free, or the kernel refused.
     """
-    _forward(changes)
-    for number, subnet in enumerate(NETWORKS.subnets(new_prefix=24)):
-        if not _in_use(subnet) and (network := _claim(f"skymark{number}", subnet, changes)):
-            return network
+    # In any order: what one rehearsal leaves is not what another takes in the same moment.
+    numbered = list(enumerate(NETWORKS.subnets(new_prefix=24)))
+    secrets.SystemRandom().shuffle(numbered)
+    with one_at_a_time():
+        _forward(changes)
+        for number, subnet in numbered:
+            if not _in_use(subnet) and (network := _claim(f"skymark{number}", subnet, changes)):
+                return network
     raise RehearsalError(
         f"no /24 of {NETWORKS} is free, or the kernel makes no bridges; see ip -4 a"
     )
 
 
 def _claim(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> Network | None:
-    # Its name is the claim: of two rehearsals that start at once, one is refused and goes on.
     if _ip("link", "add", bridge, "type", "bridge").returncode:
         return None
+    index = _link_index(bridge)
     changes.add(
         f"network bridge {bridge} with {subnet}",
         undo=lambda: delete_link(bridge),
-        still_there=lambda: link_exists(bridge),
+        # By then another rehearsal may have one of that name.
+        still_there=lambda: _link_index(bridge) == index,
     )
     check_ip("address", "add", f"{subnet[1]}/24", "dev", bridge)
     check_ip("link", "set", bridge, "up")
@@ -80,7 +101,10 @@ def _claim(bridge: str, subnet: ipaddress.IPv4Network, changes: Changes) -> Netw
 
 
 def remove_network(bridge: str) -> None:
-    """Remove a bridge and its rules, if they are there; whose rehearsal it was is gone."""
+    """Remove a bridge and its rules, if they are there; whose rehearsal it was is gone.
+
+    Call it in `one_at_a_time`.
+    """
     delete_link(bridge)
     for table in ("nat", "filter"):
         shown = subprocess.run(
@@ -114,8 +138,8 @@ def _forward(changes: Changes) -> None:
     if FORWARDING_BEFORE.exists():
         changes.add(
             "net.ipv4.ip_forward set from 0 to 1, until the last rehearsal ends",
-            undo=_stop_forwarding,
-            still_there=lambda: FORWARDING_BEFORE.exists() and not _bridges_left(),
+            undo=_stop_forwarding_in_turn,
+            still_there=_forwards_for_nobody,
         )
 
 
@@ -144,6 +168,16 @@ def _stop_forwarding() -> None:
         FORWARDING_BEFORE.unlink()
 
 
+def _stop_forwarding_in_turn() -> None:
+    with one_at_a_time():
+        _stop_forwarding()
+
+
+def _forwards_for_nobody() -> bool:
+    with one_at_a_time():
+        return FORWARDING_BEFORE.exists() and not _bridges_left()
+
+
 def _bridges_left() -> bool:
     return any(Path("/sys/class/net").glob("skymark[0-9]*"))
 
@@ -156,6 +190,14 @@ def _rule_exists(where: tuple[str, str], rule: list[str]) -> bool:
 def _drop_rule(where: tuple[str, str], rule: list[str]) -> None:
     command = ["iptables", "-w", "-t", where[0], "-D", where[1], *rule]
     subprocess.run(command, capture_output=True, check=False)
+
+
+def _link_index(name: str) -> int | None:
+    """Return the kernel's number of a network interface, which no other has later."""
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return None
 
 
 def link_exists(name: str) -> bool:
