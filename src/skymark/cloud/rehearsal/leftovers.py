@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -24,15 +25,16 @@ from skymark.cloud.rehearsal.network import one_at_a_time, remove_network
 NOTES = Path("/run/skymark-rehearsals")
 
 
+@one_at_a_time()
 def note_rehearsal(bridge: str, directories: list[Path], changes: Changes) -> None:
     """Note what this process's rehearsal has, before it has it."""
     note = NOTES / f"{bridge}.json"
-
-    def undo() -> None:
-        with one_at_a_time():
-            _remove_note(note)
-
-    changes.add(f"file {note}", undo, still_there=note.exists)
+    changes.add(
+        f"file {note}",
+        undo=partial(one_at_a_time()(_remove_note), note),
+        still_there=note.exists,
+    )
+    NOTES.mkdir(exist_ok=True)
     owner = psutil.Process()
     text = {
         "pid": owner.pid,
@@ -40,24 +42,22 @@ def note_rehearsal(bridge: str, directories: list[Path], changes: Changes) -> No
         "bridge": bridge,
         "directories": [os.fspath(directory) for directory in directories],
     }
-    with one_at_a_time():
-        NOTES.mkdir(exist_ok=True)
-        note.write_text(json.dumps(text))
+    note.write_text(json.dumps(text))
 
 
+@one_at_a_time()
 def remove_leftovers() -> list[str]:
     """Take away what rehearsals left whose process is gone; return their bridges' names."""
     removed = []
-    with one_at_a_time():
-        for note in NOTES.glob("*.json"):
-            left = json.loads(note.read_text())
-            if _runs(left["pid"], left["started_s"]):
-                continue
-            for directory in left["directories"]:
-                shutil.rmtree(directory, ignore_errors=True)
-            remove_network(left["bridge"])
-            _remove_note(note)
-            removed.append(left["bridge"])
+    for note in NOTES.glob("*.json"):
+        left = json.loads(note.read_text())
+        if _runs(left["pid"], left["started_s"]):
+            continue
+        for directory in left["directories"]:
+            shutil.rmtree(directory, ignore_errors=True)
+        remove_network(left["bridge"])
+        _remove_note(note)
+        removed.append(left["bridge"])
     return removed
 
 

@@ -71,7 +71,7 @@ def make_network(changes: Changes) -> Network:
     Raises:
         RehearsalError: no network is free, or the kernel refused.
     """
-    # In any order: what one rehearsal leaves is not what another takes in the same moment.
+    # In any order, so that who looks whether one has gone does not find another of its name.
     numbered = list(enumerate(NETWORKS.subnets(new_prefix=24)))
     secrets.SystemRandom().shuffle(numbered)
     with one_at_a_time():
@@ -138,7 +138,7 @@ def _forward(changes: Changes) -> None:
     if FORWARDING_BEFORE.exists():
         changes.add(
             "net.ipv4.ip_forward set from 0 to 1, until the last rehearsal ends",
-            undo=_stop_forwarding_in_turn,
+            undo=one_at_a_time()(_stop_forwarding),
             still_there=_forwards_for_nobody,
         )
 
@@ -168,14 +168,9 @@ def _stop_forwarding() -> None:
         FORWARDING_BEFORE.unlink()
 
 
-def _stop_forwarding_in_turn() -> None:
-    with one_at_a_time():
-        _stop_forwarding()
-
-
+@one_at_a_time()
 def _forwards_for_nobody() -> bool:
-    with one_at_a_time():
-        return FORWARDING_BEFORE.exists() and not _bridges_left()
+    return FORWARDING_BEFORE.exists() and not _bridges_left()
 
 
 def _bridges_left() -> bool:
