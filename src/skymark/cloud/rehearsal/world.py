@@ -29,6 +29,7 @@ from skymark.cache.location import cache_directory
 from skymark.cloud.rehearsal.api_server import ApiServer, free_port, started_api_server
 from skymark.cloud.rehearsal.certificate import make_certificate
 from skymark.cloud.rehearsal.changes import Changes
+from skymark.cloud.rehearsal.clients import end_processes_at_home, processes_at_home
 from skymark.cloud.rehearsal.errors import RehearsalUnfitError
 from skymark.cloud.rehearsal.image import (
     UV_INSTALLER,
@@ -202,6 +203,11 @@ def rehearsal_world(
         with undone_when_told_to_end(), ExitStack() as stack:
             root = _make_directory(directory, changes)
             home = root / "home"
+            changes.add(
+                f"processes of SkyPilot's clients, whose home is {home}",
+                undo=partial(end_processes_at_home, home),
+                still_there=lambda: bool(processes_at_home(home)),
+            )
             host, version, release = _ask_skypilot(home)
             prices = catalogs or CATALOGS
             types = read_instance_types(prices)
