@@ -28,10 +28,12 @@ from skymark.cloud.rehearsal.network import make_network
 
 leftovers.NOTES = Path(sys.argv[1])
 changes, directory = Changes(), Path(sys.argv[2])
+shared = leftovers.NOTES.with_name("shared")
 try:
     with undone_when_told_to_end():
         network = make_network(changes)
-        note_rehearsal(network.bridge, [directory], changes)
+        note_rehearsal(network.bridge, [directory], [shared], changes)
+        shared.touch()
         (directory / "disk").touch()
         print(network.bridge, flush=True)
         sys.stdin.read()
@@ -48,12 +50,14 @@ from skymark.cloud.rehearsal.leftovers import note_rehearsal, remove_leftovers
 from skymark.cloud.rehearsal.network import FORWARDING, make_network
 
 leftovers.NOTES = Path(sys.argv[1])
+shared = leftovers.NOTES.with_name("shared")
 for _ in range(8):
     assert remove_leftovers() == []
     changes = Changes()
     try:
         network = make_network(changes)
-        note_rehearsal(network.bridge, [], changes)
+        note_rehearsal(network.bridge, [], [shared], changes)
+        shared.touch()
         assert Path("/sys/class/net", network.bridge).exists()
         assert FORWARDING.read_text() == "1\\n"
     finally:
@@ -67,7 +71,13 @@ def notes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(leftovers, "NOTES", tmp_path_factory.mktemp("run") / "notes")
 
 
+def shared_file() -> Path:
+    """Return what each of these rehearsals writes."""
+    return leftovers.NOTES.with_name("shared")
+
+
 def begun(directory: Path) -> tuple[subprocess.Popen[str], str]:
+    directory.mkdir(exist_ok=True)
     # Coverage would handle SIGTERM in its own way.
     variables = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
     process = subprocess.Popen(
@@ -96,8 +106,10 @@ def test_the_next_rehearsal_removes_what_a_killed_one_left(fit: None, tmp_path: 
     with killed:
         killed.kill()
     assert footprint(tmp_path, bridge) != NOTHING
+    assert shared_file().exists()
     assert remove_leftovers() == [bridge]
     assert footprint(tmp_path, bridge) == NOTHING
+    assert not shared_file().exists()
     assert remove_leftovers() == []
 
 
@@ -115,6 +127,28 @@ def test_rehearsals_that_begin_and_end_together_take_nothing_from_each_other(fit
     together = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     said = [process.communicate()[1] for process in together]
     assert [process.returncode for process in together] == [0] * 4, said
+    assert not shared_file().exists()
+
+
+def test_the_last_rehearsal_to_end_removes_what_all_of_them_write(
+    fit: None, tmp_path: Path
+) -> None:
+    first, second = (begun(tmp_path / name)[0] for name in ("first", "second"))
+    with first, second:
+        first.communicate()
+        assert shared_file().exists()
+        second.communicate()
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert not shared_file().exists()
+
+
+def test_what_was_there_before_any_rehearsal_stays(fit: None, tmp_path: Path) -> None:
+    shared_file().touch()
+    process, _ = begun(tmp_path)
+    with process:
+        process.communicate()
+    assert process.returncode == 0
+    assert shared_file().exists()
 
 
 def test_what_cannot_be_undone_is_named_and_the_rest_is_undone(tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ of iptables and directories do not; a note in ``/run`` tells whose they are.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,43 +19,80 @@ import psutil
 
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.network import one_at_a_time, remove_network
+from skymark.model.base import Frozen
 
 NOTES = Path("/run/skymark-rehearsals")
 
 
+class Note(Frozen):
+    """What one rehearsal has on this machine.
+
+    Attributes:
+        pid: the process that holds it.
+        started_s: when that process started, in seconds since 1970.
+        bridge: the name of its network bridge.
+        directories: its own.
+        files: written by every rehearsal; the last one to end removes them.
+    """
+
+    pid: int
+    started_s: float
+    bridge: str
+    directories: tuple[Path, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether the rehearsal's process is still there."""
+        try:
+            return bool(abs(psutil.Process(self.pid).create_time() - self.started_s) < 1.0)
+        except psutil.NoSuchProcess:
+            return False
+
+
 @one_at_a_time()
-def note_rehearsal(bridge: str, directories: list[Path], changes: Changes) -> None:
-    """Note what this process's rehearsal has, before it has it."""
-    note = NOTES / f"{bridge}.json"
+def note_rehearsal(
+    bridge: str, directories: Sequence[Path], files: Sequence[Path], changes: Changes
+) -> None:
+    """Note what this process's rehearsal has, before it has it.
+
+    Args:
+        bridge: the name of its network bridge.
+        directories: its own.
+        files: what every rehearsal writes. Those that were there before any rehearsal stay.
+        changes: undoes the note, and the files where no other rehearsal runs.
+    """
+    path = NOTES / f"{bridge}.json"
+    owned = tuple(file for file in files if not file.exists() or _has_owner(file))
     changes.add(
-        f"file {note}",
-        undo=partial(one_at_a_time()(_remove_note), note),
-        still_there=note.exists,
+        f"files {', '.join(map(str, (path, *owned)))}",
+        undo=partial(one_at_a_time()(_give_up), path, owned),
+        still_there=partial(one_at_a_time()(_is_left), path, owned),
+    )
+    owner = psutil.Process()
+    note = Note(
+        pid=owner.pid,
+        started_s=owner.create_time(),
+        bridge=bridge,
+        directories=tuple(directories),
+        files=owned,
     )
     NOTES.mkdir(exist_ok=True)
-    owner = psutil.Process()
-    text = {
-        "pid": owner.pid,
-        "started_s": owner.create_time(),
-        "bridge": bridge,
-        "directories": [os.fspath(directory) for directory in directories],
-    }
-    note.write_text(json.dumps(text))
+    path.write_text(note.model_dump_json())
 
 
 @one_at_a_time()
 def remove_leftovers() -> list[str]:
     """Take away what rehearsals left whose process is gone; return their bridges' names."""
     removed = []
-    for note in NOTES.glob("*.json"):
-        left = json.loads(note.read_text())
-        if _runs(left["pid"], left["started_s"]):
+    for note in _notes():
+        if note.runs:
             continue
-        for directory in left["directories"]:
+        for directory in note.directories:
             shutil.rmtree(directory, ignore_errors=True)
-        remove_network(left["bridge"])
-        _remove_note(note)
-        removed.append(left["bridge"])
+        remove_network(note.bridge)
+        _give_up(NOTES / f"{note.bridge}.json", note.files)
+        removed.append(note.bridge)
     return removed
 
 
@@ -84,14 +119,23 @@ def undone_when_told_to_end() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)
 
 
-def _runs(pid: int, started_s: float) -> bool:
-    try:
-        return bool(abs(psutil.Process(pid).create_time() - started_s) < 1.0)
-    except psutil.NoSuchProcess:
-        return False
+def _notes() -> list[Note]:
+    return [Note.model_validate_json(path.read_bytes()) for path in NOTES.glob("*.json")]
 
 
-def _remove_note(note: Path) -> None:
+def _has_owner(file: Path) -> bool:
+    return any(file in note.files and note.runs for note in _notes())
+
+
+def _give_up(note: Path, files: Sequence[Path]) -> None:
+    """Remove a note, and those of its files that no other rehearsal has."""
     note.unlink(missing_ok=True)
+    for file in files:
+        if not _has_owner(file):
+            file.unlink(missing_ok=True)
     if NOTES.exists() and not any(NOTES.iterdir()):
         NOTES.rmdir()
+
+
+def _is_left(note: Path, files: Sequence[Path]) -> bool:
+    return note.exists() or any(file.exists() and not _has_owner(file) for file in files)

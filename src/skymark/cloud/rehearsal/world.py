@@ -65,12 +65,15 @@ KEPT_VARIABLES = ("PATH", "LANG", "TZ", "TERM", "USER", "LOGNAME", "SHELL")
 PACKAGE_VARIABLES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """The only variables of this process that SkyPilot's API server sees: no credential passes."""
 
-TRACES = (
-    "/tmp/jobs_ha_recovery.log",  # noqa: S108 SkyPilot's choice
-    "/tmp/pool_ha_recovery.log",  # noqa: S108 SkyPilot's choice
-    "/tmp/skypilot_graceful_shutdown.lock",  # noqa: S108 SkyPilot's choice
+TRACES = tuple(
+    Path("/tmp", name)  # noqa: S108 SkyPilot's choice
+    for name in (
+        "jobs_ha_recovery.log",
+        "pool_ha_recovery.log",
+        "skypilot_graceful_shutdown.lock",
+    )
 )
-"""Files that SkyPilot's API server writes at fixed places."""
+"""Files that every API server of SkyPilot writes at fixed places."""
 
 MEMORY_VARIABLE = "SKYPILOT_POD_MEMORY_GB_LIMIT"
 SERVER_MEMORY_GIB = "8"
@@ -215,7 +218,7 @@ def rehearsal_world(
             network = make_network(changes)
             user = secrets.token_hex(4)
             sockets = Path(f"/tmp/sky_ssh_{user}")  # noqa: S108 SkyPilot's choice
-            note_rehearsal(network.bridge, [root, sockets], changes)
+            note_rehearsal(network.bridge, [root, sockets], TRACES, changes)
             names = [host, UV_INSTALLER_HOST] if find_uv() else [host]
             bundle, certificate = _make_trust(root, names)
             place = cache or cache_directory() / "rehearsal"
@@ -232,7 +235,11 @@ def rehearsal_world(
             api = stack.enter_context(LambdaApi(cloud, key, (network.gateway, 443), certificate))
             api.files[UV_INSTALLER_PATH] = UV_INSTALLER
             _write_settings(home, key, clouds, f"https://{host}/", managed_jobs=managed_jobs)
-            _note_traces(sockets, changes)
+            changes.add(
+                f"directory {sockets}",
+                undo=lambda: shutil.rmtree(sockets, ignore_errors=True),
+                still_there=sockets.exists,
+            )
             hosts = root / "hosts"
             hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
             client_of = partial(_client_variables, home, user, bundle)
@@ -369,18 +376,3 @@ def _kept_variables() -> dict[str, str]:
         for key, value in os.environ.items()
         if key in KEPT_VARIABLES or key.upper().startswith(PACKAGE_VARIABLES)
     }
-
-
-def _note_traces(sockets: Path, changes: Changes) -> None:
-    """Note what SkyPilot writes outside its home, where that is not another SkyPilot's already."""
-    changes.add(
-        f"directory {sockets}",
-        undo=lambda: shutil.rmtree(sockets, ignore_errors=True),
-        still_there=sockets.exists,
-    )
-    for trace in (Path(name) for name in TRACES if not Path(name).exists()):
-        changes.add(
-            f"file {trace}",
-            undo=partial(trace.unlink, missing_ok=True),
-            still_there=trace.exists,
-        )
