@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -111,6 +112,20 @@ def test_the_next_rehearsal_removes_what_a_killed_one_left(fit: None, tmp_path: 
     assert footprint(tmp_path, bridge) == NOTHING
     assert not shared_file().exists()
     assert remove_leftovers() == []
+
+
+@pytest.mark.parametrize("change", [{"files": None}, {"later": "field"}])
+def test_notes_of_another_version_are_read(
+    fit: None, tmp_path: Path, change: dict[str, str | None]
+) -> None:
+    killed, bridge = begun(tmp_path)
+    with killed:
+        killed.kill()
+    note = leftovers.NOTES / f"{bridge}.json"
+    fields = json.loads(note.read_text()) | change
+    note.write_text(json.dumps({key: value for key, value in fields.items() if value is not None}))
+    assert remove_leftovers() == [bridge]
+    assert not note.exists()
 
 
 def test_a_rehearsal_that_runs_is_left_alone(fit: None, tmp_path: Path) -> None:

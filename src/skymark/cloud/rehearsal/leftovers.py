@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 import psutil
+from pydantic import ConfigDict
 
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.network import one_at_a_time, remove_network
@@ -25,7 +26,7 @@ NOTES = Path("/run/skymark-rehearsals")
 
 
 class Note(Frozen):
-    """What one rehearsal has on this machine.
+    """What one rehearsal has on this machine; its skymark may be an earlier or a later one.
 
     Attributes:
         pid: the process that holds it.
@@ -35,11 +36,13 @@ class Note(Frozen):
         files: written by every rehearsal; the last one to end removes them.
     """
 
+    model_config = ConfigDict(extra="ignore")
+
     pid: int
     started_s: float
     bridge: str
     directories: tuple[Path, ...]
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = ()
 
     @property
     def runs(self) -> bool:
@@ -78,7 +81,10 @@ def note_rehearsal(
         files=owned,
     )
     NOTES.mkdir(exist_ok=True)
-    path.write_text(note.model_dump_json())
+    # Whole or not at all, whenever this process is killed.
+    part = path.with_suffix(".part")
+    part.write_text(note.model_dump_json())
+    part.replace(path)
 
 
 @one_at_a_time()
