@@ -114,7 +114,8 @@ class Image:
 
 def find_python() -> Path | None:
     """Return the root of a Python 3.10 on this machine, which SkyPilot's runtime asks for."""
-    candidates = [shutil.which("python3.10"), *Path("~/.pyenv/versions").expanduser().glob("3.10*")]
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    candidates = [shutil.which("python3.10"), *pyenv.glob("versions/3.10*")]
     for candidate in candidates:
         if candidate is None:
             continue

@@ -30,7 +30,8 @@ RETRY_S = 2.0
 ANSWER_S = 60.0
 """How long a provider may take to answer."""
 
-LONGEST_MESSAGE = 600
+FIRST_CHARACTERS, LAST_CHARACTERS = 200, 400
+"""Kept of a long message: its beginning says what failed, its end why."""
 
 _IMPORTING = threading.Lock()
 
@@ -135,4 +136,6 @@ def short(error: BaseException) -> str:
     """Return an error's text on one line, without colours, of a readable length."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error) or type(error).__name__)
     text = " ".join(plain.split())
-    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+    if len(text) <= FIRST_CHARACTERS + LAST_CHARACTERS:
+        return text
+    return f"{text[:FIRST_CHARACTERS]} … {text[-LAST_CHARACTERS:]}"

@@ -1,0 +1,25 @@
+"""A message of SkyPilot on one line says what failed and why, however long it is."""
+
+from __future__ import annotations
+
+from skymark.cloud.sky.client import FIRST_CHARACTERS, LAST_CHARACTERS, short
+
+
+def test_a_message_is_one_line_without_colours():
+    assert short(ValueError("\x1b[31mno\n  capacity\x1b[0m")) == "no capacity"
+
+
+def test_an_error_without_a_message_is_named():
+    assert short(TimeoutError()) == "TimeoutError"
+
+
+def test_a_long_message_keeps_what_failed_and_the_last_words_of_the_program():
+    said = short(RuntimeError(f"set-up failed: {'usage of kill ' * 200} no room on the disk"))
+    assert said.startswith("set-up failed: ")
+    assert said.endswith(" no room on the disk")
+    assert len(said) == FIRST_CHARACTERS + LAST_CHARACTERS + len(" … ")
+
+
+def test_a_message_of_the_greatest_length_is_whole():
+    text = "x" * (FIRST_CHARACTERS + LAST_CHARACTERS)
+    assert short(RuntimeError(text)) == text
