@@ -13,7 +13,8 @@ from skymark.suites.loading.drives.long_run import Memory, Outline, slope
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr3_long_run import LongRun
 
-BYTES = 8192
+BYTES = 32768
+"""What is kept is large beside a library's pages, which count by who else has them."""
 SCENARIO = LongRun(Size(elements=75, batch_size=16, values={"object_bytes": BYTES}), seed=3)
 
 
