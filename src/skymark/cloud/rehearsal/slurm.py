@@ -18,7 +18,7 @@ from skymark.cloud.rehearsal.machine import LOGIN_USER, Machine, start_machine
 from skymark.cloud.rehearsal.network import Network
 from skymark.cloud.rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, check_requirements
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 120.0
 
 SETTINGS = """\
 ClusterName={name}
@@ -39,6 +39,8 @@ SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=1024
 SlurmdParameters=config_overrides
 GresTypes=gpu
+MessageTimeout=60
+BatchStartTimeout=60
 ReturnToService=2
 KillWait=5
 NodeName={name} CPUs={cpus} RealMemory={memory_mib} Gres=gpu:{gpu}:{gpus} State=UNKNOWN
