@@ -11,6 +11,9 @@ DROPPED_S = 4.0
 LOOKS = 3
 """The fewest looks that prove anything."""
 
+_Moment = tuple[float, float]
+"""When a provider was asked, and when it had answered, in s."""
+
 
 class Disappearance:
     """What a provider's list said of machines, look by look.
@@ -35,18 +38,25 @@ class Disappearance:
         self._dropped_s = dropped_s
         self._ending: set[str] = set()
         """Listed as about to end, and never as running since."""
-        self._quiet: list[float] = []
+        self._quiet: list[_Moment] = []
         """Moments of the looks since one last ran."""
-        self._absent: list[float] = []
+        self._absent: list[_Moment] = []
         """Moments of the looks since one was last listed."""
 
-    def look(self, listed: Mapping[str, bool], now_s: float) -> None:
-        """Take in what the list says at a moment: whether each machine on it runs, by its id."""
+    def look(self, listed: Mapping[str, bool], asked_s: float, answered_s: float) -> None:
+        """Take in what the list said at some moment between the question and its answer.
+
+        Args:
+            listed: whether each machine on it runs, by its id.
+            asked_s: when the provider was asked.
+            answered_s: when the answer was there, by the same clock.
+        """
+        moment = asked_s, answered_s
         self.ids |= set(listed)
         self.running = frozenset(id for id, runs in listed.items() if runs)
         self._ending = (self._ending | set(listed)) - self.running
-        self._quiet = [] if self.running else [*self._quiet, now_s]
-        self._absent = [] if listed else [*self._absent, now_s]
+        self._quiet = [] if self.running else [*self._quiet, moment]
+        self._absent = [] if listed else [*self._absent, moment]
 
     @property
     def proved(self) -> bool:
@@ -56,5 +66,8 @@ class Disappearance:
         return _lasted(self._quiet, self._quiet_s)
 
 
-def _lasted(moments: list[float], seconds: float) -> bool:
-    return len(moments) >= LOOKS and moments[-1] - moments[0] >= seconds
+def _lasted(moments: list[_Moment], seconds: float) -> bool:
+    if len(moments) < LOOKS:
+        return False
+    (_, first_answered_s), (last_asked_s, _) = moments[0], moments[-1]
+    return last_asked_s - first_answered_s >= seconds

@@ -207,7 +207,9 @@ class _Ending:
         if self._machines is None or not self._can_be_asked():
             return
         try:
-            self._proof.look(self._provider.look(self._machines), time.monotonic())
+            asked_s = time.monotonic()
+            listed = self._provider.look(self._machines)
+            self._proof.look(listed, asked_s, time.monotonic())
         except CloudError as error:
             self._problem = str(error)
             return

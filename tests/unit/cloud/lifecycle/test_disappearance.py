@@ -14,7 +14,7 @@ RUNS, ENDS, NOTHING = {"a": True}, {"a": False}, {}
 def after(*looks, ids=("a",)):
     proof = Disappearance(ids, quiet_s=40, dropped_s=4)
     for now_s, listed in looks:
-        proof.look(listed, now_s)
+        proof.look(listed, now_s, now_s)
     return proof
 
 
@@ -49,6 +49,21 @@ def test_machines_that_ended_by_the_list_are_gone(looks):
     assert after(*looks).proved
 
 
+@pytest.mark.parametrize(
+    ("looks", "proved"),
+    [
+        ([(0, 9), (20, 21), (41, 60)], False),
+        ([(0, 1), (20, 21), (40, 60)], False),
+        ([(0, 1), (20, 21), (41, 60)], True),
+    ],
+)
+def test_a_late_answer_does_not_lengthen_the_time_without_machines(looks, proved):
+    proof = Disappearance(("a",), quiet_s=40, dropped_s=4)
+    for asked_s, answered_s in looks:
+        proof.look(NOTHING, asked_s, answered_s)
+    assert proof.proved is proved
+
+
 def test_of_two_machines_both_have_to_end():
     both = ({"a": False, "b": False}, 0), ({}, 2), ({}, 4), ({}, 6)
     one = ({"a": False}, 0), ({}, 2), ({}, 4), ({}, 6)
@@ -68,6 +83,6 @@ def test_a_machine_that_ran_lately_is_never_gone(looks):
     proof, now_s, ran_s = Disappearance(("a",), quiet_s=40, dropped_s=4), 0.0, 0.0
     for passed_s, listed in looks:
         now_s += passed_s
-        proof.look(listed, now_s)
+        proof.look(listed, now_s, now_s)
         ran_s = now_s if any(listed.values()) else ran_s
         assert not proof.proved or now_s - ran_s >= 4
