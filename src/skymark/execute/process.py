@@ -56,7 +56,7 @@ SETTLE_S = 5.0
 """Time that helpers of a worker may take to follow it: a fork server that has imported PyTorch
 takes more than a second of CPU time to leave."""
 
-DEATH_S = 1.0
+DEATH_S = 5.0
 """Time from the moment at which a killed process has lost its files until it can be waited for."""
 
 LONGEST_SHOWN = 80
