@@ -9,14 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from skymark.execute import process
 from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition.shard import Shard
+from skymark.execute.process import MeasuredRound, WorkerProcess
 from skymark.execute.venvs import Venvs
+from skymark.model.cell import Cell
+from skymark.model.effort import Effort
 from skymark.model.plan import Plan
 from skymark.model.platform import Target
+from skymark.model.record import RoundResult, Verification
 from skymark.run.directory import RunDirectory
-from skymark.suite.contract import Suite
+from skymark.suite.contract import Seen, Suite
 from tests.scripted_suite import ScriptedSuite, Witness
 
 WORKER_SIDE = Path(__file__).with_name("worker_side")
@@ -67,6 +72,42 @@ class Bed:
 @pytest.fixture
 def bed(tmp_path: Path) -> Bed:
     return Bed(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def time_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers leave by themselves on a busy machine, too."""
+    monkeypatch.setattr(process, "GRACE_S", 60.0)
+
+
+@pytest.fixture
+def short_time_for_what_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give what hangs a thirtieth of its cell's time: 2 s of 60 s, which are for the others."""
+    measure, judge = WorkerProcess.measure, WorkerProcess.judge
+
+    def measuring(
+        worker: WorkerProcess, cell: Cell, round: int, effort: Effort, log: Path
+    ) -> MeasuredRound:
+        if cell.settings.get("does") == "hang":
+            limit_s = effort.cell_timeout_s / 30
+            effort = effort.model_copy(update={"cell_timeout_s": limit_s})
+        return measure(worker, cell, round, effort, log)
+
+    def judging(
+        worker: WorkerProcess,
+        cell: Cell,
+        claim: RoundResult,
+        evidence: Path,
+        seen: Seen,
+        log: Path,
+        timeout_s: float,
+    ) -> Verification:
+        if cell.settings.get("hands-over") == "hang":
+            timeout_s /= 30
+        return judge(worker, cell, claim, evidence, seen, log, timeout_s)
+
+    monkeypatch.setattr(WorkerProcess, "measure", measuring)
+    monkeypatch.setattr(WorkerProcess, "judge", judging)
 
 
 @pytest.fixture(autouse=True)

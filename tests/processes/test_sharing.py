@@ -225,11 +225,12 @@ def test_a_round_is_in_a_process_that_has_not_measured_its_cell(one_process, sha
     ("does", "status"),
     [("kill", Status.FAILED), ("exit", Status.FAILED), ("hang", Status.TIMEOUT)],
 )
+@pytest.mark.usefixtures("short_time_for_what_hangs")
 def test_the_group_after_one_that_broke_its_process_gets_a_new_one(
     one_process, share, journal, does, status
 ):
     cells = [cell_of("a"), cell_of("b", does=does), cell_of("c"), cell_of("d")]
-    limited = ONCE.model_copy(update={"cell_timeout_s": 2.0})
+    limited = ONCE.model_copy(update={"cell_timeout_s": 60.0})
     done = share(plan_of(*cells, effort=limited))
     assert processes(journal()) == [["a", "b"], ["c", "d"]]
     assert statuses(done) == {"a": Status.OK, "b": status, "c": Status.OK, "d": Status.OK}
@@ -240,7 +241,7 @@ def test_a_process_that_dies_between_two_groups_costs_no_cell(one_process, share
     def kill(told):
         if told == "stage taking b":
             psutil.Process(journal()[-1]["pid"]).kill()
-            psutil.Process(journal()[-1]["pid"]).wait(10)
+            psutil.Process(journal()[-1]["pid"]).wait(60)
 
     done = share(plan("abc"), observer=Witness(kill))
     assert {record.status for record in done.records} == {Status.OK}

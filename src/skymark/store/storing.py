@@ -181,9 +181,15 @@ class Storing:
 
     def _complete(self, store: Store, deadline: float) -> tuple[str | None, str | None]:
         """Complete a run in a store; return its note or the problem, and None for the other."""
-        until_then = stop_after_delay(max(0.0, deadline - time.monotonic()))
+
+        def left_s() -> float:
+            return max(0.0, deadline - time.monotonic())
+
+        until_then = attempts(
+            stop_after_delay(left_s()), sleep=lambda wait_s: time.sleep(min(wait_s, left_s()))
+        )
         try:
-            return attempts(until_then)(store.complete, self._directory), None
+            return until_then(store.complete, self._directory), None
         except StoreError as error:
             return None, str(error)
 

@@ -18,7 +18,7 @@ from skymark.suites.loading.storage import Storage
 
 LOADERS = Path(__file__).with_name("loaders.py")
 
-SHORT = LoadingLimits(min_seconds=0.01, min_batches=1, max_seconds=10.0, verified_elements=64)
+SHORT = LoadingLimits(min_seconds=0.01, min_batches=1, max_seconds=600.0, verified_elements=64)
 
 MakeBench = Callable[..., Bench]
 

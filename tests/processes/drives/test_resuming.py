@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -15,11 +17,13 @@ SCENARIO = Resuming(Size(elements=203, batch_size=16, values={"features": 6}), s
 
 def test_an_epoch_continued_exactly_in_a_new_process_passes(make_bench):
     bench = make_bench(SCENARIO)
+    begin_s = time.perf_counter()
     outcome = resuming.drive(bench)
+    whole_s = time.perf_counter() - begin_s
     assert bench.oracle.verdict().passed
     assert outcome.extra["state_bytes"] == 1
-    assert 0 < outcome.extra["save_s"] < 10
-    assert 0 < outcome.extra["resume_s"] < 10
+    assert 0 < outcome.extra["save_s"] < whole_s
+    assert 0 < outcome.extra["resume_s"] < whole_s
     assert "resume_import_s" in outcome.extra
 
 

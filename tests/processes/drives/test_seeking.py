@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -37,12 +38,14 @@ def drive(make_bench, monkeypatch):
 
 
 def test_a_start_in_mid_epoch_is_measured_beside_one_at_its_beginning(drive):
+    begin_s = time.perf_counter()
     outcome, verdict = drive()
+    whole_s = time.perf_counter() - begin_s
     assert verdict.passed, verdict.cause
     assert verdict.compared_elements >= 2 * 64
     assert verdict.verified_elements > outcome.elements >= 2 * 64
-    assert 0 < outcome.extra["seek_s"] < 10
-    assert 0 < outcome.extra["open_to_first_batch_s"] < 10
+    assert 0 < outcome.extra["seek_s"] < whole_s
+    assert 0 < outcome.extra["open_to_first_batch_s"] < whole_s
     # The list of all elements, and the permutation that it was made from.
     assert outcome.extra["seek_memory_bytes"] > 200_000 * 16
     assert outcome.extra["start_memory_bytes"] > 200_000 * 16

@@ -1,9 +1,12 @@
 """A warm-up goes on for an epoch, or for as much as suffices of one that cannot end in time."""
 
 import dataclasses
+import time
+from functools import partial
 
 import pytest
 
+from skymark.measure.loop import timed_pass
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.warm_up import Enough
 from skymark.suites.loading.figures import round_metrics
@@ -49,8 +52,19 @@ def test_an_effort_that_wants_no_seconds_does_not_go_on_for_ever():
 
 
 @pytest.fixture
-def make_slow_bench(make_bench):
-    """Make a bench whose epochs of 200 batches take twice the longest time, a second."""
+def make_slow_bench(make_bench, monkeypatch):
+    """Make a bench whose epochs of 200 batches take twice the longest time, a second.
+
+    No time passes but what its loader sleeps for.
+    """
+    slept_ns = 0
+
+    def sleep(seconds):
+        nonlocal slept_ns
+        slept_ns += round(seconds * SECOND)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(epochs, "timed_pass", partial(timed_pass, clock=lambda: slept_ns))
 
     def make(loader="Slow", **fields):
         size = Size(elements=200 * 16, batch_size=16, values={"features": 4})

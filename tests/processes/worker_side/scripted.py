@@ -84,10 +84,16 @@ class ScriptedRunner:
         self.version = of_round(str(settings.get("versions", "1")), round)
         does = str(settings.get(f"round{round}", settings.get("does", "measure")))
         helper = subprocess.Popen(["sleep", "3600"]) if does == "help" else None
+        begin_s = time.monotonic()
         region.begins(() if helper is None else (helper.pid,))
-        misbehave(does)
+        inner_begin_s = time.monotonic()
+        held = misbehave(does)
+        inner_s = time.monotonic() - inner_begin_s
         resources = region.ends()
+        outer_s = time.monotonic() - begin_s
+        del held  # not before the last sample of its memory
         if "hands-over" in settings:
+            self.note("timed", cell, round, inner_s=inner_s, outer_s=outer_s)
             evidence = self.cache / "evidence"
             evidence.write_text(str(settings["hands-over"]))
             if settings["hands-over"] == "what goes with it":
@@ -128,10 +134,12 @@ class ScriptedRunner:
         if self.adapter == "never-closes":
             time.sleep(3600)
 
-    def note(self, do: str, cell: Cell | None = None, round: int | None = None) -> None:
+    def note(
+        self, do: str, cell: Cell | None = None, round: int | None = None, **more: float
+    ) -> None:
         """Append a line to the journal."""
         line = {"do": do, "adapter": self.adapter, "pid": os.getpid()}
-        line |= {"cell": cell and cell.id, "round": round}
+        line |= {"cell": cell and cell.id, "round": round, **more}
         with (self.cache / "journal.jsonl").open("a") as journal:
             journal.write(json.dumps(line) + "\n")
 
@@ -150,6 +158,9 @@ class ScriptedJudge:
         with (self.cache / "judged.jsonl").open("a") as journal:
             journal.write(json.dumps(line) + "\n")
         misbehave(says)
+        while says == "what goes with it":
+            evidence.stat()  # fails as soon as its owner has been killed
+            time.sleep(0.01)
         while says == "wait until b has begun" and not (self.cache / "b-begun").exists():
             time.sleep(0.01)
         if says == "guilty":
@@ -175,8 +186,11 @@ STRAY = {
 """Lines that a library writes to a descriptor which it did not open: the engine's."""
 
 
-def misbehave(how: str) -> None:
-    """Do one thing that a worker should not do; nothing for those that `measure` does."""
+def misbehave(how: str) -> bytearray | None:
+    """Do one thing that a worker should not do; nothing for those that `measure` does.
+
+    Returns memory that is to be kept until the end of the timed region.
+    """
     if how in STRAY:
         os.write(int(sys.argv[sys.argv.index("--send") + 1]), STRAY[how] + b"\n")
     match how:
@@ -202,8 +216,10 @@ def misbehave(how: str) -> None:
             os.closerange(3, 64)
             time.sleep(3600)
         case "allocate":
-            block = bytearray(64 << 20)
-            block[::4096] = b"x" * len(block[::4096])
             end = time.process_time() + 0.3
+            block = bytearray(256 << 20)
+            block[::4096] = b"x" * len(block[::4096])
             while time.process_time() < end:
                 pass
+            return block
+    return None

@@ -152,7 +152,7 @@ def test_an_answer_that_does_not_come_is_a_problem_in_bounded_time():
     with pytest.raises(CloudError, match=r"the list of machines got no answer in 0\.05 s"):
         bounded("the list of machines", never.wait, timeout_s=0.05)
     never.set()
-    assert bounded("a sum", lambda: 1 + 1, timeout_s=5.0) == 2
+    assert bounded("a sum", lambda: 1 + 1, timeout_s=60.0) == 2
 
 
 def test_what_could_not_be_asked_is_said_and_is_no_good_state(monkeypatch, tmp_path, capsys):

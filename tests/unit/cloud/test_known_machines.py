@@ -94,18 +94,23 @@ def test_of_many_launches_under_one_name_at_the_same_moment_one_goes_on(tmp_path
 
 
 def test_whoever_puts_jobs_into_a_queue_waits_for_the_others(tmp_path):
-    said, entered = [], threading.Event()
+    said, waiting, entered = [], threading.Event(), threading.Event()
+
+    def announce(text):
+        said.append(text)
+        waiting.set()
 
     def enter():
-        with turn_of("skymark-one", said.append):
+        with turn_of("skymark-one", announce):
             entered.set()
 
     with turn_of("skymark-one", said.append):
         second = threading.Thread(target=enter)
         second.start()
+        assert waiting.wait(60)
         assert not entered.wait(0.3)
         with turn_of("skymark-two", said.append):  # another machine's
             pass
-    second.join(30)
+    second.join(60)
     assert entered.is_set()
     assert said == ["waiting: another skymark is putting jobs into the queue of skymark-one"]

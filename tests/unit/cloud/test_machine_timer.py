@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from skymark.cloud.machine_script import script
@@ -25,7 +26,8 @@ node=${@: -4:1}
 cd "HOMES/$node" && HOME=$PWD exec "${@: -3}"
 """
 SOON = {"idle_s": "1", "tick_s": "0.1", "kept": ""}
-TIMEOUT_S = 30
+TIMEOUT_S = 120
+UNTIL_GO = "touch ~/begun; until [ -e ~/go ]; do sleep 0.1; done"
 
 
 class Node:
@@ -55,11 +57,14 @@ class Node:
     def ended(self):
         return (self.home / "ended").exists()
 
-    def await_end(self):
+    def await_file(self, name):
         until = time.monotonic() + TIMEOUT_S
-        while not self.ended:
+        while not (self.home / name).exists():
             assert time.monotonic() < until, (self.home / TIMER / "log").read_text()
             time.sleep(0.05)
+
+    def await_end(self):
+        self.await_file("ended")
 
     def stays(self, seconds=2.0):
         """Whether it is there for longer than its idle time."""
@@ -97,17 +102,17 @@ def test_a_machine_gives_a_run_the_time_to_begin(node):
 
 def test_a_machine_that_works_stays_and_ends_when_it_has_ended(node):
     node.arm(SOON, start_s=60)
-    job = node.begin("sleep 3")
+    job = node.begin(UNTIL_GO)
     assert node.stays()
+    (node.home / "go").touch()
     assert job.wait() == 0
     node.await_end()
 
 
 def test_a_job_that_is_killed_counts_as_ended_although_its_children_go_on(node):
     node.arm(SOON, start_s=60)
-    job = node.begin("touch ~/begun; sleep 60")
-    while not (node.home / "begun").exists():
-        time.sleep(0.05)
+    job = node.begin("touch ~/begun; sleep 600")
+    node.await_file("begun")
     assert node.stays(1.5)  # it has seen the job
     job.kill()
     job.wait()
@@ -115,11 +120,13 @@ def test_a_job_that_is_killed_counts_as_ended_although_its_children_go_on(node):
 
 
 def test_a_timer_that_is_set_anew_waits_so_long_from_then(node):
-    node.arm({**SOON, "idle_s": "4"}, start_s=-1)
-    time.sleep(1)
-    (node.home / TIMER / "idle_s").write_text("5")
-    assert node.stays(4)
+    node.arm({**SOON, "idle_s": "999"})
+    node.await_file(f"{TIMER}/active")
+    time.sleep(3)
+    set_at_s = time.time()
+    (node.home / TIMER / "idle_s").write_text("4")
     node.await_end()
+    assert (node.home / "ended").stat().st_mtime - set_at_s > 2.5  # it counts whole seconds
 
 
 def test_a_machine_ends_when_the_time_of_its_run_is_up_whatever_holds_the_run(node):
@@ -127,7 +134,7 @@ def test_a_machine_ends_when_the_time_of_its_run_is_up_whatever_holds_the_run(no
     with (node.home / TIMER / "parts" / "stuck").open("w") as part:
         part.write("1")  # a second after the kernel began
         part.flush()
-        holder = subprocess.Popen(["flock", "--exclusive", part.name, "sleep", "60"])
+        holder = subprocess.Popen(["flock", "--no-fork", part.name, "sleep", "600"])
         try:
             node.await_end()
         finally:
@@ -152,30 +159,25 @@ def nodes(homes):
 
 def test_a_node_whose_part_is_done_waits_for_the_others(nodes):
     first, second = nodes
-    job = second.begin("sleep 4")
+    job = second.begin(UNTIL_GO)
+    second.await_file("begun")
     assert first.begin("sleep 1").wait() == 0
     assert first.stays()
+    (second.home / "go").touch()
     job.wait()
     first.await_end()
     second.await_end()
-
-
-def meet(first):
-    until = time.monotonic() + TIMEOUT_S
-    while not (first.home / TIMER / "met-two").exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_nodes_that_were_armed_before_they_knew_of_each_other_meet_while_they_work(homes):
     """As SkyPilot still prepares the machines, nobody has told them the others' addresses."""
     names = ("one", "two")
     first, second = [Node(homes, name).arm(SOON, start_s=60) for name in names]
-    jobs = [one.begin("sleep 60") for one in (first, second)]
+    jobs = [one.begin("sleep 600") for one in (first, second)]
     time.sleep(1)
     for rank, one in enumerate((first, second)):
         one.arm(SOON, rank, "\n".join(names), start_s=60)
-    meet(first)
+    first.await_file(f"{TIMER}/met-two")
     second.home.rename(homes / "gone")
     for job in jobs:
         job.kill()
@@ -187,9 +189,9 @@ def test_nodes_that_were_armed_before_they_knew_of_each_other_meet_while_they_wo
 def test_a_node_that_is_lost_is_not_waited_for(nodes, homes, kept):
     first, second = nodes
     (first.home / TIMER / "kept").write_text(kept)
-    other = second.begin("sleep 60")
+    other = second.begin("sleep 600")
     job = first.begin("sleep 2")
-    meet(first)
+    first.await_file(f"{TIMER}/met-two")
     second.home.rename(homes / "gone")
     job.wait()
     first.await_end()
@@ -215,20 +217,21 @@ def test_a_cluster_of_one_s_own_gets_no_timer(node):
 def test_armed_twice_there_is_one_timer(node):
     node.arm(SOON, start_s=60)
     node.arm(SOON, start_s=60)
-    name = f"{node.home}/{TIMER}/timer".encode()
+    name = f"{node.home}/{TIMER}/timer"
 
     def timers():
-        count = 0
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                count += name in (process / "cmdline").read_bytes()
-        return count
+        found = {
+            one.pid: one.info["ppid"]
+            for one in psutil.process_iter(["cmdline", "ppid"])
+            if name in (one.info["cmdline"] or ())
+        }
+        return sum(parent not in found for parent in found.values())  # no subshells
 
-    time.sleep(0.5)
-    until = time.monotonic() + 30
-    while timers() > 1 and time.monotonic() < until:
+    node.await_file(f"{TIMER}/active")
+    until = time.monotonic() + TIMEOUT_S
+    while (count := timers()) != 1 and time.monotonic() < until:
         time.sleep(0.1)  # the second one finds the first, which takes a busy machine some time
-    assert timers() == 1
+    assert count == 1
 
 
 def test_skypilot_s_timer_is_to_be_first():

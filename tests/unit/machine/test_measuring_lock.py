@@ -57,8 +57,8 @@ def test_a_busy_machine_is_waited_for_with_one_announcement(holder):
         holder.stdin.write("\n")
         holder.stdin.flush()
 
-    with measuring(wait_s=30, announce=announce):
-        assert holder.wait(10) == 0
+    with measuring(wait_s=60, announce=announce):
+        assert holder.wait(60) == 0
     (line,) = told
     assert line.startswith("waiting: another skymark run is measuring on this machine (process ")
     assert f"process {holder.pid} of {pwd.getpwuid(os.getuid()).pw_name}, since 2" in line

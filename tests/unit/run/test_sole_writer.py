@@ -11,10 +11,14 @@ from skymark.run.sole_writer import sole_writer
 
 
 def test_a_second_writer_is_refused_or_waits(tmp_path):
-    told, entered = [], threading.Event()
+    told, waiting, entered = [], threading.Event(), threading.Event()
+
+    def announce(text):
+        told.append(text)
+        waiting.set()
 
     def second():
-        with sole_writer(tmp_path / "run", wait=True, announce=told.append):
+        with sole_writer(tmp_path / "run", wait=True, announce=announce):
             entered.set()
 
     with sole_writer(tmp_path / "run", wait=False):
@@ -23,8 +27,9 @@ def test_a_second_writer_is_refused_or_waits(tmp_path):
             pass
         thread = threading.Thread(target=second)
         thread.start()
+        assert waiting.wait(60)
         assert not entered.wait(0.3)
-    assert entered.wait(10)
+    assert entered.wait(60)
     thread.join()
     assert told == [f"waiting: another skymark run is writing to {tmp_path / 'run'}"]
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
 from skymark.model.errors import StoreUnavailableError
 from skymark.store.directory import DirectoryStore
+
+
+def await_true(state, limit_s=60):
+    """Wait until what other threads do has come so far."""
+    end = time.monotonic() + limit_s
+    while not state():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class FaultyStore(DirectoryStore):
@@ -28,7 +37,7 @@ class FaultyStore(DirectoryStore):
 
     def put(self, path, data):
         self.in_request.set()
-        assert self.may_go_on.wait(30)
+        assert self.may_go_on.wait(60)
         if self.away:
             raise StoreUnavailableError("the store is away")
         self.puts.append(path)

@@ -37,7 +37,7 @@ MANIFEST = {"manifest.json": b"{}"}
 
 def test_a_run_comes_back_as_it_was(store, directory, tmp_path):
     upload = Upload(store, directory)
-    upload.drain(10)
+    upload.drain(60)
     upload.stop()
     assert fetch(store, tmp_path / "back") == []
     for path in store.sizes():

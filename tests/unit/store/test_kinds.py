@@ -50,7 +50,7 @@ def test_a_kind_of_another_package_is_written_read_back_fetched_and_listed(
     with closing(open_store(address, "run-1")) as store:
         store.check()
         upload = Upload(store, directory)
-        assert upload.drain(10) == []
+        assert upload.drain(60) == []
         upload.stop()
         assert store.complete(directory) == "an archive of 6 files"
     assert runs_at(address) == ["run-1"]

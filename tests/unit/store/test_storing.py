@@ -11,12 +11,12 @@ from contextlib import closing
 import pytest
 
 from skymark.store.storing import STALLED, Storing
-from tests.unit.store.conftest import FaultyStore
+from tests.unit.store.conftest import FaultyStore, await_true
 
 
 def test_a_run_is_completed_in_each_store_after_its_files_are_there(store, directory):
     with closing(Storing({"file:///store": store}, directory)) as storing:
-        (stored,) = storing.finish(10)
+        (stored,) = storing.finish(60)
     assert stored.ok
     assert (stored.address, stored.files, stored.note) == ("file:///store", 6, "look there")
     assert store.completions == 1
@@ -27,11 +27,25 @@ def test_one_store_that_is_away_does_not_keep_results_from_another(store, direct
     other = FaultyStore(tmp_path / "other" / "run")
     store.away = True
     with closing(Storing({"a": store, "b": other}, directory)) as storing:
-        first, second = storing.finish(0.5)
+        first, second = storing.finish(5)
     assert not first.ok
     assert len(first.missing) == 6
     assert first.problem == "the store is away"
     assert second.ok
+
+
+def test_a_store_that_is_away_is_waited_for_no_longer_than_was_asked(store, directory, monkeypatch):
+    sleep, waits_s = time.sleep, []
+
+    def sleeping(wait_s):
+        waits_s.append(wait_s)
+        sleep(wait_s)
+
+    monkeypatch.setattr("skymark.store.storing.time.sleep", sleeping)
+    store.away = True
+    with closing(Storing({"a": store}, directory)) as storing:
+        assert not storing.finish(5)[0].ok
+    assert 0 < sum(waits_s) <= 5
 
 
 def test_a_completion_that_fails_is_tried_again_until_the_time_is_over(store, directory):
@@ -57,10 +71,10 @@ def test_a_round_is_told_which_store_did_not_keep_still(store, directory):
     store.may_go_on.clear()
     with closing(Storing({"a": store}, directory)) as storing:
         storing.changed("", ["manifest.json"])
-        assert store.in_request.wait(10)
+        assert store.in_request.wait(60)
         assert storing.hold() == [store.url]
         store.may_go_on.set()
-        assert storing.finish(10)[0].ok
+        assert storing.finish(60)[0].ok
         assert storing.hold() == []
 
 
@@ -71,13 +85,15 @@ def test_nothing_is_sent_between_the_rounds_of_a_worker(store, directory):
         assert storing.hold() == []
         assert not store.in_request.wait(0.3)
         storing.release()
-        assert store.in_request.wait(10)
+        assert store.in_request.wait(60)
 
 
 def test_a_worker_that_measures_for_long_does_not_hold_uploads_for_ever(
     store, directory, monkeypatch
 ):
     monkeypatch.setattr("skymark.store.storing.HELD_S", 0.0)
+    monkeypatch.setattr("skymark.store.storing.RESPITE_S", 60.0)
+    monkeypatch.setattr("skymark.store.storing.PATIENCE_S", 60.0)
     with closing(Storing({"a": store}, directory)) as storing:
         assert storing.hold() == []
         storing.changed("", ["manifest.json"])
@@ -90,7 +106,7 @@ def test_what_an_interrupted_run_could_not_store_is_named(store, directory):
     with closing(Storing({"a": store}, directory)) as storing:
         assert storing.flush(0.2) == [store.url]
         store.away = False
-        assert storing.flush(10) == []
+        assert storing.flush(60) == []
 
 
 def test_a_store_that_takes_nothing_at_the_end_is_said_so_once(store, directory, monkeypatch):
@@ -114,12 +130,14 @@ def test_a_store_that_takes_nothing_at_the_end_is_said_so_once(store, directory,
 
 
 def test_a_store_that_has_all_is_not_said_to_take_nothing(store, directory, monkeypatch):
-    monkeypatch.setattr("skymark.store.storing.STALLED_S", 2.0)
     monkeypatch.setattr("skymark.store.storing.POLL_S", 0.02)
 
     class SlowToComplete(FaultyStore):
         def complete(self, directory):
-            time.sleep(2.5)
+            upload = storing._uploads[self]
+            await_true(lambda: upload.stored == 6 and not upload.left)
+            monkeypatch.setattr("skymark.store.storing.STALLED_S", 0.2)
+            time.sleep(0.7)
             return super().complete(directory)
 
     said = []
@@ -131,8 +149,14 @@ def test_a_store_that_has_all_is_not_said_to_take_nothing(store, directory, monk
 
 def test_ctrl_c_ends_the_wait_for_a_store_that_takes_nothing(store, directory):
     store.may_go_on.clear()
+
+    def interrupt():
+        if store.in_request.wait(60):  # so the wait has begun
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGINT)
+
     began_s = time.monotonic()
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Thread(target=interrupt, daemon=True).start()
     try:
         with closing(Storing({"a": store}, directory)) as storing, pytest.raises(KeyboardInterrupt):
             storing.finish(120)

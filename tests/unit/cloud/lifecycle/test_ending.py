@@ -125,7 +125,7 @@ def cloud():
 @pytest.fixture
 def instance(cloud):
     instance = cloud.launch(A6000.name, "east", f"{NAME}-head", ["me"])
-    assert instance.booted.wait(10)
+    assert instance.booted.wait(60)
     return instance
 
 
