@@ -24,6 +24,7 @@ from tests.faults.table import Row
 
 WITNESS = Path(__file__).with_name("witness.py")
 SMALL = ("--scenarios", "PC-1", "--axis", "depth=1,2", "--rounds", "2", "--effort", "check")
+SMALL = (*SMALL, "--timeout", "300")
 """Two cells of every adapter with two rounds each: the first rounds of all come first."""
 TWO = (f"{WITNESS}:Witness", f"{WITNESS}:Second")
 
@@ -96,6 +97,7 @@ class Case:
         if self.output == Path():
             self.output = self.directory / "out"
         self.witness = self.directory / f"witness-{self.output.name}"
+        self.hold = self.directory / f"hold-{self.output.name}"
 
     # Running
 
@@ -112,6 +114,22 @@ class Case:
         )
         STARTED.append(process)
         return process
+
+    def start_and_hold(self, at: int, *more: str) -> subprocess.Popen[str]:
+        """Start the run and return when it stands at the beginning of a round, until `release`.
+
+        Args:
+            at: number of the round, from 1 on.
+            more: further arguments.
+        """
+        self.hold.write_text(str(at))
+        process = self.start(*more, HOLD=str(self.hold))
+        until(lambda: len(self.begun()) >= at, what=f"round {at}")
+        return process
+
+    def release(self) -> None:
+        """Let a run that is held go on."""
+        self.hold.unlink()
 
     def run(self, *more: str, timeout: float = 300, **variables: str) -> tuple[int, str]:
         """Run to the end; returns exit status and standard error."""
@@ -133,7 +151,7 @@ class Case:
         return plain | {
             "SKYMARK_LOCK": str(self.directory / self.lock),
             "WITNESS": str(self.witness),
-            "SKYMARK_PASS_VARIABLES": "WITNESS,CLOCK_OFFSET",
+            "SKYMARK_PASS_VARIABLES": "WITNESS,HOLD,CLOCK_OFFSET",
             "COLUMNS": "200",
         }
 

@@ -39,6 +39,11 @@ for _ in range(5):
     time.sleep(0.05)
 print("all rows")
 """
+LONG_JOB = """
+import os, time
+print(os.environ["SKYMARK_CACHE_JOB"], flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -145,27 +150,28 @@ def test_any_job_may_be_killed_at_any_time(place, moments, chance, lying, whole)
 
 
 def test_a_command_whose_skymark_was_killed_keeps_its_directory_until_it_ends(place):
-    (place / "job.py").write_text(
-        "import os, time\nprint(os.environ['SKYMARK_CACHE_JOB'], flush=True)\ntime.sleep(600)\n"
-    )
+    (place / "job.py").write_text(LONG_JOB)
     job = start(place, 0, {})
     directory = Path(job.stdout.readline().strip())
-    until((directory / "command.json").exists, 20, "the note of the process")
+    until((directory / "command.json").exists, 120, "the note of the process")
     (command,) = psutil.Process(job.pid).children()
     job.kill()
     job.wait()
     assert sweep_jobs(place / "root") == []
     assert directory.is_dir()
     command.kill()
-    until(lambda: not psutil.pid_exists(command.pid), 20, "the end of the command")
+    until(lambda: not psutil.pid_exists(command.pid), 120, "the end of the command")
     assert sweep_jobs(place / "root") == ["4711-0"]
     job.communicate()
 
 
 def test_a_job_that_is_told_to_stop_clears_away_what_was_its_own(place):
+    (place / "job.py").write_text(LONG_JOB)
     job = start(place, 0, {})
-    until(lambda: list((place / "root" / "jobs").glob("4711*")), 60, "the job's directory")
+    directory = Path(job.stdout.readline().strip())
+    until((directory / "command.json").exists, 120, "the note of the process")
     job.terminate()
     job.communicate(timeout=60)
     assert job.returncode == 130
+    assert not directory.exists()
     assert not list((place / "root" / "jobs").glob("4711*"))

@@ -33,10 +33,10 @@ def test_a_clock_that_is_stepped_back_breaks_neither_records_nor_report_nor_resu
     for moment in range(moments):
         offset.write_text("0")
         case = Case(tmp_path, output=tmp_path / f"out-{moment}", variables=variables)
-        process = case.start()
         at = chance.randint(1, 6)
-        until(lambda case=case, at=at: len(case.begun()) >= at, what=f"round {at}")
+        process = case.start_and_hold(at)
         offset.write_text("-3600")
+        case.release()
         until(lambda case=case, at=at: len(case.begun()) >= at + 1, what=f"round {at + 1}")
         process.kill()
         until(lambda process=process: not workers_of(process), 20)
@@ -56,9 +56,9 @@ def test_a_clock_that_is_stepped_back_breaks_neither_records_nor_report_nor_resu
 def test_a_record_may_end_before_it_began(tmp_path, clock):
     offset, variables = clock
     case = Case(tmp_path, variables=variables)
-    process = case.start()
-    until(lambda: len(case.begun()) >= 4, what="round 4")
+    process = case.start_and_hold(4)
     offset.write_text("-3600")
+    case.release()
     status, stderr = case.finish(process)
     assert status == 0, stderr
     assert any(record.ended_at < record.started_at for record in open_run(case.output).records)

@@ -10,7 +10,7 @@ import time
 import psutil
 
 from tests.faults.disks import cut_power, image_disk, modes_hold, read_only, small_disk
-from tests.faults.runs import Case, started_below, until, workers_of
+from tests.faults.runs import Case, started_below, workers_of
 
 
 def test_a_power_cut_takes_what_was_not_synced(tmp_path):
@@ -121,10 +121,9 @@ def test_a_directory_that_turns_read_only_stops_the_run_and_loses_nothing(
 ):
     for moment in range(moments):
         case = Case(tmp_path, output=tmp_path / f"out-{moment}", prefix=modes_hold())
-        process = case.start()
-        last = chance.randint(1, 7)
-        until(lambda case=case, last=last: len(case.begun()) >= last, what=f"round {last}")
+        process = case.start_and_hold(chance.randint(1, 7))
         with read_only(case.output):
+            case.release()
             status, stderr = case.finish(process)
             assert status == 1, stderr
             assert "cannot write" in stderr

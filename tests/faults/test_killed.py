@@ -47,7 +47,7 @@ def test_a_killed_run_repeats_at_most_the_round_that_ran(
     for _ in range(moments):
         case, process, at_s = interrupted(tmp_path, chance, usual_s)
         left = kill(process)
-        until(lambda left=left: not psutil.wait_procs(left, 0)[1], 20, "the end of the workers")
+        until(lambda left=left: not psutil.wait_procs(left, 0)[1], 120, "the end of the workers")
         case.finish(process)
         case.faulted()
         status, stderr = case.run("--resume")
@@ -106,7 +106,7 @@ def test_a_run_of_96_cells_that_is_killed_again_and_again_repeats_only_what_was_
         case.finish(process)
         case.faulted()
         kills += 1
-    status, stderr = case.run("--resume")
+    status, stderr = case.run("--resume", timeout=1200)
     assert status == 0, stderr
     row = case.row()
     table.add("96 cells, killed again and again", replace(row, moments=kills))

@@ -9,20 +9,20 @@ from tests.faults.runs import Case, until
 def test_a_second_run_of_one_plan_is_refused_or_waits_and_measures_nothing_again(tmp_path, table):
     one = Case(tmp_path, lock="one.lock")
     other = Case(tmp_path, lock="other.lock")
-    first = one.start()
-    until(one.begun, what="a round")
+    first = one.start_and_hold(1)
     refused = other.start()
-    _, words = refused.communicate(timeout=60)
+    _, words = refused.communicate(timeout=300)
     assert first.poll() is None
     assert refused.returncode == 2, words
     assert "--resume" in words
     second = other.start("--resume")
+    assert any("waiting" in line for line in second.stderr)
+    one.release()
     status, stderr = one.finish(first)
     assert status == 0, stderr
     one.kept = one.on_disk()
     status, stderr = other.finish(second)
     assert status == 0, stderr
-    assert "waiting" in stderr
     row = one.row()
     table.add("two runs of one plan into one directory", row)
     assert (row.lost, row.repeated) == (0, 0)
@@ -63,11 +63,12 @@ def test_two_workers_that_finish_the_same_cells_leave_whole_records(
     for moment in range(moments):
         output = tmp_path / f"out-{moment}"
         cases = [Case(tmp_path, output=output, lock=f"{name}-{moment}") for name in ("a", "b")]
-        first = cases[0].start()
         at = chance.randint(1, 3)
-        until(lambda case=cases[0], at=at: len(case.begun()) >= at, what=f"round {at}")
+        first = cases[0].start_and_hold(at)
         (output / ".lock").unlink()
         second = cases[1].start("--resume")
+        until(lambda case=cases[0], at=at: len(case.begun()) > at, what="a round of the other")
+        cases[0].release()
         for case, process in zip(cases, (first, second), strict=True):
             status, stderr = case.finish(process)
             assert status == 0, stderr

@@ -29,16 +29,18 @@ def at_the_start(case, server):
 
 
 def in_the_middle(case, server):
-    process = case.start()
-    until(lambda: len(case.begun()) >= 4, what="round 4")
+    process = case.start_and_hold(4)
     server.stop()
+    case.release()
     return process
 
 
 def at_the_end(case, server):
+    server.misbehave(stall=["CreateArtifact"])  # only the end of a run asks for it
     process = case.start()
     until(lambda: finished(case), what="the end of the measuring")
     server.stop()
+    server.misbehave()
     return process
 
 

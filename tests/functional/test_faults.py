@@ -14,9 +14,10 @@ import pytest
 
 from skymark.model.record import RoundResult, Status
 from skymark.run.reader import read_record
+from tests.faults.runs import WITNESS
 from tests.functional.conftest import CHEATS, Ran, command, environment, run_in
 
-BROKEN = [f"{CHEATS}:{name}" for name in ("Hangs", "Leaks", "Dies", "Prints", "Raises")]
+BROKEN = [f"{CHEATS}:{name}" for name in ("Leaks", "Dies", "Prints", "Raises")]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,16 @@ def ran(tmp_path_factory):
     """One run of the broken adapters beside a good one."""
     return run_in(
         *(tmp_path_factory.mktemp("faults"), "run", "--scenarios", "TAB-1"),
-        *("--effort", "check", "--timeout", "10", "--adapters", *BROKEN, "numpy"),
+        *("--effort", "check", "--adapters", *BROKEN, "numpy"),
+    )
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory):
+    """One of an adapter that hangs, whose time limit may be too short for the one beside it."""
+    return run_in(
+        *(tmp_path_factory.mktemp("hung"), "run", "--scenarios", "TAB-1", "--effort", "check"),
+        *("--timeout", "10", "--adapters", f"{CHEATS}:Hangs", "numpy"),
     )
 
 
@@ -33,10 +43,13 @@ def test_a_run_with_bad_cells_exits_with_status_1(ran):
     assert ran.manifest.finished
 
 
-def test_an_adapter_that_hangs_is_ended_at_its_time_limit(ran):
-    record = ran.records["loading.TAB-1.small.hangs"]
-    assert record.status is Status.TIMEOUT
-    assert "10 s" in record.cause.message
+def test_an_adapter_that_hangs_is_ended_at_its_time_limit_and_the_run_goes_on(hung):
+    assert hung.status == 1, hung.stderr
+    assert hung.manifest.finished
+    records = hung.records
+    assert set(records) == {"loading.TAB-1.small.hangs", "loading.TAB-1.small.numpy"}
+    assert records["loading.TAB-1.small.hangs"].status is Status.TIMEOUT
+    assert "10 s" in records["loading.TAB-1.small.hangs"].cause.message
 
 
 def test_a_killed_worker_fails_its_cell_and_names_the_signal(ran):
@@ -76,21 +89,35 @@ def test_the_good_adapter_beside_them_is_measured(ran):
 
 # Interrupted runs
 
-TWO = (
-    *("run", "--scenarios", "TAB-1", "NLP-1", "--adapters", "numpy"),
-    *("--effort", "check", "--rounds", "3"),
-)
+LASTING = ("--adapters", f"{WITNESS}:Witness", "--effort", "check", "--timeout", "300")
+"""An adapter that a test can hold, and time for it."""
+TWO = ("run", "--scenarios", "TAB-1", "NLP-1", *LASTING, "--rounds", "3")
 HEEDS_CTRL_C = ("env", "--default-signal=INT")
 
 
-def start(directory, *arguments, output="out"):
+@pytest.fixture
+def hold(tmp_path, monkeypatch):
+    """The file whose number is that of the round at which the runs told of it are to wait."""
+    monkeypatch.setenv("WITNESS", str(tmp_path / "witness"))
+    monkeypatch.setenv("SKYMARK_PASS_VARIABLES", "WITNESS,HOLD")
+    return tmp_path / "hold"
+
+
+def begun(directory):
+    """How many rounds have begun there."""
+    witness = directory / "witness"
+    return len(witness.read_text().splitlines()) if witness.exists() else 0
+
+
+def start(directory, *arguments, output="out", **variables):
     """Start a command in a session of its own, so that signals reach nothing else.
 
     A shell has what it starts in the background ignore Ctrl-C: these tests, perhaps.
     """
     return subprocess.Popen(
         [*HEEDS_CTRL_C, *command(*arguments), "--output", str(directory / output)],
-        env=environment(directory),
+        env=environment(directory) | variables,
+        cwd=directory,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -108,7 +135,11 @@ def until(found, seconds=120):
 
 def rounds_in(directory):
     """The rounds of unfinished cells in a run, by file."""
-    return {path: path.read_bytes() for path in directory.glob("rounds/*/[0-9]*.json")}
+    found = {}
+    for path in directory.glob("rounds/*/[0-9]*.json"):
+        with contextlib.suppress(FileNotFoundError):  # a record has replaced it
+            found[path] = path.read_bytes()
+    return found
 
 
 def workers_of(directory):
@@ -129,15 +160,18 @@ def workers_of(directory):
     ids=["ctrl-c", "terminated", "killed"],
 )
 def test_an_interrupted_run_is_valid_and_resume_completes_it(
-    tmp_path, skymark, number, status, words
+    tmp_path, skymark, hold, number, status, words
 ):
-    with start(tmp_path, *TWO) as process:
-        until(lambda: rounds_in(tmp_path / "out"))
+    hold.write_text("2")
+    with start(tmp_path, *TWO, HOLD=str(hold)) as process:
+        until(lambda: begun(tmp_path) == 2)
+        assert rounds_in(tmp_path / "out")
         os.kill(process.pid, number)
-        _, stderr = process.communicate(timeout=60)
+        hold.unlink()
+        _, stderr = process.communicate(timeout=300)
     assert process.returncode == status
     assert words in stderr
-    until(lambda: not workers_of(tmp_path / "out"), 20)
+    until(lambda: not workers_of(tmp_path / "out"))
     kept = rounds_in(tmp_path / "out")
     assert kept
     assert skymark("report", "out").status == 0
@@ -188,40 +222,35 @@ def test_only_cells_of_the_named_statuses_are_run_again(tmp_path, skymark):
 # Two at once
 
 
-def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path):
-    arguments = (
-        "run",
-        "--scenarios",
-        "TAB-1",
-        "--adapters",
-        "numpy",
-        "--effort",
-        "check",
-        "--rounds",
-        "2",
-    )
-    ends = []
-    with (
-        start(tmp_path, *arguments, output="a") as one,
-        start(tmp_path, *arguments, output="b") as two,
-    ):
-        ends = [(p.communicate(timeout=300)[1], p.returncode) for p in (one, two)]
-    assert [status for _, status in ends] == [0, 0]
-    assert sum("waiting: another skymark run" in stderr for stderr, _ in ends) == 1
+def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path, hold):
+    arguments = ("run", "--scenarios", "TAB-1", *LASTING, "--rounds", "2")
+    hold.write_text("1")
+    with start(tmp_path, *arguments, output="a", HOLD=str(hold)) as one:
+        until(lambda: begun(tmp_path))
+        with start(tmp_path, *arguments, output="b") as two:
+            assert any("waiting: another skymark run" in line for line in two.stderr)
+            assert begun(tmp_path) == 1
+            hold.unlink()
+            ends = [(p.communicate(timeout=300)[1], p.returncode) for p in (one, two)]
+    assert [status for _, status in ends] == [0, 0], ends
+    assert not any("waiting: another skymark run" in stderr for stderr, _ in ends)
     spans = []
     for name in "ab":
-        path = tmp_path / name / "records" / "loading.TAB-1.small.numpy.json"
+        path = tmp_path / name / "records" / "loading.TAB-1.small.witness.json"
         record = read_record(path)
         spans.append((record.started_at, record.ended_at))
-    (_, first_end), (second_begin, _) = sorted(spans)
+    (_, first_end), (second_begin, _) = spans
     assert first_end <= second_begin
 
 
-def test_two_runs_do_not_share_a_directory(tmp_path, skymark):
-    with start(tmp_path, *TWO) as first:
-        until((tmp_path / "out" / "manifest.json").exists)
+def test_two_runs_do_not_share_a_directory(tmp_path, skymark, hold):
+    hold.write_text("1")
+    with start(tmp_path, *TWO, HOLD=str(hold)) as first:
+        until(lambda: begun(tmp_path))
         refused = skymark(*TWO)
         second = start(tmp_path, *TWO, "--resume")
+        assert any("waiting" in line for line in second.stderr)
+        hold.unlink()
         assert first.wait(300) == 0
         first.stderr.close()
     with second:

@@ -15,7 +15,7 @@ from skymark.run.reader import open_run
 
 PLAN = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy", "--effort", "check")
 CELLS = 8
-TIMEOUT_S = 240.0
+TIMEOUT_S = 900.0
 
 Worker = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -25,13 +25,17 @@ def worker(tmp_path: Path) -> Worker:
     """Run one worker in a directory of its own; all of them store in one place."""
     (tmp_path / "store").mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    own = {
+        "SKYMARK_CACHE": str(tmp_path / "cache"),
+        "SKYMARK_LOCK": str(tmp_path / "machine.lock"),
+    }
 
     def run(name: str, split: str, **variables: str) -> subprocess.CompletedProcess[str]:
         store = f"file://{tmp_path / 'store'}"
         command = ("run", *PLAN, "--env", "current", "--split", split, "--store", store, "--resume")
         return subprocess.run(
             [sys.executable, "-m", "skymark", *command, "--output", str(tmp_path / name / "whole")],
-            env=kept | variables | {"SKYMARK_CACHE": str(tmp_path / "cache")},
+            env=kept | variables | own,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
