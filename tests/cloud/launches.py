@@ -37,6 +37,7 @@ SMALL = Path(__file__).with_name("machines") / "small.yaml"
 PLAN = ("--scenarios", "TAB-1:small", "--adapters", "numpy", "--effort", "quick")
 ROUNDS = ("--rounds", "1")
 TIMEOUT_S = 600.0
+COPY_TRIES = 10
 
 
 @dataclass
@@ -207,9 +208,19 @@ class LastLook:
         """Copy a machine's results; times of files stay."""
         assert isinstance(instance.machine, Machine)
         there = instance.machine.home / RESULTS
-        if there.is_dir():
-            newest = shutil.ignore_patterns(LATEST)  # a link to one that is copied besides
-            shutil.copytree(there, self._directory / instance.id, ignore=newest)
+        copy = self._directory / instance.id
+        # The newest is a link to one that is copied besides.
+        ignored = shutil.ignore_patterns(LATEST, "*.part")
+        for tries_left in reversed(range(COPY_TRIES)):
+            if not there.is_dir():
+                return
+            try:
+                shutil.copytree(there, copy, ignore=ignored)
+                return
+            except (shutil.Error, FileNotFoundError):  # a run renamed or removed files meanwhile
+                if tries_left == 0:
+                    raise
+                shutil.rmtree(copy, ignore_errors=True)
 
     def runs(self, instance: str) -> list[Path]:
         """Return the runs that were on a machine."""

@@ -58,7 +58,7 @@ class Provider:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             with error:
@@ -78,7 +78,7 @@ class Provider:
 
     def launched(self, **where: str) -> str:
         (id,) = self.launch(**where)["instance_ids"]
-        assert self.cloud._instances[id].booted.wait(10)
+        assert self.cloud._instances[id].booted.wait(60)
         return id
 
     def status(self) -> list[str]:

@@ -73,16 +73,21 @@ def test_the_doctor_names_a_machine_that_was_left_over(
     launched: tuple[Client, str], tmp_path: Path
 ) -> None:
     client, _ = launched
-    told = skymark(client, "doctor", "--cloud", SKYMARK_CACHE=str(tmp_path))
-    assert told.status == 1, told.output
-    (line,) = [line for line in told.output.splitlines() if f"! {ONE}" in line]
+    for _ in range(10):  # a machine that is slow to answer is not UP until the next look
+        told = skymark(client, "doctor", "--cloud", SKYMARK_CACHE=str(tmp_path))
+        assert told.status == 1, told.output
+        (line,) = [line for line in told.output.splitlines() if f"! {ONE}" in line]
+        if "UP" in line:
+            break
     assert line.startswith(f"! {ONE} is there: UP, ")
     assert line.endswith(f"${HOURLY_PRICE_USD}/h, no idle timer; end it: skymark down {ONE}")
 
 
-def test_a_preempted_machine_is_noticed_and_costs_no_more(launched: tuple[Client, str]) -> None:
+def test_a_preempted_machine_is_noticed_and_costs_no_more(
+    launched: tuple[Client, str], eventually: Callable[..., None]
+) -> None:
     client, _ = launched
-    assert client.clusters()[ONE] == "UP"
+    eventually(lambda: client.clusters().get(ONE) == "UP", timeout_s=180)
     (instance,) = client.world.preempt(ONE)
     assert ONE not in client.clusters()
     (line,) = [line for line in client.world.cloud.bill() if line.id == instance.id]
@@ -96,8 +101,9 @@ def test_an_idle_machine_ends_itself(
     client, instance = idle
     eventually(instance.gone.is_set, timeout_s=240)
     ends = [call for call in client.world.api.calls if call.path.endswith("/terminate")]
-    (end,) = [call for call in ends if instance.id in call.body["instance_ids"]]
-    assert (end.client, end.status) == (instance.machine.address, 200)
+    ours = [call for call in ends if instance.id in call.body["instance_ids"]]
+    # It says so again as long as it lives.
+    assert {(call.client, call.status) for call in ours} == {(instance.machine.address, 200)}
     assert client.clusters() == {}
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -58,6 +59,8 @@ class Launched:
     run: RunDirectory
     arguments: Arguments
     """What was seen of its secrets in process arguments."""
+    longest_s: float
+    """From the order of the machine to the end of the command."""
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +73,15 @@ def launched(
     with bucket_of(client) as bucket:
         variables = bucket.variables | {"WANDB_MODE": "disabled"} | secrets
         store = ("--store", "s3://results")
-        command = launch(client, SMALL, results, "--max-cost", "2", *store, **variables)
+        running = launching(client, SMALL, results, "--max-cost", "2", *store, **variables)
+        command = running.end()
+        ended_s = time.time()
     arguments.stop()
     assert command.status == 0, command.output
     (directory,) = results.iterdir()
     tables.add("nothing", count(client, look, command.cluster, directory))
-    return Launched(command, results, RunDirectory(directory), arguments)
+    longest_s = ended_s - running.said_at_s("hiring skymark-")
+    return Launched(command, results, RunDirectory(directory), arguments, longest_s)
 
 
 def test_a_launch_brings_whole_results_home(launched: Launched) -> None:
@@ -105,7 +111,11 @@ def test_the_machine_is_gone_and_the_bill_is_what_was_said(
     assert line.ended_s is not None
     manifest = launched.run.manifest()
     assert manifest.hourly_price_usd == line.hourly_price_usd
-    assert manifest.price_usd == pytest.approx(line.cost_usd, rel=0.08)
+    calls = [call for call in client.world.api.calls if call.path.endswith("/terminate")]
+    told_s = min(call.at_s for call in calls if line.id in call.body["instance_ids"])
+    billed_s = manifest.price_usd / line.hourly_price_usd * 3600
+    # SkyPilot counts whole seconds.
+    assert told_s - line.began_s - 2 <= billed_s <= launched.longest_s + 2
     said = re.search(r"cost \$([0-9.]+)", launched.command.output)
     assert float(said[1]) == pytest.approx(manifest.price_usd, abs=1e-4)
 

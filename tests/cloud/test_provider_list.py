@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -128,20 +130,24 @@ def test_without_an_address_or_with_the_server_elsewhere_the_provider_cannot_be_
 
 @pytest.mark.parametrize("fault", ["ignores", "lists nothing", "500", "refuses"])
 def test_a_machine_that_skypilot_has_forgotten_is_ended_whatever_its_provider_does_first(
-    provider: Provider, hired: Instance, fault: str
+    provider: Provider, hired: Instance, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider.clock.now_s = 0.0
+    patience = QUICK
     if fault == "ignores":
         provider.cloud.ignore_terminations(2)
     elif fault == "lists nothing":
         provider.cloud.list_nothing(1.0)
         provider.pass_s(1.5, after_s=1.5)
+        # Much longer than the list lacks it; that it is about to end is seen, and proves it sooner.
+        patience = replace(QUICK, quiet_s=20.0)
+        monkeypatch.setattr(hired.machine, "kill", lambda: time.sleep(1.0))
     elif fault == "500":
         provider.api.break_down(1.5)
     else:
         provider.cloud.refuse_to_terminate(2)
     said: list[str] = []
-    gone = until_gone(Forgotten(), ProviderList(), said.append, QUICK)
+    gone = until_gone(Forgotten(), ProviderList(), said.append, patience)
     assert gone.proved
     assert hired.ended_s is not None, said
 

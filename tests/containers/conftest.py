@@ -58,7 +58,7 @@ class Containers:
     directory: Path
 
     def call(
-        self, *command: str | Path, timeout: float = 800, check: bool = True
+        self, *command: str | Path, timeout: float = 2400, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             command,

@@ -16,12 +16,12 @@ from skymark.run.reader import read_manifest, read_record
 from tests.containers.conftest import CANARY, REVISION, Containers
 
 # One worker: the images and the store that they lie in are made once.
-pytestmark = pytest.mark.containers
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(5400)]
 
 CELL = "loading.TAB-1.small.numpy"
 SELECTION = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check")
-ROUNDS = 15
-"""About ten seconds, of which some are left when the first has been seen."""
+ROUNDS = 30
+"""Some twenty seconds, of which most are left when the first has been seen."""
 LEFT = ["/home/skymark:", "", "/var/cache/skymark/datasets:", "datasets", "venvs"]
 ENTRY = ("--entrypoint", "skymark-entrypoint")
 
@@ -199,7 +199,7 @@ def test_a_request_to_stop_keeps_what_was_measured_and_the_next_run_goes_on(
     assert {number: started[number] for number in kept} == kept
 
 
-def await_file(directory: Path, pattern: str, timeout_s: float = 60) -> None:
+def await_file(directory: Path, pattern: str, timeout_s: float = 300) -> None:
     """Wait until a file is there: a container gives no other sign of how far it is."""
     end = time.monotonic() + timeout_s
     while not list(directory.glob(pattern)):

@@ -94,7 +94,7 @@ class FaultyProxy:
         with self._state:
             return list(self._seen)
 
-    def wait_for_requests(self, number: int, timeout_s: float = 30.0) -> None:
+    def wait_for_requests(self, number: int, timeout_s: float = 120.0) -> None:
         """Wait until so many requests have come.
 
         Raises:

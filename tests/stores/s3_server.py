@@ -25,7 +25,7 @@ SIGNED_IN = {
     "SignedHeaders=host, Signature=none"
 }
 """What makes a bare HTTP request the owner's; moto does not verify signatures."""
-STARTED_WITHIN_S = 60
+STARTED_WITHIN_S = 120
 FILL = "/-/fill"
 """Not S3: see `S3Server.fill`."""
 

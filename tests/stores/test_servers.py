@@ -30,7 +30,7 @@ def proxy(server):
 
 @pytest.fixture
 def connection(proxy):
-    opened = http.client.HTTPConnection(urlsplit(proxy.endpoint).netloc, timeout=10)
+    opened = http.client.HTTPConnection(urlsplit(proxy.endpoint).netloc, timeout=60)
     yield opened
     opened.close()
 
@@ -68,7 +68,7 @@ def test_a_connection_is_kept_through_answers_of_either_side():
     with ThreadingHTTPServer(("127.0.0.1", 0), KeepsConnections) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         with faulty_proxy(f"http://127.0.0.1:{server.server_port}") as proxy:
-            kept = http.client.HTTPConnection(urlsplit(proxy.endpoint).netloc, timeout=10)
+            kept = http.client.HTTPConnection(urlsplit(proxy.endpoint).netloc, timeout=60)
             kept.connect()
             socket = kept.sock
             proxy.answer(503, path="/busy")
@@ -110,7 +110,7 @@ def test_an_upload_that_was_cut_leaves_no_object(server, connection, proxy):
 
 def test_a_contested_object_has_one_creator(server):
     def create(number):
-        own = http.client.HTTPConnection(urlsplit(server.endpoint).netloc, timeout=30)
+        own = http.client.HTTPConnection(urlsplit(server.endpoint).netloc, timeout=60)
         try:
             return [
                 status_of(own, "PUT", f"/things/contested-{key}", b"%d" % number, **create_only)

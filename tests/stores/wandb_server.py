@@ -22,7 +22,7 @@ from urllib.request import urlopen
 from tests.stores.wandb_backend import ENTITY, KEY
 
 ROOT = Path(__file__).parents[2]
-START_LIMIT_S = 30.0
+START_LIMIT_S = 120.0
 
 
 class WandbServer:
@@ -103,10 +103,14 @@ class WandbServer:
             self._process.wait()
             self._process = None
 
-    def wait_for(self, request: str, limit_s: float = 30.0) -> None:
+    def was_asked(self, request: str) -> bool:
+        """Return whether a request that begins so was made."""
+        return any(line.startswith(request) for line in self.requests)
+
+    def wait_for(self, request: str, limit_s: float = 60.0) -> None:
         """Wait until a request that begins so was made."""
         deadline = time.monotonic() + limit_s
-        while not any(line.startswith(request) for line in self.requests):
+        while not self.was_asked(request):
             if time.monotonic() > deadline:
                 raise TimeoutError(request)
             time.sleep(0.01)
@@ -128,11 +132,15 @@ class WandbServer:
 @contextmanager
 def wandb_server() -> Iterator[WandbServer]:
     """Run a server on a free loopback port; its state goes with it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="wandb-server-") as directory:
-        server = WandbServer(Path(directory), port)
+    with (
+        socket.socket() as kept,
+        tempfile.TemporaryDirectory(prefix="wandb-server-") as directory,
+    ):
+        # Bound, and never listening: nobody else is given the port while the server is away, who
+        # asks there is refused, and the server, which reuses addresses as well, can have it again.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        server = WandbServer(Path(directory), kept.getsockname()[1])
         prepare(server.directory)
         server.start()
         try:

@@ -27,7 +27,7 @@ def test_a_run_without_a_key_is_offline_and_says_what_to_do(opened, run, home):
         f"is set, upload it with: skymark export {run} --to wandb"
     )
     assert [path for path in home.rglob("*") if path.is_file()] == []
-    entries = read_offline(offline_path(run), home_of(RunContent(run)), 30)
+    entries = read_offline(offline_path(run), home_of(RunContent(run)), 120)
     (artifact,) = [
         one["artifact"]
         for one in entries

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -20,17 +20,44 @@ from skymark.store.wandb.home import home_of
 from tests.stores.wandb_backend import KEY
 from tests.stores.wandb_store.conftest import HURRIED
 
-BOUND_S = 2 * HURRIED.log_s + 3 * HURRIED.call_s
+TO_BE_WAITED_OUT = [
+    HURRIED.model_copy(update={"request_s": request_s, "sync_s": sync_s})
+    for request_s, sync_s in ((3, 8), (10, 30), (30, 120))
+]
+"""Limits of what does not end before them, from little to plenty: on a busy machine, an upload may
+be ended before it has come to where something is to go wrong."""
+BRIEF = TO_BE_WAITED_OUT[0]
+BOUND_S = 2 * BRIEF.log_s + 3 * BRIEF.call_s
 
 
 @contextmanager
 def stopped_at(server, request):
-    """Kill the server as soon as it is asked for something."""
-    watch = threading.Thread(target=lambda: (server.wait_for(request, 60), server.stop()))
+    """Kill the server as soon as it is asked for something; yields whether that was not yet."""
+    watch = threading.Thread(target=lambda: (server.wait_for(request, 300), server.stop()))
     watch.start()
     try:
-        yield
+        yield watch.is_alive
     finally:
+        watch.join()
+
+
+@contextmanager
+def seen_below():
+    """Yields the command lines of the processes below this one, as they are seen."""
+    seen, over = [], threading.Event()
+
+    def look():
+        while not over.wait(0.05):
+            for one in descendants():
+                with suppress(psutil.Error):
+                    seen.append(one.cmdline())
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    try:
+        yield seen
+    finally:
+        over.set()
         watch.join()
 
 
@@ -46,28 +73,30 @@ def files_of(run):
 
 
 def descendants():
-    own = psutil.Process()
-    return [
-        one for one in own.children(recursive=True) if "wandb_backend" not in str(one.cmdline())
-    ]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "wandb_backend" not in str(one.cmdline()):
+                found.append(one)
+    return found
 
 
 def test_a_server_that_is_away_from_the_start_is_told_in_time_and_loses_nothing(
     server, online, run
 ):
     server.stop()
-    store = online(limits=HURRIED)
+    store = online(limits=BRIEF)
     begin = time.monotonic()
     with pytest.raises(StoreUnavailableError):
         store.check()
-    assert time.monotonic() - begin < HURRIED.call_s + 5
+    assert time.monotonic() - begin < 3 * BRIEF.call_s
     with pytest.raises(StoreUnavailableError, match="did not answer"):
         store.complete(run)
     assert time.monotonic() - begin < BOUND_S
     assert not list((home_of(RunContent(run)) / "wandb").glob("offline-run-*/*.sync*"))
     (offline,) = (home_of(RunContent(run)) / "wandb").glob("offline-run-*")
     server.start()
-    store.complete(run)
+    online().complete(run)
     assert [*(home_of(RunContent(run)) / "wandb").glob("offline-run-*")] == [offline]
     assert stored_files(server) == files_of(run)
 
@@ -76,8 +105,12 @@ def test_a_server_that_is_away_from_the_start_is_told_in_time_and_loses_nothing(
 def test_a_server_that_goes_away_during_the_upload_gets_everything_later(
     request_, server, online, run
 ):
-    with stopped_at(server, request_), pytest.raises(StoreUnavailableError):
-        online(limits=HURRIED).complete(run)
+    with stopped_at(server, request_) as is_there:
+        for limits in TO_BE_WAITED_OUT:
+            with pytest.raises(StoreUnavailableError):
+                online(limits=limits).complete(run)
+            if not is_there():
+                break
     server.start()
     online().complete(run)
     assert list(server.runs) == ["lab/skymark/run-1"]
@@ -86,22 +119,19 @@ def test_a_server_that_goes_away_during_the_upload_gets_everything_later(
 
 def test_an_upload_that_hangs_is_ended_with_all_its_processes(server, online, run):
     server.misbehave(stall=["CreateArtifactManifest"])
-    store = online(limits=HURRIED)
-    seen = []
-
-    def look():
-        server.wait_for("CreateArtifactManifest", 60)
-        seen.extend(one.cmdline() for one in descendants())
-
-    watch = threading.Thread(target=look)
-    watch.start()
-    with pytest.raises(StoreUnavailableError, match="`wandb sync` was ended after 8"):
-        store.complete(run)
-    watch.join()
+    with seen_below() as seen:
+        for limits in TO_BE_WAITED_OUT:
+            store = online(limits=limits)
+            with pytest.raises(StoreUnavailableError) as told:
+                store.complete(run)
+            store.close()
+            if server.was_asked("CreateArtifactManifest"):
+                break
+    limit_s = limits.sync_s + limits.per_file_s * len(RunContent(run).files)
+    assert f"`wandb sync` was ended after {limit_s:.0f} s" in str(told.value)
     assert any("sync" in command for command in seen)
     assert any("wandb-core" in command[0] for command in seen if command)
     assert KEY not in str(seen)
-    store.close()
     assert descendants() == []
 
 
@@ -138,15 +168,19 @@ def test_bytes_that_differ_are_noticed(server, online, run):
 
 @pytest.mark.parametrize("status", [503, 429])
 def test_a_server_in_trouble_is_worth_another_try(status, server, online):
-    server.misbehave(status={"UpsertBucket": status})
-    store = online(limits=HURRIED)
-    begin = time.monotonic()
-    with pytest.raises(StoreUnavailableError):
-        store.put("manifest.json", b"{}")
-    assert time.monotonic() - begin < 2 * HURRIED.call_s
-    server.misbehave()
-    store.put("manifest.json", b"{}")
-    assert store.get("manifest.json") == b"{}"
+    for limits in TO_BE_WAITED_OUT:
+        server.misbehave(status={"UpsertBucket": status})
+        store = online(limits=limits)
+        begin = time.monotonic()
+        with pytest.raises(StoreUnavailableError):
+            store.put("manifest.json", b"{}")
+        assert time.monotonic() - begin < 3 * limits.call_s
+        server.misbehave()
+        with suppress(StoreUnavailableError):  # also where the server is slow beside these limits
+            store.put("manifest.json", b"{}")
+            assert store.get("manifest.json") == b"{}"
+            return
+    pytest.fail("it is not stored with any limits")
 
 
 @pytest.mark.parametrize("place", ["PUT", "UpsertBucket", "Viewer"])
@@ -171,7 +205,7 @@ def test_a_client_that_hangs_is_ended_and_started_again(server, online):
     begin = time.monotonic()
     with pytest.raises(StoreUnavailableError, match=f"within {HURRIED.call_s:g} s"):
         store.put("manifest.json", b"{}")
-    assert time.monotonic() - begin < HURRIED.call_s + 7
+    assert time.monotonic() - begin < 3 * HURRIED.call_s
     assert descendants() == []
     server.misbehave()
     store.put("manifest.json", b"{}")
@@ -210,7 +244,7 @@ def test_a_client_that_hangs_ends_with_a_skymark_that_was_killed(server, online)
         skymark.kill()
         skymark.wait()
     assert len(family) >= 2
-    assert psutil.wait_procs(family, 20)[1] == []
+    assert psutil.wait_procs(family, 120)[1] == []
 
 
 def test_wandb_s_client_is_not_loaded_into_this_process():

@@ -11,8 +11,11 @@ import psutil
 import pytest
 
 from skymark.cli.main import main
+from skymark.store.wandb.content import RunContent
+from skymark.store.wandb.offline import log_offline
 from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import MACHINE
+from tests.faults.runs import until
 from tests.stores.finished_run import make_run
 from tests.stores.wandb_backend import KEY
 from tests.stores.wandb_server import wandb_server
@@ -22,6 +25,8 @@ ARTIFACT = f"benchmark-results-{MACHINE.git.commit}"
 ADDRESS = f"wandb://lab/skymark/{ARTIFACT}:latest"
 RECORD = "records/loading.TAB-1.small.grain.json"
 CANARY = "canary-7c2e"
+LOOKS = 3
+"""How often a process that is soon over is started to be seen."""
 OTHERS = ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "GITHUB_TOKEN", "LAMBDA_API_KEY", "PRIVATE")
 
 
@@ -42,6 +47,9 @@ def stored(tmp_path_factory):
                     continue
             done.wait(0.02)
 
+    def was_seen(module):
+        return any(module in words for words, _ in list(seen))
+
     with wandb_server() as server, pytest.MonkeyPatch.context() as patch:
         for name in OTHERS:
             patch.setenv(name, f"{CANARY}-{name}")
@@ -53,7 +61,13 @@ def stored(tmp_path_factory):
         try:
             store = open_run_files("wandb", "run-1", PATIENT)
             store.complete(run)
+            # It lives until the store is closed.
+            until(lambda: was_seen("skymark.store.wandb.service"), 60, "the sight of the service")
             store.close()
+            for number in range(LOOKS):  # the other one is short beside a look at a busy machine
+                if not was_seen("skymark.store.wandb.publish"):
+                    more = RunContent(make_run(base / f"more-{number}"))
+                    log_offline(more, (None, "skymark"), PATIENT)
         finally:
             done.set()
             watching.join()
