@@ -285,7 +285,7 @@ def _run(command: Sequence[str], variables: dict[str, str]) -> int:
     from skymark.cache.library_variables import JOB_VARIABLE
 
     try:
-        process = subprocess.Popen(command, env={**os.environ, **variables})
+        process = _start(command, variables)
     except OSError as error:
         say(f"{command[0]}: {error.strerror}")
         return NOT_FOUND
@@ -293,7 +293,23 @@ def _run(command: Sequence[str], variables: dict[str, str]) -> int:
         note_command(Path(variables[JOB_VARIABLE]), process.pid)
         status = process.wait()
     except BaseException:
-        process.terminate()
-        process.wait()
+        _end(process)
         raise
     return 128 - status if status < 0 else status
+
+
+def _start(command: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a command, and end it where this process is told to stop meanwhile."""
+    from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
+
+    with one_interrupt_held() as held:
+        process = subprocess.Popen(command, env={**os.environ, **variables})
+    if held.came:
+        _end(process)
+        raise KeyboardInterrupt
+    return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait()

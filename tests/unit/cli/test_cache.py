@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 
 import pytest
 
 from skymark.cli.cache_of_run import caches_of_run
+from skymark.cli.caller import end_when_told
 from skymark.cli.main import main
 from skymark.cli.options import SharedOptions
 from skymark.machine.variables import worker_variables
@@ -151,6 +154,30 @@ def test_a_killed_command_tells_its_signal(skymark):
     script = "import os; os.kill(os.getpid(), 9)"
     words = ("use", "--cache-policy", "per-job", "--", sys.executable, "-c", script)
     assert skymark(*words)[0] == 137
+
+
+def test_a_command_that_was_just_started_ends_with_a_skymark_that_is_told_to_stop(
+    skymark, tmp_path, monkeypatch
+):
+    started = []
+
+    class ToldMeanwhile(subprocess.Popen):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("skymark.cli.cache.subprocess.Popen", ToldMeanwhile)
+    before = signal.getsignal(signal.SIGTERM)
+    end_when_told()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            skymark("use", "--", "sleep", "600")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 130
+    assert started[0].returncode == -signal.SIGTERM
+    assert not list((tmp_path / "root" / "jobs").glob("here-*"))
 
 
 def test_a_root_goes_with_a_policy(capfd, tmp_path):
