@@ -23,8 +23,10 @@ from skymark.run.reader import open_run
 from tests.faults.table import Row
 
 WITNESS = Path(__file__).with_name("witness.py")
-SMALL = ("--scenarios", "PC-1", "--axis", "depth=1,2", "--rounds", "2", "--effort", "check")
-SMALL = (*SMALL, "--timeout", "300")
+SMALL = (
+    *("--scenarios", "PC-1", "--axis", "depth=1,2"),
+    *("--rounds", "2", "--effort", "check", "--timeout", "300"),
+)
 """Two cells of every adapter with two rounds each: the first rounds of all come first."""
 TWO = (f"{WITNESS}:Witness", f"{WITNESS}:Second")
 
