@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from skymark.model.record import Record, Round, RoundResult, Status
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import open_run
 from tests.faults.table import Row
+from tests.waiting import until
 
 WITNESS = Path(__file__).with_name("witness.py")
 SMALL = (
@@ -32,14 +33,6 @@ TWO = (f"{WITNESS}:Witness", f"{WITNESS}:Second")
 
 STARTED: list[subprocess.Popen[str]] = []
 """Every run that was started, for whoever tidies up after a test that failed."""
-
-
-def until(found: Callable[[], object], seconds: float = 120, what: str = "it") -> None:
-    """Wait until something is found."""
-    deadline = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds:g} s"
-        time.sleep(0.005)
 
 
 def started_below(process: subprocess.Popen[str]) -> list[psutil.Process]:

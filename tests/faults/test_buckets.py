@@ -14,10 +14,11 @@ import pytest
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import SUMS
 from skymark.run.reader import open_run
-from tests.faults.runs import Case, skymark, until
+from tests.faults.runs import Case, skymark
 from tests.faults.test_killed import kill_all
 from tests.stores.faulty_proxy import faulty_proxy
 from tests.stores.s3_server import s3_server
+from tests.waiting import until
 
 WAIT_S = 3.0
 """How long the end of a run waits for a bucket that does not recover."""

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from skymark.cache.jobs import sweep_jobs
-from tests.faults.runs import until
+from tests.waiting import until
 
 JOBS = 5
 SIZE = 200_000

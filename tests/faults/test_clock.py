@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from skymark.run.reader import open_run
-from tests.faults.runs import Case, skymark, until, workers_of
+from tests.faults.runs import Case, skymark, workers_of
+from tests.waiting import until
 
 SOURCE = Path(__file__).with_name("clock.c")
 

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from skymark.model.record import Status
-from tests.faults.runs import WITNESS, Case, interrupted, started_below, until, workers_of
+from tests.faults.runs import WITNESS, Case, interrupted, started_below, workers_of
+from tests.waiting import until
 
 
 def kill_engine(process: subprocess.Popen[str]) -> list[psutil.Process]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from skymark.run.directory import RunDirectory
-from tests.faults.runs import Case, until
+from tests.faults.runs import Case
+from tests.waiting import until
 
 
 def test_a_second_run_of_one_plan_is_refused_or_waits_and_measures_nothing_again(tmp_path, table):

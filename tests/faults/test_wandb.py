@@ -9,9 +9,10 @@ import pytest
 
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import open_run
-from tests.faults.runs import Case, until
+from tests.faults.runs import Case
 from tests.faults.test_buckets import fetched, finish_as_told
 from tests.stores.wandb_server import wandb_server
+from tests.waiting import until
 
 BOUND_S = 180.0
 """How long the end of a run may take with a server that is away; docs/wandb.md states it."""

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ from skymark.model.record import RoundResult, Status
 from skymark.run.reader import read_record
 from tests.faults.runs import WITNESS
 from tests.functional.conftest import CHEATS, Ran, command, environment, run_in
+from tests.waiting import until
 
 BROKEN = [f"{CHEATS}:{name}" for name in ("Leaks", "Dies", "Prints", "Raises")]
 
@@ -123,14 +123,6 @@ def start(directory, *arguments, output="out", **variables):
         text=True,
         start_new_session=True,
     )
-
-
-def until(found, seconds=120):
-    """Wait until something is found."""
-    deadline = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
 
 
 def rounds_in(directory):

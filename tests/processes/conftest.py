@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.plan import Plan
 from skymark.model.platform import Target
-from skymark.model.record import RoundResult, Verification
+from skymark.model.record import Verification
 from skymark.run.directory import RunDirectory
-from skymark.suite.contract import Seen, Suite
+from skymark.suite.contract import Suite
 from tests.scripted_suite import ScriptedSuite, Witness
 
 WORKER_SIDE = Path(__file__).with_name("worker_side")
@@ -93,18 +94,11 @@ def short_time_for_what_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
             effort = effort.model_copy(update={"cell_timeout_s": limit_s})
         return measure(worker, cell, round, effort, log)
 
-    def judging(
-        worker: WorkerProcess,
-        cell: Cell,
-        claim: RoundResult,
-        evidence: Path,
-        seen: Seen,
-        log: Path,
-        timeout_s: float,
-    ) -> Verification:
+    def judging(worker: WorkerProcess, cell: Cell, *told: Any) -> Verification:
+        *others, limit_s = told
         if cell.settings.get("hands-over") == "hang":
-            timeout_s /= 30
-        return judge(worker, cell, claim, evidence, seen, log, timeout_s)
+            limit_s /= 30
+        return judge(worker, cell, *others, limit_s)
 
     monkeypatch.setattr(WorkerProcess, "measure", measuring)
     monkeypatch.setattr(WorkerProcess, "judge", judging)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import psutil
@@ -22,6 +22,7 @@ from skymark.measure.process_tree import (
     pss_bytes,
     pss_bytes_of_tree,
 )
+from tests.waiting import until
 
 MIB = 1 << 20
 
@@ -69,14 +70,6 @@ def told(process: subprocess.Popen[str]) -> str:
     """Wait for the child's next line."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def await_seen(seen: Callable[[], bool]) -> None:
-    """Wait until the sampler's thread has seen something."""
-    end = time.monotonic() + PATIENCE_S
-    while not seen():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def seen_cpu_s(pid: int, processes: Mapping[tuple[int, float], Process]) -> float:
@@ -127,7 +120,7 @@ def test_grandchildren_that_start_and_end_in_between_count_once() -> None:
         told(child)
         with TreeSampler(child.pid, interval_s=0.05) as sampler:
             ask(child)
-            await_seen(lambda: sampler._most_processes == 3)
+            until(lambda: sampler._most_processes == 3)
             ask(child)
     seen = sampler.resources()
     assert seen.cpu_s == pytest.approx(0.6, abs=0.06)
@@ -160,9 +153,9 @@ def test_a_detached_process_that_ends_keeps_the_time_it_was_last_seen_with() -> 
         told(child)
         with TreeSampler(child.pid, interval_s=0.02) as sampler:
             detached = int(ask(child))
-            await_seen(lambda: seen_cpu_s(detached, sampler._ledger._members) >= 0)
+            until(lambda: seen_cpu_s(detached, sampler._ledger._members) >= 0)
             ask(child)
-            await_seen(lambda: seen_cpu_s(detached, sampler._ledger._members) >= 0.4)
+            until(lambda: seen_cpu_s(detached, sampler._ledger._members) >= 0.4)
             ask(child)
     assert sampler.resources().cpu_s == pytest.approx(0.4, abs=0.06)
 
@@ -180,7 +173,7 @@ def test_an_excluded_process_counts_neither_while_it_runs_nor_when_it_is_reaped(
         aside = int(told(child))
         with TreeSampler(child.pid, interval_s=0.02, exclude=[aside]) as sampler:
             ask(child)
-            await_seen(lambda: seen_cpu_s(aside, sampler._ledger._excluded) >= 0.4)
+            until(lambda: seen_cpu_s(aside, sampler._ledger._excluded) >= 0.4)
             ask(child)
     seen = sampler.resources()
     assert seen.cpu_s == pytest.approx(0.1, abs=0.04)
@@ -198,7 +191,7 @@ def test_peak_memory_finds_an_allocation_that_is_freed_before_the_end() -> None:
         assert before is not None
         with TreeSampler(child.pid, interval_s=0.05) as sampler:
             ask(child)
-            await_seen(lambda: (sampler._peak_pss or 0) >= before + 196 * MIB)
+            until(lambda: (sampler._peak_pss or 0) >= before + 196 * MIB)
             ask(child)
     peak = sampler.resources().peak_pss_bytes
     assert peak is not None

@@ -300,7 +300,7 @@ def _run(command: Sequence[str], variables: dict[str, str]) -> int:
 
 def _start(command: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start a command, and end it where this process is told to stop meanwhile."""
-    from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
+    from skymark.held_interrupts import one_interrupt_held
 
     with one_interrupt_held() as held:
         process = subprocess.Popen(command, env={**os.environ, **variables})

@@ -15,11 +15,11 @@ from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.offline import log_offline
 from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import MACHINE
-from tests.faults.runs import until
 from tests.stores.finished_run import make_run
 from tests.stores.wandb_backend import KEY
 from tests.stores.wandb_server import wandb_server
 from tests.stores.wandb_store.conftest import PATIENT
+from tests.waiting import until
 
 ARTIFACT = f"benchmark-results-{MACHINE.git.commit}"
 ADDRESS = f"wandb://lab/skymark/{ARTIFACT}:latest"

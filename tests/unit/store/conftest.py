@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from skymark.model.errors import StoreUnavailableError
 from skymark.store.directory import DirectoryStore
-
-
-def await_true(state, limit_s=60):
-    """Wait until what other threads do has come so far."""
-    end = time.monotonic() + limit_s
-    while not state():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class FaultyStore(DirectoryStore):

@@ -11,7 +11,8 @@ from contextlib import closing
 import pytest
 
 from skymark.store.storing import STALLED, Storing
-from tests.unit.store.conftest import FaultyStore, await_true
+from tests.unit.store.conftest import FaultyStore
+from tests.waiting import until
 
 
 def test_a_run_is_completed_in_each_store_after_its_files_are_there(store, directory):
@@ -135,7 +136,7 @@ def test_a_store_that_has_all_is_not_said_to_take_nothing(store, directory, monk
     class SlowToComplete(FaultyStore):
         def complete(self, directory):
             upload = storing._uploads[self]
-            await_true(lambda: upload.stored == 6 and not upload.left)
+            until(lambda: upload.stored == 6 and not upload.left)
             monkeypatch.setattr("skymark.store.storing.STALLED_S", 0.2)
             time.sleep(0.7)
             return super().complete(directory)

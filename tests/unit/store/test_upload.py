@@ -14,7 +14,7 @@ from skymark.model.record import Record, Status
 from skymark.model.schema import parse_record
 from skymark.model.sealed import sealed
 from skymark.store.upload import Upload
-from tests.unit.store.conftest import await_true
+from tests.waiting import until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -114,7 +114,7 @@ def test_a_store_that_was_away_gets_everything_when_it_is_back(store, directory)
     store.away = True
     with uploading(store, directory) as upload:
         assert len(upload.drain(0)) == 6
-        await_true(lambda: "away" in str(upload.problem))
+        until(lambda: "away" in str(upload.problem))
         store.away = False
         assert upload.drain(60) == []
         assert upload.problem is None
@@ -125,7 +125,7 @@ def test_a_store_that_gives_back_other_bytes_is_found_out(store, directory):
     store.damages.add("records/B.1.json")
     with uploading(store, directory) as upload:
         upload.drain(0)
-        await_true(
+        until(
             lambda: upload.stored == 5 and "other bytes of records/B.1.json" in str(upload.problem)
         )
         assert upload.unstored() == ["records/B.1.json"]

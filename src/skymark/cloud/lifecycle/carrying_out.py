@@ -7,12 +7,12 @@ from pathlib import Path
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.following import follow
-from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
 from skymark.cloud.lifecycle.place import Place
 from skymark.cloud.lifecycle.results import add_price
 from skymark.cloud.lifecycle.screen import Choice, Screen
 from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
 from skymark.cloud.sky.jobs import JobEnd
+from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError
 
 

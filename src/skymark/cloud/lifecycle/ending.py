@@ -13,10 +13,10 @@ from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import forget, hired, note_hired
 from skymark.cloud.lifecycle.disappearance import DROPPED_S, QUIET_S, Disappearance
-from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
 from skymark.cloud.lifecycle.naming import not_proved_gone
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.waiting import BackgroundCall
+from skymark.held_interrupts import one_interrupt_held
 
 GONE_TIMEOUT_S = 300.0
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
 from skymark.cloud.sky.jobs import MachineJob
+from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError
 
 IN_FLIGHT = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skymark.cloud.lifecycle.held_interrupts import one_interrupt_held
 from skymark.cloud.sky.jobs import take_back
+from skymark.held_interrupts import one_interrupt_held
 
 
 class RequestInFlight:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import psutil
 
-GONE_TIMEOUT_S = 10.0
-"""Time the kernel has to end processes that were killed."""
+from skymark.cloud.rehearsal.namespaces import GONE_TIMEOUT_S
 
 
 def processes_at_home(home: Path) -> list[psutil.Process]:
@@ -21,8 +20,8 @@ def processes_at_home(home: Path) -> list[psutil.Process]:
 def end_processes_at_home(home: Path) -> None:
     """Kill the processes that were started with `home` as their home directory.
 
-    Returns when they have ended, or after `GONE_TIMEOUT_S`. Who started them may still wait for
-    their status.
+    Returns when they have ended, or after `GONE_TIMEOUT_S` seconds. Who started them may still
+    wait for their status.
     """
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while (left := processes_at_home(home)) and time.monotonic() < deadline:

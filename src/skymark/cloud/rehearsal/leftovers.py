@@ -1,7 +1,7 @@
 """Leftovers of rehearsals that were killed, taken away by the next one.
 
 Machines and SkyPilot end with the process that started them, whatever ends that. A bridge, rules
-of iptables and directories do not; a note in ``/run`` tells whose they are.
+of iptables, directories and files do not; a note in ``/run`` tells whose they are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pydantic import ConfigDict
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.network import one_at_a_time, remove_network
 from skymark.model.base import Frozen
+from skymark.whole_files import write_whole
 
 NOTES = Path("/run/skymark-rehearsals")
 
@@ -45,6 +46,11 @@ class Note(Frozen):
     files: tuple[Path, ...] = ()
 
     @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return NOTES / f"{self.bridge}.json"
+
+    @property
     def runs(self) -> bool:
         """Whether the rehearsal's process is still there."""
         try:
@@ -65,26 +71,20 @@ def note_rehearsal(
         files: what every rehearsal writes. Those that were there before any rehearsal stay.
         changes: undoes the note, and the files where no other rehearsal runs.
     """
-    path = NOTES / f"{bridge}.json"
-    owned = tuple(file for file in files if not file.exists() or _has_owner(file))
-    changes.add(
-        f"files {', '.join(map(str, (path, *owned)))}",
-        undo=partial(one_at_a_time()(_give_up), path, owned),
-        still_there=partial(one_at_a_time()(_is_left), path, owned),
-    )
-    owner = psutil.Process()
+    owner, theirs = psutil.Process(), _owned()
     note = Note(
         pid=owner.pid,
         started_s=owner.create_time(),
         bridge=bridge,
         directories=tuple(directories),
-        files=owned,
+        files=tuple(file for file in files if not file.exists() or file in theirs),
     )
-    NOTES.mkdir(exist_ok=True)
-    # Whole or not at all, whenever this process is killed.
-    part = path.with_suffix(".part")
-    part.write_text(note.model_dump_json())
-    part.replace(path)
+    changes.add(
+        f"files {', '.join(map(str, (note.path, *note.files)))}",
+        undo=partial(one_at_a_time()(_give_up), note),
+        still_there=partial(one_at_a_time()(_is_left), note),
+    )
+    write_whole(note.path, note.model_dump_json().encode(), durable=False)
 
 
 @one_at_a_time()
@@ -97,7 +97,7 @@ def remove_leftovers() -> list[str]:
         for directory in note.directories:
             shutil.rmtree(directory, ignore_errors=True)
         remove_network(note.bridge)
-        _give_up(NOTES / f"{note.bridge}.json", note.files)
+        _give_up(note)
         removed.append(note.bridge)
     return removed
 
@@ -129,19 +129,19 @@ def _notes() -> list[Note]:
     return [Note.model_validate_json(path.read_bytes()) for path in NOTES.glob("*.json")]
 
 
-def _has_owner(file: Path) -> bool:
-    return any(file in note.files and note.runs for note in _notes())
+def _owned() -> set[Path]:
+    """Return the files that rehearsals which run have."""
+    return {file for note in _notes() if note.runs for file in note.files}
 
 
-def _give_up(note: Path, files: Sequence[Path]) -> None:
+def _give_up(note: Note) -> None:
     """Remove a note, and those of its files that no other rehearsal has."""
-    note.unlink(missing_ok=True)
-    for file in files:
-        if not _has_owner(file):
-            file.unlink(missing_ok=True)
+    note.path.unlink(missing_ok=True)
+    for file in set(note.files) - _owned():
+        file.unlink(missing_ok=True)
     if NOTES.exists() and not any(NOTES.iterdir()):
         NOTES.rmdir()
 
 
-def _is_left(note: Path, files: Sequence[Path]) -> bool:
-    return note.exists() or any(file.exists() and not _has_owner(file) for file in files)
+def _is_left(note: Note) -> bool:
+    return note.path.exists() or any(file.exists() for file in set(note.files) - _owned())

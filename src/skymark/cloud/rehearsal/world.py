@@ -235,11 +235,7 @@ def rehearsal_world(
             api = stack.enter_context(LambdaApi(cloud, key, (network.gateway, 443), certificate))
             api.files[UV_INSTALLER_PATH] = UV_INSTALLER
             _write_settings(home, key, clouds, f"https://{host}/", managed_jobs=managed_jobs)
-            changes.add(
-                f"directory {sockets}",
-                undo=lambda: shutil.rmtree(sockets, ignore_errors=True),
-                still_there=sockets.exists,
-            )
+            _note_directory(sockets, changes)
             hosts = root / "hosts"
             hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{network.gateway} {host}\n")
             client_of = partial(_client_variables, home, user, bundle)
@@ -265,15 +261,19 @@ def rehearsal_world(
 
 def _make_directory(directory: Path | None, changes: Changes) -> Path:
     root = directory or Path(tempfile.mkdtemp(prefix="rehearsal-"))
-    changes.add(
-        f"directory {root}",
-        undo=lambda: shutil.rmtree(root, ignore_errors=True),
-        still_there=root.exists,
-    )
+    _note_directory(root, changes)
     (root / "home").mkdir(parents=True)
     (root / "machines").mkdir()
     (root / "tmp").mkdir()
     return root
+
+
+def _note_directory(directory: Path, changes: Changes) -> None:
+    changes.add(
+        f"directory {directory}",
+        undo=partial(shutil.rmtree, directory, ignore_errors=True),
+        still_there=directory.exists,
+    )
 
 
 def _ask_skypilot(home: Path) -> tuple[str, str, str]:
