@@ -31,6 +31,10 @@ from skymark.run.samples import samples_file
 from skymark.run.sole_writer import LOCK
 from skymark.whole_files import PART, explained
 
+WRITES = 10
+"""Attempts at a record whose samples another run replaces meanwhile; a resumed run measures again
+what is not whole after them."""
+
 Changed = Callable[[str, Sequence[str]], None]
 """Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
 
@@ -199,19 +203,24 @@ class RunDirectory:
         """Write a finished cell: its raw samples first, then its record; drops the rounds.
 
         Samples of an earlier record of the cell are replaced, or removed where there are no rounds.
+        Where another run writes the same cell at the same time, as on a file system without locks,
+        the two are written again until a record and its own samples lie there, whosever they are.
 
         Returns:
             The record as written, with its samples' digest and this machine's hardware.
         """
         cell = record.cell
-        digest = self._write_samples(cell, rounds) if rounds else None
-        if digest is None:
-            with explained(self.samples_path(cell)):
-                remove_below(self.path, f"samples/{cell.id}.parquet")
-        record = record.model_copy(
-            update={"samples_sha256": digest, "hardware_key": self.hardware_key}
-        )
-        self._write(f"records/{cell.id}.json", sealed(record))
+        for _ in range(WRITES):
+            digest = self._write_samples(cell, rounds) if rounds else None
+            if digest is None:
+                with explained(self.samples_path(cell)):
+                    remove_below(self.path, f"samples/{cell.id}.parquet")
+            record = record.model_copy(
+                update={"samples_sha256": digest, "hardware_key": self.hardware_key}
+            )
+            self._write(f"records/{cell.id}.json", sealed(record))
+            if self.record(cell) is not None:
+                break
         kept = [f"rounds/{cell.id}/{path.name}" for path in self._round_files(cell)]
         if kept:
             shutil.rmtree(self._rounds_path(cell), ignore_errors=True)

@@ -22,6 +22,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import SCHEMA_VERSION, Record, RoundResult, Status, Verification
+from skymark.run import directory
 from skymark.run.directory import RunDirectory
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -339,6 +340,42 @@ def test_a_record_without_rounds_has_no_samples_and_removes_older_ones(run):
     assert not run.samples_path(cell_of()).exists()
 
 
+@pytest.mark.parametrize("interrupted", ["samples", "records"])
+def test_a_record_has_its_own_samples_where_another_run_writes_the_same_cell_between(
+    run, monkeypatch, interrupted
+):
+    """Write the other's record whole before or after one file of this run's."""
+    cell, theirs, written = cell_of(), round_of(1), []
+    original = directory.write_below
+
+    def write(folder, path, data):
+        original(folder, path, data)
+        first = not any(one.startswith(interrupted) for one in written)
+        written.append(path)
+        if first and path.startswith(interrupted):
+            run.write_record(record_of(cell, [theirs]), [theirs])
+
+    monkeypatch.setattr(directory, "write_below", write)
+    run.write_record(record_of(cell, [round_of(0)]), [round_of(0)])
+    assert len(written) > 2, "the other run has written nothing"
+    assert run.record(cell) is not None
+
+
+def test_a_record_whose_samples_are_replaced_again_and_again_is_left_to_the_next_run(
+    run, monkeypatch
+):
+    cell, original, written = cell_of(), directory.write_below, []
+
+    def write(folder, path, data):
+        written.append(path)
+        original(folder, path, b"theirs" if path.startswith("samples/") else data)
+
+    monkeypatch.setattr(directory, "write_below", write)
+    run.write_record(record_of(cell, [round_of(0)]), [round_of(0)])
+    assert run.record(cell) is None
+    assert len(written) == 2 * directory.WRITES
+
+
 # Rounds
 
 
@@ -405,6 +442,7 @@ def test_a_directory_that_cannot_be_written_is_told_with_its_reason(run):
 WRITER = """
 import sys
 from pathlib import Path
+from skymark.run import directory
 from skymark.run.directory import RunDirectory
 run = RunDirectory(Path(sys.argv[1]))
 manifest = run.manifest()
