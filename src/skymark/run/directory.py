@@ -26,6 +26,7 @@ from skymark.plain_files import (
     write_below,
 )
 from skymark.run.layout import FOLDERS, MANIFEST, RUN_FILE, SUMS
+from skymark.run.other_plan import difference
 from skymark.run.reader import read_manifest, read_record, read_sums
 from skymark.run.samples import samples_file
 from skymark.run.sole_writer import LOCK
@@ -315,9 +316,10 @@ def require_same_plan(theirs: Manifest, ours: Manifest, place: str, *, resume: b
             something else.
     """
     if theirs.plan_hash != ours.plan_hash:
+        differs = difference(theirs.plan, ours.plan)
         raise RunDirectoryError(
-            f"{place} holds another plan ({theirs.profile}, {len(theirs.cells)} cells); "
-            "choose another --output, or the options that made it"
+            f"{place} holds another plan ({theirs.profile}, {len(theirs.cells)} cells)"
+            f"{differs and f': {differs}'}; choose another --output, or the options that made it"
         )
     if not resume:
         raise RunDirectoryError(

@@ -1,0 +1,90 @@
+"""What makes one plan another, in words, for whoever has to find the options that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+
+from pydantic import JsonValue
+
+from skymark.model.plan import Plan
+
+NAMED = 3
+"""Differences, or names in one of them, that are shown before the rest is only counted."""
+LONGEST_VALUE = 40
+
+
+def difference(theirs: Plan, ours: Plan) -> str:
+    """Describe what two plans with different hashes do not share.
+
+    Args:
+        theirs: the plan of the run that is there.
+        ours: the plan as it was made now.
+
+    Returns:
+        Such as ``adapters: numpy only there, grain only here``; empty where nothing tells.
+    """
+    return "; ".join(_few([*_names(theirs, ours), *_efforts(theirs, ours), *_cells(theirs, ours)]))
+
+
+def _names(theirs: Plan, ours: Plan) -> Iterator[str]:
+    """Yield the adapters and cells that only one has; ids only where neither of those differ."""
+    there, here = ([planned.cell for planned in plan.cells] for plan in (theirs, ours))
+    kinds = {
+        "adapters": ({cell.adapter for cell in there}, {cell.adapter for cell in here}),
+        "scenarios": ({cell.label for cell in there}, {cell.label for cell in here}),
+        "cells": ({cell.id for cell in there}, {cell.id for cell in here}),
+    }
+    told = False
+    for kind, (ids_there, ids_here) in kinds.items():
+        if ids_there != ids_here and not (kind == "cells" and told):
+            told = True
+            sides = (("there", ids_there - ids_here), ("here", ids_here - ids_there))
+            only = [f"{', '.join(_few(sorted(ids)))} only {side}" for side, ids in sides if ids]
+            yield f"{kind}: {', '.join(only)}"
+
+
+def _efforts(theirs: Plan, ours: Plan) -> Iterator[str]:
+    """Yield the names of two efforts, or what differs within those of one name."""
+    there, here = theirs.effort, ours.effort
+    if there.name != here.name:
+        yield f"effort is {there.name} there and {here.name} here"
+        return
+    dumps = [one.model_dump(mode="json", exclude={"cell_timeout_s"}) for one in (there, here)]
+    yield from _values("effort", *dumps)
+
+
+def _cells(theirs: Plan, ours: Plan) -> Iterator[str]:
+    """Yield what differs in cells of one id, each difference once."""
+    there = {planned.cell.id: planned.cell for planned in theirs.cells}
+    found: dict[str, None] = {}
+    for planned in ours.cells:
+        cell = there.get(planned.cell.id)
+        if cell is not None and cell.hash != planned.cell.hash:
+            dumps = [one.model_dump(mode="json") for one in (cell, planned.cell)]
+            for name in ("settings", "specification"):
+                found.update(dict.fromkeys(_values(name, dumps[0][name], dumps[1][name])))
+    yield from found
+
+
+def _values(
+    path: str, there: Mapping[str, JsonValue], here: Mapping[str, JsonValue]
+) -> Iterator[str]:
+    """Yield each value of nested JSON objects that is not the same."""
+    for name in sorted(there.keys() | here.keys()):
+        one, other = there.get(name), here.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from _values(f"{path}.{name}", one, other)
+        elif one != other:
+            yield f"{path}.{name} is {_short(one)} there and {_short(other)} here"
+
+
+def _short(value: JsonValue) -> str:
+    text = "not set" if value is None else str(value) or "empty"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def _few(names: Collection[str]) -> list[str]:
+    """Return the first names, and how many more there are."""
+    more = len(names) - NAMED
+    return [*islice(names, NAMED), *([f"{more} more"] if more > 0 else [])]

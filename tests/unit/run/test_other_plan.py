@@ -1,0 +1,122 @@
+"""Whoever is refused for another plan reads what makes it another."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.model.cell import Cell
+from skymark.model.effort import Effort
+from skymark.model.plan import Plan, PlannedCell
+from skymark.run.other_plan import difference
+
+EFFORT = Effort(
+    name="quick",
+    min_rounds=3,
+    max_rounds=8,
+    target_relative_interval=0.1,
+    cell_timeout_s=60.0,
+    limits={"min_seconds": 1.0},
+)
+
+
+def cell_of(adapter="jax", *, settings=None, specification=None, **axes):
+    return Cell(
+        suite="training",
+        scenario="T-1",
+        variant="small",
+        adapter=adapter,
+        axes=axes,
+        settings=settings or {},
+        specification=specification or {},
+    )
+
+
+def plan_of(*cells, **effort):
+    return Plan(
+        suite="training",
+        profile="cpu",
+        effort=EFFORT.model_copy(update=effort),
+        cells=[PlannedCell(cell=cell, group=cell.adapter, shard_key=cell.id) for cell in cells],
+    )
+
+
+SIZES = {"seed": 0, "sizes": {"rows": 10, "columns": 2}}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "words"),
+    [
+        (
+            plan_of(cell_of("jax")),
+            plan_of(cell_of("numpy"), cell_of("grain")),
+            "adapters: jax only there, grain, numpy only here",
+        ),
+        (
+            plan_of(cell_of(depth=1), cell_of(depth=2)),
+            plan_of(cell_of(depth=1)),
+            "scenarios: T-1:small depth=2 only there",
+        ),
+        (
+            plan_of(cell_of("jax", depth=1), cell_of("numpy", depth=2)),
+            plan_of(cell_of("jax", depth=2), cell_of("numpy", depth=1)),
+            (
+                "cells: training.T-1.small.depth-1.jax, training.T-1.small.depth-2.numpy only there, "
+                "training.T-1.small.depth-1.numpy, training.T-1.small.depth-2.jax only here"
+            ),
+        ),
+        (
+            plan_of(*(cell_of(depth=depth) for depth in range(6))),
+            plan_of(cell_of(depth=0)),
+            "scenarios: T-1:small depth=1, T-1:small depth=2, T-1:small depth=3, 2 more only there",
+        ),
+        (
+            plan_of(cell_of(), name="check", max_rounds=1),
+            plan_of(cell_of()),
+            "effort is check there and quick here",
+        ),
+        (
+            plan_of(cell_of()),
+            plan_of(cell_of(), max_rounds=9, limits={"min_seconds": 2.0, "max_seconds": 9.0}),
+            (
+                "effort.limits.max_seconds is not set there and 9.0 here; "
+                "effort.limits.min_seconds is 1.0 there and 2.0 here; "
+                "effort.max_rounds is 8 there and 9 here"
+            ),
+        ),
+        (
+            plan_of(cell_of(settings={"workers": 2}), cell_of("numpy", settings={"workers": 2})),
+            plan_of(cell_of(settings={"workers": 4}), cell_of("numpy", settings={"workers": 4})),
+            "settings.workers is 2 there and 4 here",
+        ),
+        (
+            plan_of(cell_of(specification=SIZES)),
+            plan_of(cell_of(specification=SIZES | {"sizes": {"rows": 9, "columns": 2}})),
+            "specification.sizes.rows is 10 there and 9 here",
+        ),
+        (
+            plan_of(cell_of(specification={"words": "x" * 90})),
+            plan_of(cell_of(specification={"words": ""})),
+            f"specification.words is {'x' * 39}… there and empty here",
+        ),
+    ],
+    ids=[
+        "adapters",
+        "axes",
+        "combinations",
+        "many",
+        "efforts",
+        "limits",
+        "settings",
+        "specification",
+        "a long value",
+    ],
+)
+def test_what_makes_a_plan_another_is_said(theirs, ours, words):
+    assert theirs.hash != ours.hash
+    assert difference(theirs, ours) == words
+
+
+def test_what_does_not_count_is_not_said():
+    theirs, ours = plan_of(cell_of(), cell_timeout_s=9.0), plan_of(cell_of())
+    assert theirs.hash == ours.hash
+    assert difference(theirs, ours) == ""
