@@ -15,6 +15,7 @@ from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
     from skymark.cloud.rehearsal.rehearse import Rehearsal
+    from skymark.model.plan import Plan
 
 DEFAULT_RESULTS = Path("results") / "rehearsals"
 """Apart from real runs: what took how long here says nothing of a rented machine."""
@@ -62,15 +63,18 @@ def rehearse(
 
     Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
     """
+    from skymark.cloud.rehearsal.disk import lack_of_room
     from skymark.cloud.rehearsal.rehearse import rehearse as carry_out
     from skymark.cloud.rehearsal.requirements import check_requirements
 
-    yaml = _check(profile, options, machine)
+    yaml, plan = _check(profile, options, machine)
     say(
         "a rehearsal needs Linux and root, and costs nothing: SkyPilot is real, the provider "
         "(Lambda) and its machines are simulated here"
     )
     check_requirements()
+    if lack := lack_of_room(plan):
+        say(lack)
     if (platform := load_profile(profile).platform) != "cpu":
         say(
             f"a simulated machine has no {platform.upper()}: the check for it is left out, and the "
@@ -106,8 +110,8 @@ def summary(went: Rehearsal) -> list[str]:
     ]
 
 
-def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path:
-    """Check all that `skymark launch` is going to be told; returns the machine's YAML.
+def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> tuple[Path, Plan]:
+    """Check all that `skymark launch` is going to be told; returns the machine's YAML and the plan.
 
     Raises:
         CycloptsError: an option is wrong.
@@ -128,5 +132,5 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> Path
             f"{profile} needs a TPU, and the simulated provider, Lambda, has none; rehearse "
             "another profile"
         )
-    dataclasses.replace(given.get("options", CostOptions()), profile=profile).plan()
-    return machine_file(profile, machine)
+    plan = dataclasses.replace(given.get("options", CostOptions()), profile=profile).plan()
+    return machine_file(profile, machine), plan

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from types import SimpleNamespace
+
 import pytest
 
+from skymark.cli.cost import CostOptions
 from skymark.cli.main import main
 from skymark.cli.rehearse import summary
 from skymark.cloud.rehearsal.changes import Change
+from skymark.cloud.rehearsal.disk import lack_of_room
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.cloud.rehearsal.rehearse import Rehearsal, for_rehearsal
 from skymark.machine.facts import capture
@@ -39,6 +44,17 @@ def test_what_cannot_be_rehearsed_is_refused_before_this_machine_is_looked_at(
 def test_a_profile_for_a_tpu_is_refused(capsys):
     assert main(["rehearse", "tpu_v5e"]) == 2
     assert "Lambda, has none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("free", "warned"), [(2 * 10**9, False), (10**8, True)])
+def test_a_disk_that_the_machines_would_fill_is_warned_of(monkeypatch, free, warned):
+    plan = CostOptions(profile="ci_cpu", adapters=("numpy", "grain"), scenarios=("TAB-1",)).plan()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    words = lack_of_room(plan)
+    assert (words is not None) is warned
+    if warned:
+        assert "100 MB are free" in words
+        assert "--adapters" in words
 
 
 @pytest.mark.parametrize(

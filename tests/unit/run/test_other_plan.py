@@ -60,8 +60,9 @@ SIZES = {"seed": 0, "sizes": {"rows": 10, "columns": 2}}
             plan_of(cell_of("jax", depth=1), cell_of("numpy", depth=2)),
             plan_of(cell_of("jax", depth=2), cell_of("numpy", depth=1)),
             (
-                "cells: training.T-1.small.depth-1.jax, training.T-1.small.depth-2.numpy only there, "
-                "training.T-1.small.depth-1.numpy, training.T-1.small.depth-2.jax only here"
+                "cells: training.T-1.small.depth-1.jax, training.T-1.small.depth-2.numpy "
+                "only there, training.T-1.small.depth-1.numpy, "
+                "training.T-1.small.depth-2.jax only here"
             ),
         ),
         (
