@@ -28,20 +28,20 @@ def difference(theirs: Plan, ours: Plan) -> str:
 
 
 def _names(theirs: Plan, ours: Plan) -> Iterator[str]:
-    """Yield the adapters and cells that only one has; ids only where neither of those differ."""
+    """Yield the adapters and scenarios that only one has, or else how it combines them."""
     there, here = ([planned.cell for planned in plan.cells] for plan in (theirs, ours))
-    kinds = {
-        "adapters": ({cell.adapter for cell in there}, {cell.adapter for cell in here}),
-        "scenarios": ({cell.label for cell in there}, {cell.label for cell in here}),
-        "cells": ({cell.id for cell in there}, {cell.id for cell in here}),
-    }
-    told = False
-    for kind, (ids_there, ids_here) in kinds.items():
-        if ids_there != ids_here and not (kind == "cells" and told):
-            told = True
-            sides = (("there", ids_there - ids_here), ("here", ids_here - ids_there))
-            only = [f"{', '.join(_few(sorted(ids)))} only {side}" for side, ids in sides if ids]
-            yield f"{kind}: {', '.join(only)}"
+    told = [
+        *_only("adapters", {cell.adapter for cell in there}, {cell.adapter for cell in here}),
+        *_only("scenarios", {cell.label for cell in there}, {cell.label for cell in here}),
+    ]
+    yield from told or _only("cells", {cell.id for cell in there}, {cell.id for cell in here})
+
+
+def _only(kind: str, there: set[str], here: set[str]) -> Iterator[str]:
+    sides = (("there", there - here), ("here", here - there))
+    named = [f"{', '.join(_few(sorted(names)))} only {side}" for side, names in sides if names]
+    if named:
+        yield f"{kind}: {', '.join(named)}"
 
 
 def _efforts(theirs: Plan, ours: Plan) -> Iterator[str]:
