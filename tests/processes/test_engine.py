@@ -10,6 +10,7 @@ import pytest
 
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition.shard import Shard
+from skymark.model.allotment import Allotment
 from skymark.model.errors import StorageFullError
 from skymark.model.record import RoundResult, Status, Verification
 from skymark.run.directory import RunDirectory
@@ -189,6 +190,38 @@ def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
     assert records[1].metrics == {}
     assert [one.round for one in records[1].rounds] == [0, 1]
     assert len(bed.journal("measure")) == 5
+
+
+class DoubtingSuite(ScriptedSuite):
+    """A suite for which a dropped tail may be the machine's fault."""
+
+    doubtful = frozenset({"dropped-tail"})
+
+
+def test_a_round_that_the_machine_may_have_spoilt_is_measured_again_in_a_new_process(bed):
+    cell = cell_of("stalled", round1="lie")
+    (record,) = bed.engine(plan_of(cell, effort=effort(3)), suite=DoubtingSuite()).run()
+    assert record.status is Status.OK
+    assert [one.round for one in record.rounds] == [0, 2, 3]
+    (warning,) = (one for one in record.warnings if one.kind == "doubtful-round")
+    assert warning.message.startswith("round 2 did not count")
+    assert len({line["pid"] for line in bed.journal("measure")}) == 4
+
+
+def test_a_second_round_of_a_cell_is_not_doubted(bed):
+    cell = cell_of("liar", does="lie")
+    (record,) = bed.engine(plan_of(cell, effort=effort(3)), suite=DoubtingSuite()).run()
+    assert (record.status, record.cause.kind) == (Status.INVALID, "dropped-tail")
+    assert [one.round for one in record.rounds] == [1]
+
+
+def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(bed):
+    plan = plan_of(
+        cell_of("stalled", round0="lie"), effort=effort(1), allotment=Allotment(time_s=1e-6)
+    )
+    (record,) = bed.engine(plan, suite=DoubtingSuite()).run()
+    assert record.status is Status.OK
+    assert [one.round for one in record.rounds] == [1]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ class UnfinishedCell:
     """The accelerator that its library sees; None where the platform has none."""
     next_round: int = 0
     """Number of the round to measure next; rounds that did not count have numbers too."""
+    has_doubted: bool = False
+    """Whether a round did not count because the machine may have stood still."""
 
     def warn(self, *, kind: str, message: str, action: str) -> None:
         """Note what made the rounds less trustworthy; the last of a kind stays."""

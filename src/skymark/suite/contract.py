@@ -65,6 +65,9 @@ class Suite(ABC):
     judge: ClassVar[str | None] = None
     """``module:Class`` that gives the verdict on a round, in a process where the adapter's code is
     not, and implements `Judge`; None where the runner's own verdict stands."""
+    doubtful: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of causes that a machine which stood still brings about as well as a cheat. Once in a
+    cell, a round with one does not count, and is measured again in a process of its own."""
     declaration: ClassVar[Declaration]
     """Metrics and how they are shown, without the names of scenarios and adapters."""
     efforts: ClassVar[Mapping[str, Effort]]
