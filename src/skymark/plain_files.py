@@ -137,7 +137,7 @@ def entries_below(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yield everything below a directory but directories, by relative path, unsorted.
 
     Links are not followed: they are entries themselves. There is nothing below what is a link, no
-    directory or not there.
+    directory or not there, as what is removed meanwhile.
 
     Raises:
         OSError: a directory may not be read.
@@ -147,7 +147,11 @@ def entries_below(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     folders = [""]
     while folders:
         prefix = folders.pop()
-        with os.scandir(f"{root}/{prefix}") as found:
+        try:
+            found = os.scandir(f"{root}/{prefix}")
+        except FileNotFoundError:
+            continue
+        with found:
             for entry in found:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{prefix}{entry.name}/")

@@ -314,3 +314,14 @@ def test_a_sole_writer_and_those_who_share_keep_each_other_out(tmp_path):
             pass
     with joint_writer(path) as one, one.alone() as alone:
         assert alone
+
+
+def test_of_writers_that_leave_at_once_the_last_finds_itself_alone(tmp_path):
+    path = Path(tmp_path, "run")
+    with joint_writer(path) as one, joint_writer(path) as other:
+        with one.alone(leaving=True) as alone:
+            assert not alone
+        with other.alone(leaving=True) as alone:
+            assert alone
+        with sole_writer(path, wait=False):
+            pass

@@ -12,7 +12,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
@@ -152,7 +152,7 @@ def remove(directory: Path) -> None:
     """Remove an entry: whole for readers until it is gone for them."""
     if not os.path.lexists(directory):
         return
-    out = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{REMOVED}")
+    out = _removed_name(directory)
     directory.rename(out)
     if out.is_dir() and not out.is_symlink():
         writable(out)
@@ -162,11 +162,21 @@ def remove(directory: Path) -> None:
 
 
 def sweep_parts(directory: Path) -> None:
-    """Remove what dead builders of an entry left; the caller has its lease."""
-    for left in directory.parent.glob(f".{escape(directory.name)}.*"):
+    """Remove what dead builders of an entry left; the caller has its lease.
+
+    What a dead builder had started may go on writing, where nothing is any more.
+    """
+    for left in list(directory.parent.glob(f".{escape(directory.name)}.*")):
         if left.suffix in {PART, REMOVED}:
-            writable(left)
-            shutil.rmtree(left, ignore_errors=True)
+            with suppress(FileNotFoundError):  # one that is not dead removes it itself
+                out = left.rename(_removed_name(directory))
+                writable(out)
+                shutil.rmtree(out, ignore_errors=True)
+
+
+def _removed_name(directory: Path) -> Path:
+    """Return a new name for what is to be removed of an entry."""
+    return directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{REMOVED}")
 
 
 def require_space(directory: Path, needed_bytes: int | None) -> None:

@@ -122,7 +122,7 @@ def run_shared(
                     except LeaseLostError:
                         observer.stage(f"{taken.name} was taken over by another process")
             stored = storing.settle(store_wait_s)
-        with writer.alone() as alone:
+        with writer.alone(leaving=True) as alone:
             if alone and not (run.manifest().finished and not records):
                 write_end(run, plan, records)
                 stored = _store_all(open_stores(), path, store_wait_s, observer)

@@ -33,8 +33,8 @@ from skymark.run.sole_writer import LOCK
 from skymark.whole_files import PART, explained
 
 WRITES = 10
-"""Attempts at a record whose samples another run replaces meanwhile; a resumed run measures again
-what is not whole after them."""
+"""Attempts at a file or record while another run that measures the same cell replaces or removes
+its parts; a resumed run measures again what is not whole after them."""
 
 Changed = Callable[[str, Sequence[str]], None]
 """Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
@@ -128,7 +128,8 @@ class RunDirectory:
         sums = {path: known[path] for path in damaged if path in known}
         for path in self.files():
             if path != SUMS and path not in damaged:
-                sums[path] = sha256(read_below(self.path, path)).hexdigest()
+                with contextlib.suppress(FileNotFoundError):  # a round that has a record now
+                    sums[path] = sha256(read_below(self.path, path)).hexdigest()
         self._write(SUMS, "".join(f"{sums[path]}  {path}\n" for path in sorted(sums)).encode())
         self.changed("", [SUMS])
 
@@ -290,6 +291,11 @@ class RunDirectory:
 
     def _write(self, target: str, data: bytes) -> None:
         with explained(self.path / target):
+            for _ in range(WRITES - 1):
+                # Another run that ended the cell may have removed the directory meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    write_below(self.path, target, data)
+                    return
             write_below(self.path, target, data)
 
 

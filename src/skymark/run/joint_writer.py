@@ -24,8 +24,13 @@ class JointWriter:
         self._descriptor = descriptor
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
-        """Keep others from coming for a moment, and say whether none is there."""
+    def alone(self, *, leaving: bool = False) -> Iterator[bool]:
+        """Keep others from coming for a moment, and say whether none is there.
+
+        Args:
+            leaving: be no writer any more when the moment is over, so that of those who leave at
+                once the last finds itself alone.
+        """
         with _turn(self._path):
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,7 +40,7 @@ class JointWriter:
             try:
                 yield alone
             finally:  # a failed change of a lock's kind loses it
-                fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN if leaving else fcntl.LOCK_SH)
 
 
 @contextmanager

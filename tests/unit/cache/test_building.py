@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from skymark.cache import building
-from skymark.cache.building import build_once, remove
+from skymark.cache.building import build_once, remove, sweep_parts
 from skymark.cache.sharing import claim_name, claims_beside
 from skymark.model.errors import CacheError, StorageFullError
 from tests.faults.disks import modes_hold
@@ -194,3 +196,29 @@ def test_an_entry_goes_from_its_place_before_it_is_removed(tmp_path, monkeypatch
     remove(entry)
     assert seen == [False]
     assert [path.name for path in tmp_path.iterdir()] == [".leases"]
+
+
+def test_what_a_dead_builder_had_started_writes_nowhere_while_its_work_is_swept(
+    tmp_path, monkeypatch
+):
+    entry, part = tmp_path / "entry", tmp_path / ".entry.0a1b2c3d.part"
+    part.mkdir()
+    (part / "half").write_text("of it")
+
+    def writing_beside(directory, ignore_errors=False):
+        (directory / "half").unlink()
+        with suppress(FileNotFoundError):
+            (part / "more").write_text("of it")
+        with suppress(OSError):
+            directory.rmdir()
+
+    monkeypatch.setattr(shutil, "rmtree", writing_beside)
+    sweep_parts(entry)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_goes_by_itself_is_no_trouble(tmp_path, monkeypatch):
+    part = tmp_path / ".entry.0a1b2c3d.part"
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([part]))
+    sweep_parts(tmp_path / "entry")
+    assert list(tmp_path.iterdir()) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import SCHEMA_VERSION, Record, RoundResult, Status, Verification
 from skymark.run import directory
 from skymark.run.directory import RunDirectory
+from skymark.run.reader import read_sums
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -374,6 +378,39 @@ def test_a_record_whose_samples_are_replaced_again_and_again_is_left_to_the_next
     run.write_record(record_of(cell, [round_of(0)]), [round_of(0)])
     assert run.record(cell) is None
     assert len(written) == 2 * directory.WRITES
+
+
+@pytest.mark.parametrize(("times", "written"), [(2, True), (100, False)])
+def test_a_file_is_written_though_another_run_removes_its_directory_meanwhile(
+    run, monkeypatch, times, written
+):
+    original, left = directory.write_below, [None] * times
+
+    def write(folder, path, data):
+        if left:
+            left.pop()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        original(folder, path, data)
+
+    monkeypatch.setattr(directory, "write_below", write)
+    refused = nullcontext() if written else pytest.raises(StorageFullError, match="No such file")
+    with refused:
+        run.write_round(cell_of(), round_of(0), {})
+    assert len(list(run.rounds(cell_of()))) == written
+
+
+def test_sums_leave_out_a_round_that_goes_while_they_are_made(run, monkeypatch):
+    original = directory.read_below
+    run.write_round(cell_of(), round_of(0), {})
+
+    def read(folder, path):
+        if path.startswith("rounds/"):
+            shutil.rmtree(folder / "rounds")
+        return original(folder, path)
+
+    monkeypatch.setattr(directory, "read_below", read)
+    run.write_sums()
+    assert read_sums(run.path).keys() == {"manifest.json"}
 
 
 # Rounds
