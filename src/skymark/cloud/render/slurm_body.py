@@ -23,18 +23,22 @@ most_restarts=${SKYMARK_MOST_RESTARTS:-20}  # a limit shorter than one round wou
 @CACHES@
 scratch=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/skymark-$SLURM_JOB_ID.XXXXXX")
 worker=""
+told=""
 again=""
 
 # shellcheck disable=SC2317,SC2329  # traps call these
 clean_up() { rm -rf @REMOVED@; }
 trap clean_up EXIT
 # shellcheck disable=SC2317,SC2329
-end_worker() { [ -z "$worker" ] || kill -TERM "$worker" 2>/dev/null || true; }
+end_worker() {
+  if [ -z "$worker" ]; then told=yes; else kill -TERM "$worker" 2>/dev/null || true; fi
+}
 trap 'again=yes; end_worker' USR1  # the time limit is near
 trap end_worker TERM INT           # cancelled, preempted, or the node is shut down
 
 @COMMAND@ &
 worker=$!
+[ -z "$told" ] || end_worker  # told before it was known whom to tell
 while kill -0 "$worker" 2>/dev/null; do wait "$worker" || true; done
 status=0
 wait "$worker" || status=$?

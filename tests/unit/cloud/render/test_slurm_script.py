@@ -260,7 +260,7 @@ def node(tmp_path, script):
 
 def ended(process: subprocess.Popen[str], tmp_path: Path) -> tuple[int, str]:
     """Return the status and output of a script; its scratch must be gone."""
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=120)
     assert list((tmp_path / "scratch").iterdir()) == []
     return process.returncode, said
 
@@ -289,6 +289,27 @@ def test_a_told_task_lets_its_run_store_and_queues_up_again_near_the_limit_alone
     if signal == "USR1":
         assert (tmp_path / "scontrol").read_text() == "requeue 11_2\n"
         assert "queues up again" in said
+
+
+TOLD_EARLY = """\
+#!/bin/bash
+@DIRECTIVES@
+tell() { until [ -e "$HOME/begun" ]; do sleep 0.05; done; kill -SIGNAL $$; }
+trap 'case $BASH_COMMAND in worker=?!) tell ;; esac' DEBUG
+@BODY@
+"""
+"""Tells the task in the moment before its run's number is noted."""
+
+
+@pytest.mark.parametrize("signal", ["USR1", "TERM"])
+def test_a_task_that_is_told_before_it_knows_its_run_s_number_tells_it_all_the_same(
+    signal, node, tmp_path
+):
+    site = tmp_path / "site.sh"
+    site.write_text(TOLD_EARLY.replace("SIGNAL", signal))
+    status, _ = ended(node("--template", str(site), WORK_S="60"), tmp_path)
+    assert (status, (tmp_path / "told").exists()) == (130, True)
+    assert (tmp_path / "scontrol").exists() is (signal == "USR1")
 
 
 def test_a_limit_shorter_than_a_round_does_not_go_on_for_ever(node, tmp_path):
