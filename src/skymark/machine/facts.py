@@ -79,7 +79,7 @@ PROGRAM_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH")
 
 
 def run_program(command: Sequence[str]) -> str | None:
-    """Run a program for at most 10 s and return its standard output.
+    """Run a program for at most 60 s and return its standard output.
 
     Returns:
         None if the program is absent, fails or does not end in time.
@@ -90,7 +90,7 @@ def run_program(command: Sequence[str]) -> str | None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=10,
+            timeout=60,
             errors="replace",
             env={name: os.environ[name] for name in PROGRAM_VARIABLES if name in os.environ},
         )

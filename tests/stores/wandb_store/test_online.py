@@ -17,6 +17,7 @@ from skymark.store.wandb.store import open_run_files
 from tests.data.make_run import MACHINE
 from tests.stores.finished_run import make_run
 from tests.stores.wandb_backend import ENTITY, KEY
+from tests.stores.wandb_store.conftest import PATIENT
 
 ARTIFACT = f"benchmark-results-{MACHINE.git.commit}"
 
@@ -36,7 +37,7 @@ def completed(shared_server, tmp_path_factory):
         patch.setattr("tempfile.tempdir", None)
         patch.chdir(home)
         run = make_run(base / "nightly")
-        with closing(open_run_files("wandb", "nightly")) as store:
+        with closing(open_run_files("wandb", "nightly", PATIENT)) as store:
             store.put("records/a.json", b"early")
             told = store.complete(run)
             wrote = [path for path in home.rglob("*") if path.is_file()]
@@ -79,7 +80,7 @@ def test_a_file_is_written_listed_replaced_read_and_removed(shared_server, opene
 def test_a_run_s_files_are_read_by_the_address_of_the_run(completed, shared_server, monkeypatch):
     for name, value in shared_server.variables.items():
         monkeypatch.setenv(name, value)
-    with closing(open_artifact("wandb://lab/skymark/runs/nightly")) as source:
+    with closing(open_artifact("wandb://lab/skymark/runs/nightly", PATIENT)) as source:
         assert source.sizes() == {"records/a.json": 5}
         assert source.get("records/a.json") == b"early"
 
@@ -150,13 +151,13 @@ def test_the_artifact_comes_back_byte_for_byte(completed, shared_server, monkeyp
     for name, value in shared_server.variables.items():
         monkeypatch.setenv(name, value)
     directory, _, _ = completed
-    with closing(open_artifact(f"wandb://lab/skymark/{ARTIFACT}:latest")) as source:
+    with closing(open_artifact(f"wandb://lab/skymark/{ARTIFACT}:latest", PATIENT)) as source:
         for path, size in source.sizes().items():
             assert source.get(path) == (directory / path).read_bytes()
             assert size == (directory / path).stat().st_size
         with pytest.raises(FileNotFoundError):
             source.get("../manifest.json")
-    with closing(open_artifact(f"wandb://lab/skymark/{ARTIFACT}:v7")) as source:
+    with closing(open_artifact(f"wandb://lab/skymark/{ARTIFACT}:v7", PATIENT)) as source:
         assert source.sizes() == {}
 
 
@@ -178,7 +179,7 @@ def test_a_reference_to_a_file_of_this_machine_is_not_followed(
     }
     stored.write_text(json.dumps(manifest))
     try:
-        with closing(open_artifact(f"wandb://lab/skymark/{ARTIFACT}:latest")) as source:
+        with closing(open_artifact(f"wandb://lab/skymark/{ARTIFACT}:latest", PATIENT)) as source:
             assert "manifest.json" in source.sizes()
             assert "records/x.json" not in source.sizes()
             with pytest.raises(FileNotFoundError):

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from skymark.cli.main import main
+from skymark.store.wandb import source, store
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.offline import log_offline
 from skymark.store.wandb.store import open_run_files
@@ -59,11 +60,11 @@ def stored(tmp_path_factory):
         watching = threading.Thread(target=look)
         watching.start()
         try:
-            store = open_run_files("wandb", "run-1", PATIENT)
-            store.complete(run)
+            opened = open_run_files("wandb", "run-1", PATIENT)
+            opened.complete(run)
             # It lives until the store is closed.
             until(lambda: was_seen("skymark.store.wandb.service"), 60, "the sight of the service")
-            store.close()
+            opened.close()
             for number in range(LOOKS):  # the other one is short beside a look at a busy machine
                 if not was_seen("skymark.store.wandb.publish"):
                     more = RunContent(make_run(base / f"more-{number}"))
@@ -72,6 +73,13 @@ def stored(tmp_path_factory):
             done.set()
             watching.join()
         yield server, run, seen
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Give wandb's processes below commands the time of the other tests."""
+    for module in (source, store):
+        monkeypatch.setattr(module, "Limits", lambda: PATIENT)
 
 
 @pytest.fixture
