@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 from skymark.suites.loading.dataset.objects import ObjectStore, serving
 
 CONTENT = bytes(range(256)) * 40
+TRIES = 5
+PATIENCE_S = 120.0
+"""How long more tries are made until one is as quick as it should be."""
 
 
 @pytest.fixture
@@ -29,42 +33,52 @@ def fetched(store: ObjectStore) -> bytes:
     return body
 
 
+def shortest_s(below_s: float, act: Callable[[], object]) -> float:
+    """Return the shortest time of an act, in seconds, of `TRIES` and more until one is below."""
+    took: list[float] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(took) < TRIES or (min(took) >= below_s and time.monotonic() < deadline):
+        begin = time.perf_counter()
+        act()
+        took.append(time.perf_counter() - begin)
+    return min(took)
+
+
 def test_the_first_byte_takes_the_given_latency(directory):
     (directory / "object.bin").write_bytes(CONTENT)
     with serving(directory, latency_ms=30, bandwidth_mb_s=1000) as store:
         connection = http.client.HTTPConnection(store.url.removeprefix("http://"))
-        waits = []
-        for _ in range(5):
-            begin = time.perf_counter()
+
+        def ask() -> None:
             connection.request("GET", "/object.bin")
             connection.getresponse().read()
-            waits.append(time.perf_counter() - begin)
+
+        shortest = shortest_s(0.045, ask)
         connection.close()
-    assert min(waits) >= 0.030
-    assert min(waits) < 0.045
+    assert 0.030 <= shortest < 0.045
 
 
 def test_a_body_takes_the_time_that_the_bandwidth_gives_it(directory):
     (directory / "large.bin").write_bytes(bytes(2_000_000))
-    took = []
     with serving(directory, latency_ms=0, bandwidth_mb_s=20) as store:
-        for _ in range(5):
-            begin = time.perf_counter()
+
+        def fetch() -> None:
             assert len(fetched(store)) == 2_000_000
-            took.append(time.perf_counter() - begin)
-    assert 0.100 <= min(took) < 0.120
+
+        shortest = shortest_s(0.120, fetch)
+    assert 0.100 <= shortest < 0.120
 
 
 def test_connections_share_the_bandwidth(directory):
     (directory / "large.bin").write_bytes(bytes(1_000_000))
-    took = []
     with (
         serving(directory, latency_ms=0, bandwidth_mb_s=20) as store,
         ThreadPoolExecutor(4) as pool,
     ):
-        for _ in range(4):
-            begin = time.perf_counter()
+
+        def fetch_four() -> None:
             bodies = list(pool.map(lambda _: fetched(store), range(4)))
-            took.append(time.perf_counter() - begin)
             assert sum(map(len, bodies)) == 4_000_000
-    assert 0.200 <= min(took) < 0.240
+
+        shortest = shortest_s(0.240, fetch_four)
+    assert 0.200 <= shortest < 0.240

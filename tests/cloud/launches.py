@@ -36,7 +36,7 @@ TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
 SMALL = Path(__file__).with_name("machines") / "small.yaml"
 PLAN = ("--scenarios", "TAB-1:small", "--adapters", "numpy", "--effort", "quick")
 ROUNDS = ("--rounds", "1")
-TIMEOUT_S = 600.0
+TIMEOUT_S = 1200.0
 COPY_TRIES = 10
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 POLL_S = 0.02
@@ -25,13 +27,15 @@ def forms(secret: str) -> list[bytes]:
 
 def files_with(secret: str, places: Iterable[Path]) -> list[str]:
     """Return the files below some places that hold a secret in any form."""
-    wanted = forms(secret)
-    return [
-        str(path)
-        for place in places
-        for path in place.rglob("*")
-        if path.is_file() and any(form in path.read_bytes() for form in wanted)
-    ]
+    wanted, found = forms(secret), []
+    for place in places:
+        for directory, _, names in os.walk(place):
+            for path in (Path(directory, name) for name in names):
+                with suppress(FileNotFoundError):  # gone since it was listed
+                    data = path.read_bytes() if path.is_file() else b""
+                    if any(form in data for form in wanted):
+                        found.append(str(path))
+    return found
 
 
 class Arguments:

@@ -21,7 +21,7 @@ from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, Running, await_gone, launching, skymark
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day, pytest.mark.timeout(3600)]
 
 NAME = "skymark-shared"
 PROFILE = "tests/cloud/machines/one_cell.toml"

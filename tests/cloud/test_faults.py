@@ -35,7 +35,7 @@ from tests.cloud.launches import (
 from tests.cloud.table import HEAD_TAKEN_AWAY, NODE_TAKEN_AWAY, NODE_TAKEN_AWAY_ALONE, Tables
 from tests.stores.s3_server import S3Server
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(3600)]
 
 
 LONG = 40
@@ -491,7 +491,6 @@ def lose_one(
     client.world.cloud.preempt(lost.id)
 
 
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("fault", "head"), [(NODE_TAKEN_AWAY, False), (HEAD_TAKEN_AWAY, True)])
 def test_of_two_machines_what_the_one_that_is_left_measures_comes_home(
     client: Client,
@@ -519,7 +518,6 @@ def test_of_two_machines_what_the_one_that_is_left_measures_comes_home(
     assert row.home >= LEAST_SENT + (1 if head else SENT), ended.output
 
 
-@pytest.mark.timeout(1800)
 def test_of_two_machines_the_one_that_is_left_ends_itself_without_its_client(
     client: Client,
     bucket: S3Server,

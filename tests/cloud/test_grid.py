@@ -26,7 +26,7 @@ from tests.cloud.launches import (
 )
 from tests.faults.runs import rounds_in
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(3600)]
 
 GRID = ("--grid", "workers=0,1", "--grid", "batch_size=16")
 POINTS = {"workers-0_batch_size-16": 0, "workers-1_batch_size-16": 1}

@@ -13,7 +13,7 @@ from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, await_gone, launch, skymark
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(3600)]
 
 
 def test_an_idle_machine_is_set_up_runs_nothing_and_takes_runs(

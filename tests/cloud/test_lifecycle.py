@@ -40,7 +40,7 @@ from tests.cloud.launches import (
 from tests.cloud.secret_places import Arguments, files_with
 from tests.cloud.table import Tables
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(3600)]
 
 CANARY = "canary0123456789canary0123456789canary01"
 SECRET = ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN")

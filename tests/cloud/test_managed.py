@@ -39,7 +39,7 @@ from tests.cloud.table import TAKEN_AWAY, Tables
 from tests.faults.runs import rounds_in
 from tests.stores.s3_server import S3Server
 
-pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(3600)]
 
 LONG = 120
 """Rounds of a run that is still going when its machine is taken away: a minute or more. What one

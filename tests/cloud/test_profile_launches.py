@@ -13,7 +13,7 @@ from tests.cloud.conftest import Client
 from tests.cloud.launches import LastLook, bill_of, count, launching
 from tests.cloud.table import PROFILES, Launched, Tables
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -17,7 +17,7 @@ from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, bucket_of, skymark
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

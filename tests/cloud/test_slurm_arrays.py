@@ -24,7 +24,7 @@ from skymark.run.directory import RunDirectory
 from skymark.run.reader import open_run
 from tests.faults.runs import rounds_in
 
-pytestmark = pytest.mark.cloud
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 HOME = f"/home/{LOGIN_USER}"
@@ -44,7 +44,7 @@ printf '/opt/packages\\n/opt/skymark/src\\n' > "$(echo venv/lib/python3.*/site-p
 """
 
 CELLS = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy")
-WAIT_S = 240.0
+WAIT_S = 1200.0
 
 
 class ImageWithSkymark(Image):
@@ -89,10 +89,9 @@ def sh(cluster: SlurmCluster, command: str) -> str:
 
 def submit(cluster: SlurmCluster, name: str, *words: str, sbatch: str = "") -> str:
     """Render a script, submit it, and return the job's id; the run is called like the script."""
-    rendered = shlex.join(
-        ["skymark", "render", "slurm", "ci_cpu", *words, "--run-id", name, "--output", f"{name}.sh"]
-    )
-    sh(cluster, rendered)
+    limits = ("--timeout", "300", "--deadline", "2h")
+    given = (*words, *limits, "--run-id", name, "--output", f"{name}.sh")
+    sh(cluster, shlex.join(["skymark", "render", "slurm", "ci_cpu", *given]))
     return sh(cluster, f"sbatch --parsable {sbatch} {name}.sh").strip()
 
 
@@ -108,7 +107,7 @@ def records(cluster: SlurmCluster, name: str) -> dict[str, str]:
 
 
 def states(cluster: SlurmCluster, job: str) -> list[str]:
-    """Return the states of a job's tasks; Slurm knows them for minutes after their end."""
+    """Return the states of a job's tasks; Slurm knows them for an hour after their end."""
     shown = sh(cluster, f"scontrol --oneliner show job {job}")
     return [word.partition("=")[2] for word in shown.split() if word.startswith("JobState=")]
 

@@ -19,7 +19,7 @@ from tests.cloud.conftest import Client
 from tests.cloud.launches import Command, Running, await_gone, skymark
 from tests.cloud.test_third_suite import PROFILE, machine_of, path  # noqa: F401  # a fixture
 
-pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day, pytest.mark.timeout(4800)]
 
 NAME = "skymark-slots"
 GROUPS = 64

@@ -77,6 +77,7 @@ def test_it_is_priced_by_its_own_guesses(path, profile, machine, tmp_path, monke
 
 
 @pytest.mark.cloud
+@pytest.mark.timeout(3600)
 def test_it_is_measured_on_a_rented_machine(client: Client, path, profile, machine, tmp_path):
     where = ("--infra", "lambda", "--machine", str(machine), "--yes")
     command = Running(

@@ -119,7 +119,7 @@ class Case:
         """
         self.hold.write_text(str(at))
         process = self.start(*more, HOLD=str(self.hold))
-        until(lambda: len(self.begun()) >= at, what=f"round {at}")
+        until(lambda: len(self.begun()) >= at, 600, what=f"round {at}")
         return process
 
     def release(self) -> None:

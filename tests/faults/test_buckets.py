@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -115,7 +114,7 @@ def test_a_bucket_that_does_not_recover_is_filled_by_the_command_that_the_run_gi
     process = case.start_and_hold(chance.randint(1, 6), "--store-wait", str(WAIT_S))
     FAULTS[fault](proxy)
     case.release()
-    status, stderr = case.finish(process, timeout=120)
+    status, stderr = case.finish(process, timeout=300)
     assert status == 1, stderr
     assert len(open_run(case.output).records) == 4
     proxy.heal()
@@ -129,7 +128,7 @@ def test_the_command_that_finishes_removes_rounds_that_records_have_replaced(cas
     process = case.start_and_hold(5, "--store-wait", str(WAIT_S))
     proxy.answer(500)
     case.release()
-    status, stderr = case.finish(process, timeout=120)
+    status, stderr = case.finish(process, timeout=300)
     assert status == 1, stderr
     proxy.heal()
     finish_as_told(case, stderr)
@@ -140,10 +139,8 @@ def test_a_bucket_that_refuses_from_the_start_is_said_before_anything_is_measure
     case, proxy, table
 ):
     proxy.answer(403)
-    begin = time.monotonic()
-    status, stderr = case.run()
+    status, stderr = case.run("--store-wait", "900", timeout=300)
     assert status == 2, stderr
-    assert time.monotonic() - begin < 30
     assert not case.begun()
     proxy.heal()
     status, stderr = case.run()

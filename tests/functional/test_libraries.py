@@ -50,7 +50,7 @@ def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
         ran = run_in(
             *(tmp_path, "run", "--scenarios", "IO-1:tiny", "--axis", "source=http"),
-            *("--effort", "check", "--timeout", "60", "--adapters", slug),
+            *("--effort", "check", "--timeout", "600", "--adapters", slug),
             HTTP_PROXY=address,
             http_proxy=address,
             NO_PROXY="",
@@ -67,7 +67,7 @@ def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path
 @pytest.mark.parametrize("workers", ["0", "3"])
 def test_a_mixture_is_verified_with_workers_that_divide_no_source(tmp_path, slug, workers):
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "MIX-1:tiny", "--effort", "check", "--timeout", "120"),
+        *(tmp_path, "run", "--scenarios", "MIX-1:tiny", "--effort", "check", "--timeout", "600"),
         *("--adapters", slug, "--workers", workers),
     )
     (record,) = ran.records.values()
@@ -77,7 +77,7 @@ def test_a_mixture_is_verified_with_workers_that_divide_no_source(tmp_path, slug
 @pytest.mark.libraries
 def test_litdata_mixes_parquet_files_that_were_indexed_in_any_order(tmp_path):
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "MIX-1:tiny", "--effort", "check", "--timeout", "120"),
+        *(tmp_path, "run", "--scenarios", "MIX-1:tiny", "--effort", "check", "--timeout", "600"),
         *("--adapters", "litdata", "--set", "format=indexed-parquet"),
     )
     (record,) = ran.records.values()
@@ -87,7 +87,7 @@ def test_litdata_mixes_parquet_files_that_were_indexed_in_any_order(tmp_path):
 @pytest.mark.libraries
 def test_batches_of_grains_worker_processes_are_plain_arrays(tmp_path):
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "TAB-1:tiny", "--effort", "check", "--timeout", "120"),
+        *(tmp_path, "run", "--scenarios", "TAB-1:tiny", "--effort", "check", "--timeout", "600"),
         *("--adapters", "grain", "--set", "grain_processes=2"),
     )
     (record,) = ran.records.values()

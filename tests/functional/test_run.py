@@ -164,9 +164,10 @@ def test_the_adapter_of_the_readme_runs_and_is_verified(tmp_path):
     assert set(ran.records) == {
         f"loading.{scenario}.small.mine" for scenario in (*SCENARIOS, "NLP-1")
     }
-    for record in ran.records.values():
+    for id, record in ran.records.items():
         assert record.status is Status.OK
-        assert record.verification.compared_elements >= 256
+        warm_up = arrived_of(ran, id, 0, epoch=0)
+        assert record.verification.compared_elements >= min(warm_up, 256) > 0
 
 
 @pytest.mark.libraries

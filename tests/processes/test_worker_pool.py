@@ -74,7 +74,7 @@ def test_one_that_died_meanwhile_is_replaced(pool, kind, log):
     pool.start_ahead(kind, [NEXT], log)
     (ahead,) = started()
     os.kill(ahead, signal.SIGKILL)
-    psutil.Process(ahead).wait(10)
+    psutil.Process(ahead).wait(120)
     worker = pool.take(kind, [NEXT], log)
     worker.await_ready()
     worker.end()

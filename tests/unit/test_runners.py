@@ -167,7 +167,7 @@ def test_a_request_to_terminate_while_the_accelerator_is_asked_ends_with_130(tmp
         while process.poll() is None and not (tmp_path / "started").exists():
             signal.sigtimedwait([], 0.02)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 130
+        assert process.wait(120) == 130
     finally:
         process.kill()
         process.wait()

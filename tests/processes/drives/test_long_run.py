@@ -18,15 +18,15 @@ BYTES = 32768
 SCENARIO = LongRun(Size(elements=75, batch_size=16, values={"object_bytes": BYTES}), seed=3)
 
 
-def longer(bench, seconds):
-    limits = bench.limits.model_copy(update={"min_seconds": seconds})
+def longer(bench, seconds, batches=1):
+    limits = bench.limits.model_copy(update={"min_seconds": seconds, "min_batches": batches})
     return dataclasses.replace(bench, limits=limits)
 
 
 def test_a_loader_that_keeps_every_batch_grows_by_what_it_keeps(make_bench, monkeypatch):
     monkeypatch.setattr(long_run, "PAUSE_S", 0.02)  # a busy machine weighs often enough, too
-    monkeypatch.setattr(long_run, "SHARE", 1)
-    bench = longer(make_bench(SCENARIO, "KeepsEveryBatch"), 0.4)
+    monkeypatch.setattr(long_run, "SHARE", 0)
+    bench = longer(make_bench(SCENARIO, "KeepsEveryBatch"), 0.4, batches=200)
     outcome = long_run.drive(bench)
     assert bench.oracle.verdict().passed, bench.oracle.verdict().cause
     growth = outcome.extra["memory_growth_bytes_per_1000_samples"]

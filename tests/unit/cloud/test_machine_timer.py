@@ -124,7 +124,9 @@ def test_a_timer_that_is_set_anew_waits_so_long_from_then(node):
     node.await_file(f"{TIMER}/active")
     time.sleep(3)
     set_at_s = time.time()
-    (node.home / TIMER / "idle_s").write_text("4")
+    whole = node.home / TIMER / "idle_s.new"
+    whole.write_text("4")
+    whole.replace(whole.with_suffix(""))
     node.await_end()
     assert (node.home / "ended").stat().st_mtime - set_at_s > 2.5  # it counts whole seconds
 

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from skymark.machine.cores import apart, divided, keep_to, ranges
+from tests.waiting import until
 
 FIRST = min(os.sched_getaffinity(0))
 
@@ -41,6 +42,7 @@ def test_every_thread_of_a_process_is_kept_to_the_cores_and_let_go():
     thread = threading.Thread(target=run)
     thread.start()
     try:
+        until(lambda: told)
         keep_to({FIRST}, [os.getpid()])
         assert os.sched_getaffinity(0) == os.sched_getaffinity(told[0]) == {FIRST}
     finally:

@@ -147,7 +147,7 @@ def in_place_of(path, kind):
         path.symlink_to(kind)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["fifo", "socket", "/dev/zero", "/etc/passwd"])
 @pytest.mark.parametrize("path", [RECORD, SAMPLES, LOG])
 def test_what_is_no_regular_file_is_neither_read_nor_listed(run, kind, path, monkeypatch):

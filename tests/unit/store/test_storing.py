@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from skymark.run.directory import RunDirectory
 from skymark.store.storing import STALLED, Storing
 from tests.unit.store.conftest import FaultyStore
 from tests.waiting import until
@@ -25,9 +26,24 @@ def test_a_run_is_completed_in_each_store_after_its_files_are_there(store, direc
 
 def test_one_store_that_is_away_does_not_keep_results_from_another(store, directory, tmp_path):
     (tmp_path / "other").mkdir()
-    other = FaultyStore(tmp_path / "other" / "run")
-    store.away = True
-    with closing(Storing({"a": store, "b": other}, directory)) as storing:
+    completed = threading.Event()
+
+    class Away(FaultyStore):
+        def complete(self, directory):
+            assert completed.wait(60), "the other one waits for this one"
+            return super().complete(directory)
+
+    class Other(FaultyStore):
+        def complete(self, directory):
+            completed.set()
+            return super().complete(directory)
+
+    away, other = Away(store.root), Other(tmp_path / "other" / "run")
+    away.away = True
+    with closing(Storing({"a": away, "b": other}, directory)) as storing:
+        storing.changed("", RunDirectory(directory).files())
+        sent = [(0, "the store is away"), (6, None)]
+        until(lambda: [(one.files, one.problem) for one in storing.settle(0)] == sent)
         first, second = storing.finish(5)
     assert not first.ok
     assert len(first.missing) == 6
@@ -35,18 +51,27 @@ def test_one_store_that_is_away_does_not_keep_results_from_another(store, direct
     assert second.ok
 
 
+class Clock:
+    """Time that only its own sleeps advance."""
+
+    def __init__(self):
+        self.now_s = 0.0
+
+    def monotonic(self):
+        return self.now_s
+
+    def sleep(self, wait_s):
+        self.now_s += wait_s
+
+
 def test_a_store_that_is_away_is_waited_for_no_longer_than_was_asked(store, directory, monkeypatch):
-    sleep, waits_s = time.sleep, []
-
-    def sleeping(wait_s):
-        waits_s.append(wait_s)
-        sleep(wait_s)
-
-    monkeypatch.setattr("skymark.store.storing.time.sleep", sleeping)
+    clock = Clock()
+    for module in ("skymark.store.storing", "tenacity"):
+        monkeypatch.setattr(f"{module}.time", clock)
     store.away = True
     with closing(Storing({"a": store}, directory)) as storing:
         assert not storing.finish(5)[0].ok
-    assert 0 < sum(waits_s) <= 5
+    assert clock.now_s == pytest.approx(5)
 
 
 def test_a_completion_that_fails_is_tried_again_until_the_time_is_over(store, directory):

@@ -147,7 +147,7 @@ def test_two_workers_that_finish_one_cell_leave_a_whole_one_and_both_end(store, 
         for worker in workers:
             worker.changed(cell.id, paths)
         for worker in workers:
-            assert worker.drain(20) == []
+            assert worker.drain(60) == []
     stands = parse_record(store.get(paths[1]))
     assert store.get(paths[0]).decode() == f"samples of {stands.hardware_key}"
 

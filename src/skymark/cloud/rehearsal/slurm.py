@@ -43,6 +43,7 @@ MessageTimeout=60
 BatchStartTimeout=60
 ReturnToService=2
 KillWait=5
+MinJobAge=3600
 NodeName={name} CPUs={cpus} RealMemory={memory_mib} Gres=gpu:{gpu}:{gpus} State=UNKNOWN
 PartitionName=main Nodes={name} Default=YES MaxTime=7-00:00:00 State=UP
 """

@@ -34,6 +34,28 @@ QUICK = Patience(
 HOPELESS = Patience(
     limit_s=2.0, pause_s=0.02, told_s=0.3, silent_s=0.5, look_s=0.02, quiet_s=0.8, dropped_s=0.1
 )
+"""With `counted_looks` its limit is a number of looks, however slow the machine is."""
+
+
+class SleptTime:
+    """Time of an ending that only its own sleeps advance."""
+
+    time = staticmethod(time.time)
+
+    def __init__(self):
+        self._slept_s = 0.0
+
+    def monotonic(self):
+        return self._slept_s
+
+    def sleep(self, seconds):
+        time.sleep(seconds)
+        self._slept_s += seconds
+
+
+@pytest.fixture
+def counted_looks(monkeypatch):
+    monkeypatch.setattr("skymark.cloud.lifecycle.ending.time", SleptTime())
 
 
 class SlowMachine:
@@ -195,6 +217,7 @@ def test_a_server_of_skypilot_that_never_answers_does_not_keep_the_machine(cloud
     assert instance.ended_s is not None
 
 
+@pytest.mark.usefixtures("counted_looks")
 def test_a_machine_that_stays_is_named_with_its_id_its_price_and_the_command(cloud, instance):
     cloud.ignore_terminations()
     with pytest.raises(StillBillingError) as raised:
@@ -206,6 +229,7 @@ def test_a_machine_that_stays_is_named_with_its_id_its_price_and_the_command(clo
     assert hired(NAME).not_ended_since is not None
 
 
+@pytest.mark.usefixtures("counted_looks")
 def test_where_nobody_answers_a_machine_is_not_called_gone(cloud, instance):
     note_hired(facts(instance))
     provider = CloudsList(cloud, silent=True)
@@ -223,6 +247,7 @@ def test_where_the_provider_cannot_be_asked_it_is_skypilot_s_word_and_says_so(cl
     assert not any("is gone" in line for line in said)
 
 
+@pytest.mark.usefixtures("counted_looks")
 def test_where_the_provider_cannot_be_asked_either_nothing_is_called_gone(cloud, instance):
     provider = CloudsList(cloud, askable=False)
     skypilot = SkyPilotLike(cloud, facts(instance), away=True)
@@ -230,6 +255,7 @@ def test_where_the_provider_cannot_be_asked_either_nothing_is_called_gone(cloud,
         ended(skypilot, provider, HOPELESS)
 
 
+@pytest.mark.usefixtures("counted_looks")
 def test_a_managed_job_is_not_over_before_skypilot_says_so(cloud, instance):
     note_hired(facts(instance))
     with pytest.raises(StillBillingError, match="NOT PROVED GONE"):
