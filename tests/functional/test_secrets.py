@@ -159,8 +159,8 @@ def test_a_store_s_key_is_only_in_the_process_that_stores(tmp_path):
     write_own(tmp_path)
     secrets = {name: f"{CANARY}-{name}" for name in SECRETS}
     what = ("--scenarios", "TAB-1", "--adapters", "./own.py:Curious", "--effort", "check", *PATIENT)
-    where = ("--env", "current", "--store", "s3://results", "--output", "out")
-    where = (*where, "--store-wait", "900")
+    stored = ("--store", "s3://results", "--store-wait", "900")
+    where = ("--env", "current", *stored, "--output", "out")
     with s3_server() as bucket, wandb_server() as server:
         bucket.make_bucket("results")
         given = secrets | bucket.variables | server.variables
