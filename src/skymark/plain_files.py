@@ -137,7 +137,7 @@ def entries_below(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yield everything below a directory but directories, by relative path, unsorted.
 
     Links are not followed: they are entries themselves. There is nothing below what is a link, no
-    directory or not there, as what is removed meanwhile.
+    directory, not there, or removed before its entries are listed.
 
     Raises:
         OSError: a directory may not be read.

@@ -221,26 +221,9 @@ class Measurer(ABC):
                 message="other processes may have measured on the machine meanwhile (--share)",
                 action="take what depends on the load, such as a throughput, without --share",
             )
-        if not self._set_aside(unfinished, result):
+        if not unfinished.set_aside(result, self._suite.doubtful):
             unfinished.add(result, measured.told.versions)
             self._run.write_round(cell, result, measured.told.versions)
-
-    def _set_aside(self, unfinished: UnfinishedCell, result: RoundResult) -> bool:
-        """Leave out a round in which the machine may have stood still; once in a cell.
-
-        Returns:
-            Whether it was left out, so that another is to be measured.
-        """
-        cause = result.verification.cause
-        if cause is None or cause.kind not in self._suite.doubtful or unfinished.has_doubted:
-            return False
-        unfinished.has_doubted = True
-        unfinished.warn(
-            kind="doubtful-round",
-            message=f"round {result.round + 1} did not count, and another did: {cause.message}",
-            action="measure where nothing else runs, if the machine stood still for so long",
-        )
-        return True
 
     def _judged(self, worker: WorkerProcess, cell: Cell, measured: MeasuredRound) -> RoundResult:
         """Return a round with the verdict of the suite's judge, or of its runner."""

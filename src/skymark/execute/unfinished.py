@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -20,6 +20,8 @@ from skymark.model.record import (
 )
 from skymark.suite.contract import Suite
 
+DOUBTFUL_ROUND = "doubtful-round"
+
 
 @dataclass
 class UnfinishedCell:
@@ -35,12 +37,30 @@ class UnfinishedCell:
     """The accelerator that its library sees; None where the platform has none."""
     next_round: int = 0
     """Number of the round to measure next; rounds that did not count have numbers too."""
-    has_doubted: bool = False
-    """Whether a round did not count because the machine may have stood still."""
 
     def warn(self, *, kind: str, message: str, action: str) -> None:
         """Note what made the rounds less trustworthy; the last of a kind stays."""
         self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
+
+    def set_aside(self, result: RoundResult, doubtful: Collection[str]) -> bool:
+        """Leave out a round in which the machine may have stood still; once in a cell.
+
+        Args:
+            result: of the round.
+            doubtful: kinds of causes that are no proof the first time.
+
+        Returns:
+            Whether it was left out, so that another is to be measured.
+        """
+        cause = result.verification.cause
+        if cause is None or cause.kind not in doubtful or DOUBTFUL_ROUND in self.warnings:
+            return False
+        self.warn(
+            kind=DOUBTFUL_ROUND,
+            message=f"round {result.round + 1} did not count, and another did: {cause.message}",
+            action="measure where nothing else runs, if the machine stood still for so long",
+        )
+        return True
 
     def add(self, result: RoundResult, versions: dict[str, str]) -> None:
         """Count a round. Rounds with other versions are never put together: the older ones go."""

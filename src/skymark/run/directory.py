@@ -212,14 +212,13 @@ class RunDirectory:
             The record as written, with its samples' digest and this machine's hardware.
         """
         cell = record.cell
+        samples = samples_file(rounds, self.sample_columns) if rounds else None
+        digest = None if samples is None else sha256(samples).hexdigest()
+        record = record.model_copy(
+            update={"samples_sha256": digest, "hardware_key": self.hardware_key}
+        )
         for _ in range(WRITES):
-            digest = self._write_samples(cell, rounds) if rounds else None
-            if digest is None:
-                with explained(self.samples_path(cell)):
-                    remove_below(self.path, f"samples/{cell.id}.parquet")
-            record = record.model_copy(
-                update={"samples_sha256": digest, "hardware_key": self.hardware_key}
-            )
+            self._write_samples(cell, samples)
             self._write(f"records/{cell.id}.json", sealed(record))
             if self.record(cell) is not None:
                 break
@@ -284,10 +283,14 @@ class RunDirectory:
             return []
         return list(self._rounds_path(cell).glob("*.json"))
 
-    def _write_samples(self, cell: Cell, rounds: Sequence[RoundResult]) -> str:
-        data = samples_file(rounds, self.sample_columns)
-        self._write(f"samples/{cell.id}.parquet", data)
-        return sha256(data).hexdigest()
+    def _write_samples(self, cell: Cell, data: bytes | None) -> None:
+        """Write a cell's file of raw samples, or remove it where there are none."""
+        path = f"samples/{cell.id}.parquet"
+        if data is not None:
+            self._write(path, data)
+            return
+        with explained(self.path / path):
+            remove_below(self.path, path)
 
     def _write(self, target: str, data: bytes) -> None:
         with explained(self.path / target):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -84,7 +83,7 @@ def _short(value: JsonValue) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
-def _few(names: Collection[str]) -> list[str]:
+def _few(names: Sequence[str]) -> list[str]:
     """Return the first names, and how many more there are."""
     more = len(names) - NAMED
-    return [*islice(names, NAMED), *([f"{more} more"] if more > 0 else [])]
+    return [*names[:NAMED], *([f"{more} more"] if more > 0 else [])]

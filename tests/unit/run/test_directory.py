@@ -479,7 +479,6 @@ def test_a_directory_that_cannot_be_written_is_told_with_its_reason(run):
 WRITER = """
 import sys
 from pathlib import Path
-from skymark.run import directory
 from skymark.run.directory import RunDirectory
 run = RunDirectory(Path(sys.argv[1]))
 manifest = run.manifest()

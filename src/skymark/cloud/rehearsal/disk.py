@@ -11,7 +11,7 @@ from skymark.model.plan import Plan
 
 
 def lack_of_room(plan: Plan) -> str | None:
-    """Warn of a disk that a plan's venvs may fill, for they are installed like on rented machines.
+    """Return a warning where a plan's venvs may fill the disk of simulated machines, or None.
 
     A machine's venvs share no files with one another, because uv's cache lies on another disk.
     """
