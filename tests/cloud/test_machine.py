@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -147,6 +148,34 @@ def test_the_network_of_a_killed_machine_goes_though_its_namespace_stays(lab: La
         machine.kill()
         (lab.directory / "held.log").unlink()
         assert footprint(lab.directory, lab.network.bridge) == before
+
+
+def number(one: Namespaced) -> int:
+    """Return the kernel's number of a namespace of processes, which a later one may get."""
+    child, *_ = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
+    return Path(f"/proc/{child}/ns/pid").stat().st_ino
+
+
+def test_a_killed_namespace_is_not_taken_for_a_later_one_of_its_number(
+    fit: None, tmp_path: Path
+) -> None:
+    program, spec = tmp_path / "program.py", tmp_path / "spec.json"
+    program.write_text("print('up', flush=True); input()")
+    killed: dict[int, Namespaced] = {}
+    deadline = time.monotonic() + 120
+    for kinds in itertools.cycle([(), ("--uts",)]):  # numbers are given out in turn
+        one = Namespaced(kinds, program, spec, tmp_path / "log")
+        try:
+            one.expect("up")
+            its_number = number(one)
+            if its_number in killed:
+                killed[its_number].kill()
+                assert one.alive
+                return
+        finally:
+            one.kill()
+        killed[its_number] = one
+        assert time.monotonic() < deadline, "no number was given out again"
 
 
 HOLD = """

@@ -37,7 +37,8 @@ class Namespaced:
                 start_new_session=True,
             )
         self._log = log
-        self._pid_namespace: str | None = None
+        self._pid_namespace: int | None = None
+        """Its file. The kernel gives the namespace's number to no other one while this is open."""
 
     @property
     def pid(self) -> int:
@@ -61,7 +62,7 @@ class Namespaced:
             self.kill()
             tail = self._log.read_text(errors="replace")[-2000:].strip()
             raise RehearsalError(f"{self._log.stem} did not get to {word!r}: {tail or 'no words'}")
-        self._pid_namespace = self._pid_namespace or _child_namespace(self._process.pid)
+        self._hold_namespace()
 
     def tell(self) -> None:
         """Let the program go on."""
@@ -76,38 +77,41 @@ class Namespaced:
         Raises:
             RehearsalError: one of them is still there after `GONE_TIMEOUT_S`.
         """
-        namespace = self._pid_namespace or _child_namespace(self._process.pid)
+        self._hold_namespace()
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
-        if namespace is None:
+        if self._pid_namespace is None:
             return
         deadline = time.monotonic() + GONE_TIMEOUT_S
-        while left := processes_in(namespace):
+        while left := _processes_in(self._pid_namespace):
             if time.monotonic() > deadline:
                 raise RehearsalError(f"processes {left} of {self._log.stem} cannot be ended")
             time.sleep(0.02)
+        os.close(self._pid_namespace)
+        self._pid_namespace = None
+
+    def _hold_namespace(self) -> None:
+        if self._pid_namespace is not None or not self.alive:
+            return
+        outside = self._process.pid
+        with contextlib.suppress(OSError, ValueError):  # its child has not begun, or has ended
+            child, *_ = Path(f"/proc/{outside}/task/{outside}/children").read_text().split()
+            self._pid_namespace = os.open(f"/proc/{child}/ns/pid", os.O_RDONLY)
 
 
-def processes_in(namespace: str) -> list[int]:
-    """Return the processes of a PID namespace, named as ``pid:[4026531836]``."""
+def _processes_in(namespace: int) -> list[int]:
+    """Return the processes of a PID namespace, given by its open file."""
+    number = os.fstat(namespace).st_ino
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if _namespace_of(pid) == namespace]
+    return [pid for pid in pids if _namespace_of(pid) == number]
 
 
-def _child_namespace(pid: int) -> str | None:
+def _namespace_of(pid: int) -> int | None:
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
-    return _namespace_of(int(children[0])) if children else None
-
-
-def _namespace_of(pid: int) -> str | None:
-    try:
-        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+        return Path(f"/proc/{pid}/ns/pid").stat().st_ino
     except OSError:
         return None
