@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import NamedTuple
 
-from skymark.suites.loading.dataset.canonical import Array
+from skymark.suites.loading.dataset.canonical import Array, Element
 from skymark.suites.loading.oracle.reference import HostBatch, Reference
 from skymark.suites.loading.scenario import Stage
 
@@ -26,23 +27,42 @@ class Hypothesis(NamedTuple):
 def other_work(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
     """Yield the known mistakes of each stage and of the batch-level work.
 
+    The work before a mistake is done once for all that come after it.
+
     Args:
         reference: what is changed.
         epoch: the epoch asked for.
         indices: the batch's elements, int64 ``[B]``.
     """
-    yield from _other_stages(reference, epoch, indices)
-    for description, mistake in reference.scenario.collate_mistakes.items():
+    scenario = reference.scenario
+    stages = scenario.stages()
+    elements = reference.raw(indices)
+    for place, stage in enumerate(stages):
+        for kind, description, instead in _other_stages(stage):
+            yield Hypothesis(
+                kind,
+                description,
+                partial(
+                    _batch_after,
+                    (*instead, *stages[place + 1 :]),
+                    elements,
+                    reference,
+                    epoch,
+                    indices,
+                ),
+            )
+        elements = reference.after([stage], deepcopy(elements), epoch, indices)
+    for description, mistake in scenario.collate_mistakes.items():
         yield Hypothesis(
             "wrong-stage",
             f"the batch is put together wrongly: {description}",
-            partial(reference.batch, epoch, indices, collate=mistake),
+            partial(reference.batch_of, epoch, deepcopy(elements), collate=mistake),
         )
-    if reference.scenario.mixes:
+    if scenario.mixes:
         yield Hypothesis(
             "skipped-stage",
             "the batch-level work (mix) was skipped",
-            partial(reference.batch, epoch, indices, mixed=False),
+            partial(reference.batch_of, epoch, elements, mixed=False),
         )
 
 
@@ -52,22 +72,24 @@ def other_draws(reference: Reference, epoch: int, indices: Array) -> Iterator[Hy
     yield from _other_epochs(reference, epoch, indices)
 
 
-def _other_stages(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
-    stages = reference.scenario.stages()
-    for place, stage in enumerate(stages):
-        before, after = stages[:place], stages[place + 1 :]
-        yield Hypothesis(
-            "skipped-stage",
-            f"the stage {stage.name!r} was skipped",
-            partial(reference.batch, epoch, indices, stages=(*before, *after)),
-        )
-        for description, mistake in stage.mistakes.items():
-            wrong = (*before, Stage(stage.name, mistake), *after)
-            yield Hypothesis(
-                "wrong-stage",
-                f"the stage {stage.name!r} is wrong: {description}",
-                partial(reference.batch, epoch, indices, stages=wrong),
-            )
+def _other_stages(stage: Stage) -> Iterator[tuple[str, str, tuple[Stage, ...]]]:
+    """Yield each mistake of a stage: its kind, its words, and what is done instead."""
+    yield "skipped-stage", f"the stage {stage.name!r} was skipped", ()
+    for description, mistake in stage.mistakes.items():
+        words = f"the stage {stage.name!r} is wrong: {description}"
+        yield "wrong-stage", words, (Stage(stage.name, mistake),)
+
+
+def _batch_after(
+    stages: Sequence[Stage],
+    elements: list[Element],
+    reference: Reference,
+    epoch: int,
+    indices: Array,
+) -> HostBatch:
+    """Return the batch of elements after some stages; the elements stay as they are."""
+    done = reference.after(stages, deepcopy(elements), epoch, indices)
+    return reference.batch_of(epoch, done)
 
 
 def _other_seeds(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,32 +37,40 @@ class Reference:
     scenario: Scenario
     dataset: Dataset
 
-    def batch(
-        self,
-        epoch: int,
-        indices: Array,
-        *,
-        stages: Sequence[Stage] | None = None,
-        collate: Collate | None = None,
-        mixed: bool = True,
-    ) -> HostBatch:
+    def batch(self, epoch: int, indices: Array, stages: Sequence[Stage] | None = None) -> HostBatch:
         """Return the batch of these elements, in this order.
 
         Args:
             epoch: decides the random parameters.
             indices: int64 ``[B]``.
             stages: what to do with each element, None for the scenario's own stages.
-            collate: what makes a batch of them, None for the scenario's own.
-            mixed: whether to do the work that needs the whole batch, where the scenario has such.
         """
-        elements = self.elements(epoch, indices, stages)
-        return self.batch_of(epoch, elements, collate=collate, mixed=mixed)
+        return self.batch_of(epoch, self.elements(epoch, indices, stages))
 
     def elements(
         self, epoch: int, indices: Array, stages: Sequence[Stage] | None = None
     ) -> list[Element]:
         """Return the transformed elements, in this order."""
-        return [self._element(epoch, index, stages) for index in indices.tolist()]
+        raw = self.raw(indices)
+        if stages is None:
+            return [self.scenario.transform(element, epoch) for element in raw]
+        return self.after(stages, raw, epoch, indices)
+
+    def raw(self, indices: Array) -> list[Element]:
+        """Return the elements as the dataset has them, in this order."""
+        return [self.dataset[index] for index in indices.tolist()]
+
+    def after(
+        self, stages: Iterable[Stage], elements: Iterable[Element], epoch: int, indices: Array
+    ) -> list[Element]:
+        """Return elements after some stages, each with its random parameters of this epoch.
+
+        A stage may write into what it is given.
+        """
+        given = [self.scenario.parameters(epoch, index) for index in indices.tolist()]
+        for stage in stages:
+            elements = list(map(stage.apply, elements, given))
+        return list(elements)
 
     def in_double(self, epoch: int, indices: Array) -> HostBatch:
         """Return the batch of these elements with every stage in double precision."""
@@ -78,15 +86,13 @@ class Reference:
         collate: Collate | None = None,
         mixed: bool = True,
     ) -> HostBatch:
-        """Make a batch of transformed elements."""
+        """Make a batch of transformed elements.
+
+        Args:
+            epoch: decides the random parameters.
+            elements: in their order in the batch.
+            collate: what makes a batch of them, None for the scenario's own.
+            mixed: whether to do the work that needs the whole batch, where the scenario has such.
+        """
         batch = (collate or self.scenario.collate)(elements)
         return to_host(self.scenario.mix(batch, epoch) if mixed else batch)
-
-    def _element(self, epoch: int, index: int, stages: Sequence[Stage] | None) -> Element:
-        element = self.dataset[index]
-        if stages is None:
-            return self.scenario.transform(element, epoch)
-        parameters = self.scenario.parameters(epoch, index)
-        for stage in stages:
-            element = stage.apply(element, parameters)
-        return element
