@@ -46,8 +46,9 @@ FIRST = {
     "tests/unit/cloud/lifecycle/test_ending.py",
     "tests/unit/suites/loading/scenarios/test_images_and_chains.py",
 }
-"""Files begun first: their tests mostly wait, or take long, and would go on when all else has ended.
-Slurm's need no runtime of SkyPilot, which the shared cloud's first machine makes for all others."""
+"""Files begun first: their tests mostly wait, or take long, and would go on when all else has
+ended. Slurm's need no runtime of SkyPilot, which the shared cloud's first machine makes for all
+others."""
 
 # Thousands of processes start here, and each would compile anew what it imports; each process of
 # pytest so the tests, which takes as long again as importing them.

@@ -99,6 +99,40 @@ def test_every_known_mistake_is_recognised_as_itself(
         assert description in cause.message
 
 
+def test_mistakes_are_named_where_stages_write_into_what_they_are_given(
+    dataset: Dataset, scenario: ImageClassification
+) -> None:
+    def in_place(change: Callable[..., Array], by: float) -> Callable[..., Element]:
+        def apply(element: Element, parameters: Parameters) -> Element:
+            del parameters
+            change(element["image"], by, out=element["image"])
+            return element
+
+        return apply
+
+    class Writing(ImageClassification):
+        def stages(self) -> tuple[Stage, ...]:
+            scale = Stage("scale", in_place(np.multiply, 3), {"halved": in_place(np.multiply, 0.5)})
+            shift = Stage("shift", in_place(np.add, 2), {"lowered": in_place(np.add, -2)})
+            return (*super().stages(), scale, shift)
+
+    writing = Writing(size=scenario.size, seed=scenario.seed)
+    stages = writing.stages()
+    for place in (-2, -1):
+        for description, mistake in stages[place].mistakes.items():
+            wrong = list(stages)
+            wrong[place] = Stage(stages[place].name, mistake)
+            batch = Oracle(writing, dataset).expected(EPOCH, INDICES, stages=wrong)
+            cause = cause_of(writing, dataset, batch)
+            assert cause is not None
+            assert f"the stage {stages[place].name!r} is wrong: {description}" in cause.message
+        fewer = [stage for stage in stages if stage is not stages[place]]
+        batch = Oracle(writing, dataset).expected(EPOCH, INDICES, stages=fewer)
+        cause = cause_of(writing, dataset, batch)
+        assert cause is not None
+        assert f"the stage {stages[place].name!r} was skipped" in cause.message
+
+
 def test_decoding_at_part_of_the_size_is_named_under_native_tolerance(
     scenario: ImageClassification, dataset: Dataset
 ) -> None:
