@@ -150,7 +150,7 @@ def test_the_network_of_a_killed_machine_goes_though_its_namespace_stays(lab: La
         assert footprint(lab.directory, lab.network.bridge) == before
 
 
-def number(one: Namespaced) -> int:
+def number_of(one: Namespaced) -> int:
     """Return the kernel's number of a namespace of processes, which a later one may get."""
     child, *_ = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
     return Path(f"/proc/{child}/ns/pid").stat().st_ino
@@ -163,18 +163,19 @@ def test_a_killed_namespace_is_not_taken_for_a_later_one_of_its_number(
     program.write_text("print('up', flush=True); input()")
     killed: dict[int, Namespaced] = {}
     deadline = time.monotonic() + 120
-    for kinds in itertools.cycle([(), ("--uts",)]):  # numbers are given out in turn
+    # Each kind of namespace takes a number: with one more, that of processes is another.
+    for kinds in itertools.cycle([(), ("--uts",)]):
         one = Namespaced(kinds, program, spec, tmp_path / "log")
         try:
             one.expect("up")
-            its_number = number(one)
-            if its_number in killed:
-                killed[its_number].kill()
+            number = number_of(one)
+            if number in killed:
+                killed[number].kill()
                 assert one.alive
                 return
         finally:
             one.kill()
-        killed[its_number] = one
+        killed[number] = one
         assert time.monotonic() < deadline, "no number was given out again"
 
 

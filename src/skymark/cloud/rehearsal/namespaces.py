@@ -38,7 +38,7 @@ class Namespaced:
             )
         self._log = log
         self._pid_namespace: int | None = None
-        """Its file. The kernel gives the namespace's number to no other one while this is open."""
+        """Descriptor of its file: while it is open, no other namespace gets its number."""
 
     @property
     def pid(self) -> int:

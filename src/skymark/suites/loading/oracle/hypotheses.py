@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from skymark.suites.loading.dataset.canonical import Array, Element
 from skymark.suites.loading.oracle.reference import HostBatch, Reference
@@ -36,33 +36,24 @@ def other_work(reference: Reference, epoch: int, indices: Array) -> Iterator[Hyp
     """
     scenario = reference.scenario
     stages = scenario.stages()
-    elements = reference.raw(indices)
+    elements = list(reference.raw(indices))
+    batch_after = partial(_batch_after, reference, epoch, indices)
     for place, stage in enumerate(stages):
-        for kind, description, instead in _other_stages(stage):
-            yield Hypothesis(
-                kind,
-                description,
-                partial(
-                    _batch_after,
-                    (*instead, *stages[place + 1 :]),
-                    elements,
-                    reference,
-                    epoch,
-                    indices,
-                ),
-            )
-        elements = reference.after([stage], deepcopy(elements), epoch, indices)
+        for kind, description, instead in _mistakes_of(stage):
+            changed = (*instead, *stages[place + 1 :])
+            yield Hypothesis(kind, description, partial(batch_after, elements, changed))
+        elements = reference.after([stage], map(deepcopy, elements), epoch, indices)
     for description, mistake in scenario.collate_mistakes.items():
         yield Hypothesis(
             "wrong-stage",
             f"the batch is put together wrongly: {description}",
-            partial(reference.batch_of, epoch, deepcopy(elements), collate=mistake),
+            partial(batch_after, elements, collate=mistake),
         )
     if scenario.mixes:
         yield Hypothesis(
             "skipped-stage",
             "the batch-level work (mix) was skipped",
-            partial(reference.batch_of, epoch, elements, mixed=False),
+            partial(batch_after, elements, mixed=False),
         )
 
 
@@ -72,7 +63,7 @@ def other_draws(reference: Reference, epoch: int, indices: Array) -> Iterator[Hy
     yield from _other_epochs(reference, epoch, indices)
 
 
-def _other_stages(stage: Stage) -> Iterator[tuple[str, str, tuple[Stage, ...]]]:
+def _mistakes_of(stage: Stage) -> Iterator[tuple[str, str, tuple[Stage, ...]]]:
     """Yield each mistake of a stage: its kind, its words, and what is done instead."""
     yield "skipped-stage", f"the stage {stage.name!r} was skipped", ()
     for description, mistake in stage.mistakes.items():
@@ -81,15 +72,16 @@ def _other_stages(stage: Stage) -> Iterator[tuple[str, str, tuple[Stage, ...]]]:
 
 
 def _batch_after(
-    stages: Sequence[Stage],
-    elements: list[Element],
     reference: Reference,
     epoch: int,
     indices: Array,
+    elements: Iterable[Element],
+    stages: Sequence[Stage] = (),
+    **batching: Any,
 ) -> HostBatch:
     """Return the batch of elements after some stages; the elements stay as they are."""
-    done = reference.after(stages, deepcopy(elements), epoch, indices)
-    return reference.batch_of(epoch, done)
+    done = reference.after(stages, map(deepcopy, elements), epoch, indices)
+    return reference.batch_of(epoch, done, **batching)
 
 
 def _other_seeds(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:

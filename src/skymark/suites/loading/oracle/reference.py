@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,21 +56,27 @@ class Reference:
             return [self.scenario.transform(element, epoch) for element in raw]
         return self.after(stages, raw, epoch, indices)
 
-    def raw(self, indices: Array) -> list[Element]:
-        """Return the elements as the dataset has them, in this order."""
-        return [self.dataset[index] for index in indices.tolist()]
+    def raw(self, indices: Array) -> Iterator[Element]:
+        """Yield the elements as the dataset has them, in this order."""
+        return (self.dataset[index] for index in indices.tolist())
 
     def after(
-        self, stages: Iterable[Stage], elements: Iterable[Element], epoch: int, indices: Array
+        self, stages: Sequence[Stage], elements: Iterable[Element], epoch: int, indices: Array
     ) -> list[Element]:
         """Return elements after some stages, each with its random parameters of this epoch.
 
-        A stage may write into what it is given.
+        They are made one after the other: what lies between stages may be large.
+
+        Args:
+            stages: what to do; a stage may write into the element that it is given.
+            elements: of these indices, in this order.
+            epoch: decides the random parameters.
+            indices: int64 ``[B]``.
         """
-        given = [self.scenario.parameters(epoch, index) for index in indices.tolist()]
-        for stage in stages:
-            elements = list(map(stage.apply, elements, given))
-        return list(elements)
+        return [
+            _after(stages, element, self.scenario.parameters(epoch, index))
+            for index, element in zip(indices.tolist(), elements, strict=True)
+        ]
 
     def in_double(self, epoch: int, indices: Array) -> HostBatch:
         """Return the batch of these elements with every stage in double precision."""
@@ -96,3 +102,9 @@ class Reference:
         """
         batch = (collate or self.scenario.collate)(elements)
         return to_host(self.scenario.mix(batch, epoch) if mixed else batch)
+
+
+def _after(stages: Sequence[Stage], element: Element, parameters: Parameters) -> Element:
+    for stage in stages:
+        element = stage.apply(element, parameters)
+    return element
