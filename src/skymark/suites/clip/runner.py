@@ -13,7 +13,7 @@ from skymark.model.cell import Setting
 from skymark.model.effort import Effort
 from skymark.model.record import Resources, RoundResult
 from skymark.suites.clip.encoding.libraries import import_open_clip
-from skymark.suites.clip.metrics import score_of
+from skymark.suites.clip.metrics import DECODE_RATE, ENCODE_RATE, END_TO_END_RATE, score_of
 from skymark.suites.clip.reading.fetching import fetch, splits_of
 from skymark.suites.clip.reading.opening import open_split
 from skymark.suites.clip.scoring import Outcome, Scorer
@@ -48,7 +48,6 @@ class ClipRunner:
         """Fetch the cell's data, check it and the model's name, decode and resize its images."""
         import_open_clip()
         from skymark.suites.clip.encoding.loading import check_file, preprocessing_of
-        from skymark.suites.clip.pixels.building import ensure_map
 
         specification = ClipSpecification.of(cell)
         preprocessing = preprocessing_of(specification.model)
@@ -60,7 +59,7 @@ class ClipRunner:
         for split in splits:
             opened = open_split(specification.source, split, specification.task, self._cache)
             self._scorer.check(specification, opened)
-            ensure_map(self._cache, opened, preprocessing)
+            self._scorer.decoded(opened, preprocessing)
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Score a cell, and verify on what."""
@@ -74,6 +73,7 @@ class ClipRunner:
         work = self._scorer.opened(specification)
         encoder = self._encoder_for(specification)
         work = self._scorer.with_pixels(work, encoder)
+        self._scorer.warm(work, encoder)
         _reset_peak(encoder)
         setup_s = time.perf_counter() - begin
         region.begins()
@@ -152,21 +152,36 @@ def _metrics(
     metrics = dict(outcome.metrics)
     if (score := score_of(metrics)) is not None:
         metrics["score"] = score
+    metrics |= _rates(outcome, timed_ns)
     metrics |= {
-        "images": float(sum(len(one.features) for one in outcome.scored.splits)),
+        "images": float(outcome.scored.images),
         "texts": float(len(outcome.scored.texts)),
         "encoder_s": work.encoder_s,
         "other_s": max(0.0, timed_ns / 1e9 - work.encoder_s),
     }
     if work.images:
-        # Features that an earlier cell computed took no time here.
-        metrics["images_per_s"] = work.images / (timed_ns / 1e9)
         metrics["batch_latency_ns"] = median(work.image_batches_ns)
     if resources.peak_pss_bytes is not None:
         metrics["peak_pss_bytes"] = float(resources.peak_pss_bytes)
     if encoder.device.type == "cuda":
         metrics["peak_device_bytes"] = float(torch.cuda.max_memory_allocated(encoder.device))
     return metrics
+
+
+def _rates(outcome: Outcome, timed_ns: int) -> dict[str, float]:
+    """Return images per second: each rate only where its work was done for this round."""
+    work, scored = outcome.work, outcome.scored
+    maps = [split.pixels for split in scored.splits]
+    decode_ns = sum(one.decode_ns for one in maps if one.decode_ns is not None)
+    decoded = sum(len(one) for one in maps if one.decode_ns is not None)
+    found = {}
+    if decoded:
+        found[DECODE_RATE] = decoded / (decode_ns / 1e9)
+    if work.images:
+        found[ENCODE_RATE] = work.images / (work.images_ns / 1e9)
+    if decoded == work.images == scored.images:
+        found[END_TO_END_RATE] = scored.images / ((decode_ns + timed_ns) / 1e9)
+    return found
 
 
 def say(text: str) -> None:

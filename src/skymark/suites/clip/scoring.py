@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skymark.suites.clip.encoding.encoder import Encoder, Work
     from skymark.suites.clip.oracle.scored import Scored, ScoredSplit
     from skymark.suites.clip.pixels.pixel_map import PixelMap
+    from skymark.suites.clip.pixels.preprocessing import Preprocessing
     from skymark.suites.clip.reading.layout import Prompts
     from skymark.suites.clip.specification import ClipSpecification, LinearProbe
 
@@ -36,6 +37,14 @@ class Opened:
     splits: tuple[OpenedSplit, ...]
     prompts: Prompts | None
     pixels: tuple[PixelMap, ...] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """Prompts class by class, or captions image by image; none for a linear probe."""
+        if self.prompts is not None:
+            names = self.prompts.classes
+            return [text for name in names for text in self.prompts.of_class(name)]
+        return [text for texts in self.splits[0].samples.captions or () for text in texts]
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,7 @@ class Scorer:
         self._cache = cache
         self._features: OrderedDict[str, Any] = OrderedDict()
         self._classifiers: dict[str, tuple[list[str], Any]] = {}
+        self._decode_ns: dict[Path, int] = {}
 
     def forget(self) -> None:
         """Forget all features: the model or its precision is another one."""
@@ -90,14 +100,36 @@ class Scorer:
         )
         return Opened(splits, self.check(specification, splits[0]))
 
-    def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
-        """Add the pixels of all splits, decoded now where no process has done so before."""
+    def decoded(self, split: OpenedSplit, preprocessing: Preprocessing) -> PixelMap:
+        """Return the pixels of a split, decoded now where no process has done so before.
+
+        The time that it took is the first cell's that is scored on them.
+        """
         from skymark.suites.clip.pixels.building import ensure_map
 
-        pixels = tuple(
-            ensure_map(self._cache, split, encoder.loaded.preprocessing) for split in opened.splits
-        )
+        pixels = ensure_map(self._cache, split, preprocessing)
+        if pixels.decode_ns is not None:
+            self._decode_ns[pixels.directory] = pixels.decode_ns
+        return pixels
+
+    def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
+        """Add the pixels of all splits, with the time of their decoding if it is this cell's."""
+        preprocessing = encoder.loaded.preprocessing
+        pixels = tuple(self.decoded(split, preprocessing) for split in opened.splits)
+        for one in pixels:
+            one.decode_ns = self._decode_ns.pop(one.directory, None)
         return Opened(opened.splits, opened.prompts, pixels)
+
+    def warm(self, opened: Opened, encoder: Encoder) -> None:
+        """Have the encoder run on what a cell is to be scored on, before its clock starts.
+
+        Raises:
+            OutOfMemoryError: not even one image or text fits.
+        """
+        pairs = zip(opened.splits, opened.pixels, strict=True)
+        pixels = [one for split, one in pairs if split.identity not in self._features]
+        is_built = opened.prompts is not None and opened.prompts.digest in self._classifiers
+        encoder.warm(pixels, [] if is_built else opened.texts)
 
     def expected_texts(self, specification: ClipSpecification, opened: Opened) -> Sequence[str]:
         """Return the texts that a cell has to encode, read from the data set's files again."""
@@ -126,8 +158,8 @@ class Scorer:
         if specification.linear_probe is not None:
             return _probed(specification, specification.linear_probe, splits, encoder)
         if opened.prompts is not None:
-            return self._classified(opened.prompts, splits[0], encoder)
-        return _matched(specification, splits[0], encoder)
+            return self._classified(opened, opened.prompts, splits[0], encoder)
+        return _matched(specification, opened.texts, splits[0], encoder)
 
     def _scored(self, opened: OpenedSplit, pixels: PixelMap, encoder: Encoder) -> ScoredSplit:
         from skymark.suites.clip.oracle.scored import ScoredSplit
@@ -143,14 +175,16 @@ class Scorer:
     def _remembered_bytes(self) -> int:
         return sum(one.nbytes for one in self._features.values())
 
-    def _classified(self, prompts: Prompts, split: ScoredSplit, encoder: Encoder) -> Outcome:
+    def _classified(
+        self, opened: Opened, prompts: Prompts, split: ScoredSplit, encoder: Encoder
+    ) -> Outcome:
         import torch
 
         from skymark.suites.clip.oracle.scored import Scored
         from skymark.suites.clip.tasks import zeroshot_classification as task
 
         if prompts.digest not in self._classifiers:
-            texts = [text for name in prompts.classes for text in prompts.of_class(name)]
+            texts = opened.texts
             self._classifiers[prompts.digest] = texts, encoder.texts(texts)
         texts, text_features = self._classifiers[prompts.digest]
         device = encoder.device
@@ -169,7 +203,9 @@ class Scorer:
         return Outcome(metrics, scored, encoder.work, report)
 
 
-def _matched(specification: ClipSpecification, split: ScoredSplit, encoder: Encoder) -> Outcome:
+def _matched(
+    specification: ClipSpecification, texts: Sequence[str], split: ScoredSplit, encoder: Encoder
+) -> Outcome:
     """Score images against their captions: retrieval, or selection."""
     import torch
 
@@ -179,7 +215,6 @@ def _matched(specification: ClipSpecification, split: ScoredSplit, encoder: Enco
 
     samples = split.opened.samples
     captions = samples.captions or ()
-    texts = [text for one in captions for text in one]
     text_features = encoder.texts(texts)
     queries = text_features.to(encoder.device)
     images = split.features.to(encoder.device)

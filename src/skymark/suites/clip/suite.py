@@ -24,7 +24,7 @@ from skymark.suites.clip.datasets.choosing import chosen_sets
 from skymark.suites.clip.datasets.public import public_sets
 from skymark.suites.clip.efforts import EFFORTS
 from skymark.suites.clip.memory import device_bytes
-from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, RATE, SCORE, score_of
+from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
 from skymark.suites.clip.models.choosing import chosen_models
 from skymark.suites.clip.models.registry import pairs, registry
 from skymark.suites.clip.names import ALL
@@ -164,9 +164,9 @@ class ClipSuite(Suite):
         A cell that scores the features of an earlier one has no throughput of its own.
         """
         del cell
-        if rounds and not any(RATE in one.metrics for one in rounds):
+        if rounds and not any(ENCODE_RATE in one.metrics for one in rounds):
             return True
-        return is_precise_enough(rounds, self.declaration.metric(RATE), effort)
+        return is_precise_enough(rounds, self.declaration.metric(ENCODE_RATE), effort)
 
     def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:
         """Return the metrics over all rounds, and the figure that the task is known by."""
@@ -180,7 +180,10 @@ class ClipSuite(Suite):
         """Return what makes throughput doubtful over several rounds, and accuracy that varied."""
         if len(rounds) < 2:
             return ()
-        return (*warnings_of(rounds, effort, self.declaration.metric(RATE)), *_varied(rounds))
+        return (
+            *warnings_of(rounds, effort, self.declaration.metric(ENCODE_RATE)),
+            *_varied(rounds),
+        )
 
 
 def preparation_of(cell: Cell) -> tuple[str, ...]:

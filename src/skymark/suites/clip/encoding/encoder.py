@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -18,7 +19,7 @@ from skymark.suites.clip.encoding.batch_size import (
     is_out_of_memory,
     largest_batch,
 )
-from skymark.suites.clip.encoding.feeding import fed
+from skymark.suites.clip.encoding.feeding import fed, reserve
 from skymark.suites.clip.encoding.loading import LoadedModel
 from skymark.suites.clip.encoding.precision import casting, dtype_of
 from skymark.suites.clip.encoding.text_tail import (
@@ -46,9 +47,10 @@ class Work:
     """Time of each batch of images through the encoder."""
     image_batches: list[int] = field(default_factory=list)
     """Images of each."""
+    images_ns: int = 0
+    """From the first kept pixels that are read to the last features on the host."""
     text_ns: int = 0
     images: int = 0
-    texts: int = 0
 
     @property
     def encoder_s(self) -> float:
@@ -91,13 +93,13 @@ class Encoder:
         if settings.compile:
             self._encode_image = torch.compile(self.network.encode_image)
         self.drops_tail = settings.drop_text_tail and can_drop(self.network)
-        channels = (1, 3, 1, 1)
-        preprocessing = loaded.preprocessing
-        self._mean = torch.tensor(preprocessing.mean, device=self.device).view(channels)
-        self._std = torch.tensor(preprocessing.std, device=self.device).view(channels)
+        # Rounded on the host: CUDA multiplies by a reciprocal where it divides by a number.
+        normalised = torch.from_numpy(loaded.preprocessing.normalised)
+        self._normalised = normalised.to(self.dtype).to(self.device)
         self.batch_size = settings.batch_size or self._found_batch_size()
         self.asked_batch_size = self.batch_size
         self.work = Work()
+        self._warmed: set[tuple[int, ...]] = set()
 
     # Images
 
@@ -107,11 +109,18 @@ class Encoder:
         Raises:
             OutOfMemoryError: not even one image fits.
         """
+        begin = time.perf_counter_ns()
+        features = self._features_from(pixels, 0)
+        self.work.images += len(pixels)
+        self.work.images_ns += time.perf_counter_ns() - begin
+        return features
+
+    def _features_from(self, pixels: PixelMap, start: int) -> Any:
+        """Return the features of the images from a number on, as `images` does of all."""
         import torch
 
         features: list[Any] = []
         under_way: deque[ImageBatch] = deque()
-        start = 0
         while start < len(pixels):
             try:
                 for batch in fed(pixels, start, self.batch_size, self.device):
@@ -124,19 +133,28 @@ class Encoder:
                 self._make_smaller(error)
             features += [self._finished(one) for one in under_way]
             under_way.clear()
-        self.work.images += len(pixels)
         return torch.cat(features)
 
     def image_tensor(self, batch: Any) -> Any:
-        """Return what the image encoder gets for 8-bit pixels of shape (images, 3, height, width).
+        """Return normalised images of shape (images, 3, height, width), in the encoder's precision.
 
-        In fp32 these are the same operations on the same numbers as in torchvision's transforms.
+        Values are looked up, not computed, so that every device gives those of the host.
+
+        Args:
+            batch: uint8 of the same shape, on the device.
         """
         import torch
 
-        tensor = batch.div(255).sub_(self._mean).div_(self._std).to(self.dtype)
-        if self.settings.channels_last:
-            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        last = self.settings.channels_last
+        tensor = torch.empty(
+            batch.shape,
+            dtype=self.dtype,
+            device=batch.device,
+            memory_format=torch.channels_last if last else torch.contiguous_format,
+        )
+        for channel, values in enumerate(self._normalised):
+            plane = batch[:, channel]
+            tensor[:, channel] = values.index_select(0, plane.flatten().int()).view(plane.shape)
         return tensor
 
     def encoded(self, tensor: Any) -> Any:
@@ -197,7 +215,6 @@ class Encoder:
                 found = torch.empty(len(unique), features.shape[1])
             found[chosen] = features
             start += size
-        self.work.texts += len(unique)
         return found[torch.tensor([place[text] for text in texts])]
 
     def _text_batch(self, tokens: Any, positions: int | None) -> Any:
@@ -215,6 +232,47 @@ class Encoder:
             features = self.network.encode_text(tokens[:, :positions]).float()
         self.work.text_ns += span.ns
         return features.cpu()
+
+    # Before the clock starts
+
+    def warm(self, pixels: Sequence[PixelMap], texts: Sequence[str]) -> None:
+        """Encode batches of the shapes that a cell has, unless this was done for them before.
+
+        The first use of a device, of its libraries and of a compiled encoder is then in no rate.
+
+        Args:
+            pixels: of the images that the cell is going to encode; their last batches are encoded.
+            texts: that it is going to encode; some of them are.
+
+        Raises:
+            OutOfMemoryError: not even one image or text fits.
+        """
+        for one in pixels:
+            if not self._image_shapes(len(one)) <= self._warmed:
+                reserve(one, self.batch_size, self.device)
+                whole = len(one) // self.batch_size
+                is_new = (self.batch_size,) not in self._warmed
+                self._features_from(one, max(0, whole - is_new) * self.batch_size)
+                self._warmed |= self._image_shapes(len(one))
+        unique = list(dict.fromkeys(texts))
+        if unique:
+            self._warm_texts(unique)
+
+    def _warm_texts(self, unique: list[str]) -> None:
+        total, size = len(unique), self.batch_size
+        count = total if total <= size else size + total % size
+        some = [unique[number * total // count] for number in range(count)]
+        tokens = self.loaded.tokenizer(some)
+        positions = tokens.shape[1]
+        if self.drops_tail:
+            positions = kept_positions(lengths_of(self.network, tokens), positions)
+        shapes = {(rows, positions) for rows in _batch_sizes(total, size)}
+        if not shapes <= self._warmed:
+            self.texts(some)
+            self._warmed |= shapes
+
+    def _image_shapes(self, count: int) -> set[tuple[int, ...]]:
+        return {(rows,) for rows in _batch_sizes(count, self.batch_size)}
 
     # For comparison
 
@@ -268,6 +326,12 @@ class Encoder:
         self.batch_size //= 2
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _batch_sizes(count: int, size: int) -> set[int]:
+    """Return the sizes of the batches into which things are divided: whole ones, and the rest."""
+    whole, rest = divmod(count, size)
+    return {one for one in (size if whole else 0, rest) if one}
 
 
 def _padded(tensor: Any, count: int) -> Any:

@@ -19,6 +19,21 @@ def fed(pixels: PixelMap, start: int, size: int, device: Any) -> Iterator[Any]:
     return _copied_ahead(batches, device) if device.type == "cuda" else batches
 
 
+def reserve(pixels: PixelMap, size: int, device: Any) -> None:
+    """Fill the allocator's store of page-locked memory, from which `fed` takes its batches.
+
+    Nothing is done where batches stay on the host.
+    """
+    import torch
+
+    if device.type == "cuda":
+        # One more is being copied, and one more is being read.
+        count = min(AHEAD + 3, -(-len(pixels) // size))
+        shape = (size, *pixels.index.shape[1:])
+        held = [torch.empty(shape, dtype=torch.uint8, pin_memory=True) for _ in range(count)]
+        del held
+
+
 def _read_ahead(pixels: PixelMap, start: int, size: int, *, pinned: bool) -> Iterator[Any]:
     """Yield batches in host memory; pinned, so that a copy can run beside other work."""
     import torch

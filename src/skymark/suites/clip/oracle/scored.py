@@ -36,6 +36,11 @@ class Scored:
     text_features: Any = None
 
     @property
+    def images(self) -> int:
+        """The number of images of all splits."""
+        return sum(len(one.features) for one in self.splits)
+
+    @property
     def conditions(self) -> dict[str, str]:
         """Digests for the record; two records with equal ones are of the same images and texts."""
         found = {

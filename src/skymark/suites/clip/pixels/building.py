@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +51,7 @@ def read_map(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing)
 
 
 def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap:
-    """Return a split's pixels, made now if no process has made them.
+    """Return a split's pixels, made now if no process has made them, and then with the time.
 
     Raises:
         DataError: an image cannot be decoded.
@@ -60,11 +61,16 @@ def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
     if found := open_map(cache, opened, preprocessing):
         return found
 
+    decode_ns = 0
+
     def make(part: Path) -> None:
+        nonlocal decode_ns
+        begin = time.perf_counter_ns()
         with explained(part):
             _build(part, opened, preprocessing)
+        decode_ns = time.perf_counter_ns() - begin
 
-    build_once(
+    made = build_once(
         directory,
         make,
         is_whole=lambda place: read_map(place, opened, preprocessing) is not None,
@@ -73,6 +79,7 @@ def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
     built = open_map(cache, opened, preprocessing)
     if built is None:
         raise DataError(f"{directory} cannot be read back; is the disk sound?")
+    built.decode_ns = decode_ns if made else None
     return built
 
 

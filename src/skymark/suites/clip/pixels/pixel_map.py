@@ -32,6 +32,10 @@ class MapIndex(Frozen):
 class PixelMap:
     """8-bit pixels of a split, read in place; what is read is verified by its checksum."""
 
+    decode_ns: int | None = None
+    """Time in which its images were read, decoded, resized and written, where that was done for
+    whoever holds the map; None where another process or an earlier cell did it."""
+
     def __init__(self, directory: Path, index: MapIndex) -> None:
         self.directory = directory
         self.index = index

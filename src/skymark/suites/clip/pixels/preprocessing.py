@@ -67,6 +67,16 @@ class Preprocessing:
         """Per channel."""
         return tuple(self.settings["std"])
 
+    @property
+    def normalised(self) -> npt.NDArray[np.float32]:
+        """Normalised value of each 8-bit value, per channel: float32 of shape (3, 256).
+
+        The operations are those of torchvision's ToTensor and Normalize, rounded as IEEE 754 says.
+        """
+        values = np.arange(256, dtype=np.float32) / np.float32(255)
+        mean, std = (np.array(one, np.float32)[:, None] for one in (self.mean, self.std))
+        return (values - mean) / std
+
     def pixels(self, data: bytes, name: str) -> Pixels:
         """Decode, resize and crop an image to 8-bit pixels of `shape`.
 
