@@ -47,7 +47,7 @@ def many(tmp_path_factory):
         machine=capture(directory),
     )
     (directory / "manifest.json").write_bytes(sealed(manifest))
-    figures = dict.fromkeys(("score", "acc1", "acc5", "images_per_s"), Figure(value=0.5))
+    figures = dict.fromkeys(("score", "acc1", "acc5", "encoded_images_per_s"), Figure(value=0.5))
     for cell in cells[: PAIRS - PENDING]:
         record = Record(
             cell=cell,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from shutil import which
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from skymark.model.errors import DataError, UsageError  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe, Model, Weights  # noqa: E402
+from tests.clip.conftest import ONCE, Region  # noqa: E402
 from tests.clip.drawing import CLASSES, TEMPLATES  # noqa: E402
 
 PROBE = LinearProbe(train_split="train", val_split=None, epochs=2)
@@ -89,8 +91,93 @@ def test_features_are_computed_once_for_all_tasks_on_the_same_images(bench):
     assert sum(again.samples["images"]) == 40, "only the training images are new"
     third = bench.result(runner=runner)
     assert third.metrics["encoder_s"] == 0
-    assert "images_per_s" not in third.metrics
     assert third.metrics["acc1"] == first.metrics["acc1"]
+
+
+def test_a_cell_has_the_rates_of_the_work_that_was_done_for_it(bench):
+    def rates(**settings):
+        metrics = bench.result(**settings).metrics
+        return {name.removesuffix("_images_per_s"): metrics[name]
+                for name in metrics if name.endswith("_images_per_s")}  # fmt: skip
+
+    runner = bench.runner()
+    whole = rates(runner=runner)
+    assert whole.keys() == {"decoded", "encoded", "end_to_end"}
+    assert 1 / whole["end_to_end"] > 1 / whole["decoded"] + 1 / whole["encoded"]
+    assert rates(runner=runner).keys() == set(), "pixels and features of an earlier cell"
+    probe = rates(runner=runner, task="linear_probe", linear_probe=PROBE)
+    assert probe.keys() == {"decoded", "encoded"}, "only the training images are new"
+    assert rates(architecture="tiny-custom").keys() == {"encoded"}, "pixels of another model"
+
+
+def test_the_encoding_rate_is_over_the_time_in_which_images_are_encoded(bench, monkeypatch):
+    from skymark.suites.clip.encoding.encoder import Encoder
+
+    encoded, texts, s_per_batch = Encoder.encoded, Encoder.texts, 0.02
+
+    def slow(function):
+        def slowed(*arguments):
+            time.sleep(s_per_batch)
+            return function(*arguments)
+
+        return slowed
+
+    monkeypatch.setattr(Encoder, "encoded", slow(encoded))
+    rate = bench.result(batch_size=4).metrics["encoded_images_per_s"]
+    assert rate < 4 / s_per_batch
+    monkeypatch.setattr(Encoder, "encoded", encoded)
+    monkeypatch.setattr(Encoder, "texts", lambda *one: time.sleep(60 / rate) or texts(*one))
+    other = bench.result(batch_size=4).metrics
+    assert other["encoded_images_per_s"] > rate, "texts are encoded at another time"
+
+
+class Clock(Region):
+    """Timed region that notes its begin among other events."""
+
+    def __init__(self, events):
+        self.events = events
+
+    def begins(self, exclude=()):
+        self.events.append("clock")
+
+
+@pytest.mark.parametrize(
+    ("settings", "batch_sizes"),
+    [
+        ({"batch_size": 16}, {16, 12}),
+        ({"batch_size": 64, "precision": "bf16"}, {60}),
+        ({"batch_size": 16, "compile": True}, {16}),
+    ],
+    ids=["two-sizes", "one-size", "compiled"],
+)
+def test_an_encoder_has_run_batches_of_a_cell_s_shapes_before_the_clock_starts(
+    bench, monkeypatch, settings, batch_sizes
+):
+    from skymark.suites.clip.encoding.encoder import Encoder
+
+    encoded, text_batch, events = Encoder.encoded, Encoder._text_batch, []
+
+    def images(self, tensor):
+        events.append(("images", tensor.shape, tensor.dtype))
+        return encoded(self, tensor)
+
+    def texts(self, tokens, positions):
+        events.append(("texts", tokens.shape, positions))
+        return text_batch(self, tokens, positions)
+
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(Encoder, "encoded", images)
+    monkeypatch.setattr(Encoder, "_text_batch", texts)
+    runner = bench.runner()
+    for name in ("shapes", "colours"):
+        cell = bench.cell(name, **settings)
+        runner.prepare(cell)
+        runner.measure(cell, 0, ONCE, Clock(events))
+    one, two = (number for number, event in enumerate(events) if event == "clock")
+    before, first, second = events[:one], events[one + 1 : two], events[two + 1 :]
+    assert set(first) == set(before)
+    assert {shape[0] for kind, shape, _ in first if kind == "images"} == batch_sizes
+    assert second == [event for event in first if event[0] == "images"], "nothing is done twice"
 
 
 def test_two_data_sets_of_one_name_are_not_mixed_up(bench, tmp_path):

@@ -16,7 +16,7 @@ from skymark.suites.clip.encoding.libraries import import_open_clip
 from skymark.suites.clip.metrics import DECODE_RATE, ENCODE_RATE, END_TO_END_RATE, score_of
 from skymark.suites.clip.reading.fetching import fetch, splits_of
 from skymark.suites.clip.reading.opening import open_split
-from skymark.suites.clip.scoring import Outcome, Scorer
+from skymark.suites.clip.scoring import Opened, Outcome, Scorer
 from skymark.suites.clip.specification import ClipSpecification
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class ClipRunner:
         """Fetch the cell's data, check it and the model's name, decode and resize its images."""
         import_open_clip()
         from skymark.suites.clip.encoding.loading import check_file, preprocessing_of
+        from skymark.suites.clip.pixels.building import ensure_map
 
         specification = ClipSpecification.of(cell)
         preprocessing = preprocessing_of(specification.model)
@@ -59,7 +60,7 @@ class ClipRunner:
         for split in splits:
             opened = open_split(specification.source, split, specification.task, self._cache)
             self._scorer.check(specification, opened)
-            self._scorer.decoded(opened, preprocessing)
+            ensure_map(self._cache, opened, preprocessing)
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Score a cell, and verify on what."""
@@ -91,6 +92,7 @@ class ClipRunner:
             setup_s=setup_s,
             timed_ns=timed_ns,
             metrics=_metrics(outcome, encoder, timed_ns, resources)
+            | _rates(work, outcome, timed_ns)
             | ({} if energy_j is None else {"energy_j": energy_j}),
             resources=resources,
             samples=_samples(outcome),
@@ -152,7 +154,6 @@ def _metrics(
     metrics = dict(outcome.metrics)
     if (score := score_of(metrics)) is not None:
         metrics["score"] = score
-    metrics |= _rates(outcome, timed_ns)
     metrics |= {
         "images": float(outcome.scored.images),
         "texts": float(len(outcome.scored.texts)),
@@ -168,19 +169,20 @@ def _metrics(
     return metrics
 
 
-def _rates(outcome: Outcome, timed_ns: int) -> dict[str, float]:
-    """Return images per second: each rate only where its work was done for this round."""
-    work, scored = outcome.work, outcome.scored
-    maps = [split.pixels for split in scored.splits]
-    decode_ns = sum(one.decode_ns for one in maps if one.decode_ns is not None)
-    decoded = sum(len(one) for one in maps if one.decode_ns is not None)
+def _rates(opened: Opened, outcome: Outcome, timed_ns: int) -> dict[str, float]:
+    """Return images per second: each rate only where its work was done for this cell."""
+    work, images = outcome.work, outcome.scored.images
+    pairs = zip(opened.pixels, opened.decode_ns, strict=True)
+    decoded = [(len(pixels), time_ns) for pixels, time_ns in pairs if time_ns is not None]
+    decoded_images = sum(count for count, _ in decoded)
+    decode_ns = sum(time_ns for _, time_ns in decoded)
     found = {}
-    if decoded:
-        found[DECODE_RATE] = decoded / (decode_ns / 1e9)
+    if decoded_images:
+        found[DECODE_RATE] = decoded_images / (decode_ns / 1e9)
     if work.images:
         found[ENCODE_RATE] = work.images / (work.images_ns / 1e9)
-    if decoded == work.images == scored.images:
-        found[END_TO_END_RATE] = scored.images / ((decode_ns + timed_ns) / 1e9)
+    if decoded_images == work.images == images:
+        found[END_TO_END_RATE] = images / ((decode_ns + timed_ns) / 1e9)
     return found
 
 

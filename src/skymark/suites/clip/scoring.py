@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from skymark.suites.clip.encoding.encoder import Encoder, Work
     from skymark.suites.clip.oracle.scored import Scored, ScoredSplit
     from skymark.suites.clip.pixels.pixel_map import PixelMap
-    from skymark.suites.clip.pixels.preprocessing import Preprocessing
     from skymark.suites.clip.reading.layout import Prompts
     from skymark.suites.clip.specification import ClipSpecification, LinearProbe
 
@@ -37,6 +36,8 @@ class Opened:
     splits: tuple[OpenedSplit, ...]
     prompts: Prompts | None
     pixels: tuple[PixelMap, ...] = ()
+    decode_ns: tuple[int | None, ...] = ()
+    """Time in which each split was decoded for this cell; None where it was not."""
 
     @property
     def texts(self) -> list[str]:
@@ -65,7 +66,6 @@ class Scorer:
         self._cache = cache
         self._features: OrderedDict[str, Any] = OrderedDict()
         self._classifiers: dict[str, tuple[list[str], Any]] = {}
-        self._decode_ns: dict[Path, int] = {}
 
     def forget(self) -> None:
         """Forget all features: the model or its precision is another one."""
@@ -100,25 +100,15 @@ class Scorer:
         )
         return Opened(splits, self.check(specification, splits[0]))
 
-    def decoded(self, split: OpenedSplit, preprocessing: Preprocessing) -> PixelMap:
-        """Return the pixels of a split, decoded now where no process has done so before.
-
-        The time that it took is the first cell's that is scored on them.
-        """
+    def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
+        """Add the pixels of all splits, decoded now where no process has done so before."""
         from skymark.suites.clip.pixels.building import ensure_map
 
-        pixels = ensure_map(self._cache, split, preprocessing)
-        if pixels.decode_ns is not None:
-            self._decode_ns[pixels.directory] = pixels.decode_ns
-        return pixels
-
-    def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
-        """Add the pixels of all splits, with the time of their decoding if it is this cell's."""
-        preprocessing = encoder.loaded.preprocessing
-        pixels = tuple(self.decoded(split, preprocessing) for split in opened.splits)
-        for one in pixels:
-            one.decode_ns = self._decode_ns.pop(one.directory, None)
-        return Opened(opened.splits, opened.prompts, pixels)
+        pixels = tuple(
+            ensure_map(self._cache, split, encoder.loaded.preprocessing) for split in opened.splits
+        )
+        decode_ns = tuple(one.take_decode_ns() for one in pixels)
+        return Opened(opened.splits, opened.prompts, pixels, decode_ns)
 
     def warm(self, opened: Opened, encoder: Encoder) -> None:
         """Have the encoder run on what a cell is to be scored on, before its clock starts.

@@ -36,7 +36,9 @@ def strict(path):
 
 def test_a_pair_is_a_file_with_what_the_peer_writes(planned, tmp_path):
     (one,) = planned()
-    found = record(one, acc1=0.5, acc5=0.75, mean_per_class_recall=0.5, images_per_s=9.0, score=0.5)
+    found = record(
+        one, acc1=0.5, acc5=0.75, mean_per_class_recall=0.5, encoded_images_per_s=9.0, score=0.5
+    )
     (path,) = FORMAT.write([found], tmp_path / "out")
     assert path.name == "vtab_cifar10_laion2b_s34b_b79k_ViT-B-32_en_zeroshot_classification.json"
     assert strict(path) == {

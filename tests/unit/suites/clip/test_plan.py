@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from skymark.suites.clip.metrics import DECLARATION, score_of
 from skymark.suites.clip.specification import ClipSpecification
 from skymark.suites.clip.suite import ClipSuite
 
+ROOT = Path(__file__).parents[4]
 SUITE = ClipSuite()
 LAION = "ViT-B-32:laion2b_s34b_b79k"
 OPENAI = "RN50-quickgelu:openai"
@@ -149,10 +151,10 @@ def test_each_data_set_is_prepared_once_for_all_models_with_the_same_pixels(plan
 def test_accuracy_takes_one_round_and_throughput_several(planned):
     (cell,) = [one.cell for one in planned()]
     quick, standard = SUITE.efforts["quick"], SUITE.efforts["standard"]
-    one = result(acc1=0.5, images_per_s=100.0)
+    one = result(acc1=0.5, encoded_images_per_s=100.0)
     assert SUITE.is_enough(cell, [one], quick)
     assert not SUITE.is_enough(cell, [one], standard)
-    same = [result(n, acc1=0.5, images_per_s=100.0 + n) for n in range(3)]
+    same = [result(n, acc1=0.5, encoded_images_per_s=100.0 + n) for n in range(3)]
     assert SUITE.is_enough(cell, same, standard)
     assert SUITE.is_enough(cell, [result(acc1=0.5)], standard)  # features of an earlier cell
 
@@ -162,14 +164,14 @@ def test_the_score_is_the_task_s_own_figure():
     recalls = {f"{kind}_retrieval_recall@{k}": k / 10 + add
                for kind, add in (("image", 0.0), ("text", 0.2)) for k in (5, 1)}  # fmt: skip
     assert score_of(recalls) == pytest.approx(0.2)
-    assert score_of({"images_per_s": 3.0}) is None
-    figures = SUITE.figures([result(mean_average_precision=0.25, images_per_s=9.0)])
+    assert score_of({"encoded_images_per_s": 3.0}) is None
+    figures = SUITE.figures([result(mean_average_precision=0.25, encoded_images_per_s=9.0)])
     assert figures["score"].value == 0.25
 
 
 def test_accuracy_that_varies_between_rounds_is_pointed_out():
     effort: Effort = SUITE.efforts["standard"]
-    rounds = [result(n, acc1=0.5 + n / 100, images_per_s=100.0) for n in range(3)]
+    rounds = [result(n, acc1=0.5 + n / 100, encoded_images_per_s=100.0) for n in range(3)]
     assert "accuracy-varies" in {one.kind for one in SUITE.warnings(rounds, effort)}
     assert SUITE.warnings(rounds[:1], effort) == ()
 
@@ -179,6 +181,13 @@ def test_the_declaration_names_every_metric_once():
     assert len(names) == len(set(names))
     titles = SUITE.declared([]).scenario_titles
     assert titles == {}
+
+
+def test_the_page_of_the_suite_defines_every_rate():
+    page = (ROOT / "docs" / "clip.md").read_text(encoding="utf-8")
+    rates = [one for one in DECLARATION.metrics if one.unit == "1/s"]
+    assert len(rates) == 3
+    assert all(f"| {one.heading} | `{one.name}` |" in page for one in rates)
 
 
 def test_prompts_of_a_file_are_in_the_specification_and_tell_cells_apart(planned, tmp_path):

@@ -13,8 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from skymark.cache.building import build_once
+from skymark.leases import this_machine
 from skymark.model.errors import DataError
-from skymark.suites.clip.pixels.pixel_map import DATA_FILE, INDEX_FILE, MapIndex, PixelMap
+from skymark.suites.clip.pixels.pixel_map import (
+    DATA_FILE,
+    DECODING_FILE,
+    INDEX_FILE,
+    Decoding,
+    MapIndex,
+    PixelMap,
+)
 from skymark.suites.clip.pixels.preprocessing import Pixels, Preprocessing
 from skymark.suites.clip.reading.opening import OpenedSplit
 from skymark.suites.clip.reading.samples import Samples
@@ -51,7 +59,7 @@ def read_map(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing)
 
 
 def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap:
-    """Return a split's pixels, made now if no process has made them, and then with the time.
+    """Return a split's pixels, made now if no process has made them.
 
     Raises:
         DataError: an image cannot be decoded.
@@ -61,16 +69,11 @@ def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
     if found := open_map(cache, opened, preprocessing):
         return found
 
-    decode_ns = 0
-
     def make(part: Path) -> None:
-        nonlocal decode_ns
-        begin = time.perf_counter_ns()
         with explained(part):
             _build(part, opened, preprocessing)
-        decode_ns = time.perf_counter_ns() - begin
 
-    made = build_once(
+    build_once(
         directory,
         make,
         is_whole=lambda place: read_map(place, opened, preprocessing) is not None,
@@ -79,11 +82,11 @@ def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
     built = open_map(cache, opened, preprocessing)
     if built is None:
         raise DataError(f"{directory} cannot be read back; is the disk sound?")
-    built.decode_ns = decode_ns if made else None
     return built
 
 
 def _build(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> None:
+    begin = time.perf_counter_ns()
     shape = (len(opened.samples), *preprocessing.shape)
     pixels = np.memmap(directory / DATA_FILE, np.uint8, mode="w+", shape=shape)
     _reserve(directory / DATA_FILE, pixels.nbytes)
@@ -92,6 +95,8 @@ def _build(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
         pixels[number] = image
         checksums.append(zlib.crc32(image.data))
     pixels.flush()
+    decoding = Decoding(machine=this_machine(), time_ns=time.perf_counter_ns() - begin)
+    write_whole(directory / DECODING_FILE, decoding.model_dump_json().encode(), durable=False)
     index = MapIndex(
         split=opened.identity,
         preprocessing=preprocessing.key,

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from skymark.leases import this_machine
 from skymark.model.base import Count, Frozen
 from skymark.model.errors import DataError
 from skymark.suites.clip.pixels.preprocessing import Pixels
 
 DATA_FILE = "pixels.u8"
 INDEX_FILE = "pixels.json"
+DECODING_FILE = "decoding.json"
 
 
 class MapIndex(Frozen):
@@ -29,12 +31,16 @@ class MapIndex(Frozen):
     """CRC-32 of each image's pixels."""
 
 
+class Decoding(Frozen):
+    """Time in which the images of a map were read, decoded, resized and written."""
+
+    machine: str
+    """The one that did it, since it booted."""
+    time_ns: Count
+
+
 class PixelMap:
     """8-bit pixels of a split, read in place; what is read is verified by its checksum."""
-
-    decode_ns: int | None = None
-    """Time in which its images were read, decoded, resized and written, where that was done for
-    whoever holds the map; None where another process or an earlier cell did it."""
 
     def __init__(self, directory: Path, index: MapIndex) -> None:
         self.directory = directory
@@ -45,6 +51,19 @@ class PixelMap:
     def __len__(self) -> int:
         """The number of images."""
         return self.index.shape[0]
+
+    def take_decode_ns(self) -> int | None:
+        """Return the time of decoding in ns, once: it belongs to the first cell that asks.
+
+        None where an earlier cell took it, or another machine decoded the images.
+        """
+        file = self.directory / DECODING_FILE
+        try:
+            found = Decoding.model_validate_json(file.read_bytes())
+            file.unlink()
+        except (OSError, ValueError):
+            return None
+        return found.time_ns if found.machine == this_machine() else None
 
     def read(self, start: int, stop: int, out: Pixels | None = None) -> Pixels:
         """Return the pixels of consecutive images, in memory.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -53,6 +54,31 @@ def test_a_map_is_made_once(opened, tmp_path, monkeypatch):
     assert np.array_equal(first.read(0, COUNT), again.read(0, COUNT))
     expected = Small().pixels(opened.samples.read(5), "it")
     assert np.array_equal(first.read(5, 6)[0], expected)
+
+
+class Slow(Small):
+    """Preprocessing that takes a known time per image, and at least that."""
+
+    s_per_image = 0.01
+
+    def pixels(self, data, name):
+        time.sleep(self.s_per_image)
+        return super().pixels(data, name)
+
+
+def test_the_first_who_asks_gets_the_time_of_decoding(opened, tmp_path):
+    begin = time.perf_counter_ns()
+    made = ensure_map(tmp_path, opened, Slow())
+    whole_ns = time.perf_counter_ns() - begin
+    again = ensure_map(tmp_path, opened, Slow())
+    threads = len(os.sched_getaffinity(0))
+    assert COUNT / threads * Slow.s_per_image * 1e9 <= again.take_decode_ns() <= whole_ns
+    assert made.take_decode_ns() is None
+
+
+def test_the_time_of_another_machine_s_decoding_is_not_taken(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "this_machine", lambda: "another")
+    assert ensure_map(tmp_path, opened, Small()).take_decode_ns() is None
 
 
 def test_many_processes_make_it_once(opened, tmp_path):
