@@ -111,7 +111,7 @@ class Scorer:
         return Opened(opened.splits, opened.prompts, pixels, decode_ns)
 
     def warm(self, opened: Opened, encoder: Encoder) -> None:
-        """Have the encoder run on what a cell is to be scored on, before its clock starts.
+        """Warm the encoder with batches of a cell's images and texts, before the clock starts.
 
         Raises:
             OutOfMemoryError: not even one image or text fits.

@@ -19,7 +19,7 @@ from skymark.suites.clip.encoding.batch_size import (
     is_out_of_memory,
     largest_batch,
 )
-from skymark.suites.clip.encoding.feeding import fed, reserve
+from skymark.suites.clip.encoding.feeding import fed
 from skymark.suites.clip.encoding.loading import LoadedModel
 from skymark.suites.clip.encoding.precision import casting, dtype_of
 from skymark.suites.clip.encoding.text_tail import (
@@ -249,7 +249,6 @@ class Encoder:
         """
         for one in pixels:
             if not self._image_shapes(len(one)) <= self._warmed:
-                reserve(one, self.batch_size, self.device)
                 whole = len(one) // self.batch_size
                 is_new = (self.batch_size,) not in self._warmed
                 self._features_from(one, max(0, whole - is_new) * self.batch_size)

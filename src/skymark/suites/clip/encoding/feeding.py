@@ -19,31 +19,25 @@ def fed(pixels: PixelMap, start: int, size: int, device: Any) -> Iterator[Any]:
     return _copied_ahead(batches, device) if device.type == "cuda" else batches
 
 
-def reserve(pixels: PixelMap, size: int, device: Any) -> None:
-    """Fill the allocator's store of page-locked memory, from which `fed` takes its batches.
-
-    Nothing is done where batches stay on the host.
-    """
-    import torch
-
-    if device.type == "cuda":
-        # One more is being copied, and one more is being read.
-        count = min(AHEAD + 3, -(-len(pixels) // size))
-        shape = (size, *pixels.index.shape[1:])
-        held = [torch.empty(shape, dtype=torch.uint8, pin_memory=True) for _ in range(count)]
-        del held
-
-
 def _read_ahead(pixels: PixelMap, start: int, size: int, *, pinned: bool) -> Iterator[Any]:
     """Yield batches in host memory; pinned, so that a copy can run beside other work."""
     import torch
 
+    def page_locked() -> Any:
+        return torch.empty((size, *pixels.index.shape[1:]), dtype=torch.uint8, pin_memory=True)
+
     def read(begin: int) -> Any:
         if not pinned:
             return torch.from_numpy(pixels.read(begin, begin + size))
-        shape = (size, *pixels.index.shape[1:])
-        buffer = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+        buffer = page_locked()
         return buffer[: len(pixels.read(begin, begin + size, buffer.numpy()))]
+
+    if pinned:
+        # Locking pages takes long, so that as many as are ever in use at once are locked now: three
+        # that wait, one that is read, and one that is copied. PyTorch keeps them for all batches.
+        batches = -(-len(pixels) // size)
+        held = [page_locked() for _ in range(min(AHEAD + 3, batches))]
+        held.clear()
 
     with ThreadPoolExecutor(1, "reading") as reader:
         waiting: deque[Future[Any]] = deque()
