@@ -49,7 +49,8 @@ class DividesAsCuda(TorchDispatchMode):
         del types
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
-        if name not in DIVISIONS or (isinstance(args[1], torch.Tensor) and args[1].ndim):
+        by_number = name in DIVISIONS and not (isinstance(args[1], torch.Tensor) and args[1].ndim)
+        if not by_number or kwargs.get("rounding_mode") is not None:
             return function(*args, **kwargs)
         dividend, divisor = args
         kind = torch.result_type(dividend, divisor)
@@ -137,16 +138,22 @@ def test_cells_are_valid_on_a_device_that_divides_as_cuda(bench, device, set, ta
     assert result.verification.passed, result.verification.cause
 
 
-@pytest.mark.parametrize("divided", PLANTED.values(), ids=PLANTED)
-def test_preprocessing_that_divides_by_a_number_is_invalid_there_and_valid_on_a_host(
-    bench, monkeypatch, request, divided
-):
-    def planted(self, batch):
+def plant(monkeypatch, divided):
+    """Replace the encoder's preprocessing by one that computes on the device."""
+
+    def computed(self, batch):
         mean, std = (torch.tensor(one).view(1, 3, 1, 1) for one in (MEAN, STD))
         return divided(batch).sub_(mean).div_(std)
 
-    monkeypatch.setattr(Encoder, "image_tensor", planted)
-    on_host = bench.result()
-    assert on_host.verification.passed, on_host.verification.cause
-    request.getfixturevalue("device")
+    monkeypatch.setattr(Encoder, "image_tensor", as_on_cuda(computed))
+
+
+@pytest.mark.parametrize("divided", PLANTED.values(), ids=PLANTED)
+def test_preprocessing_that_divides_by_a_number_makes_the_cell_invalid(bench, monkeypatch, divided):
+    plant(monkeypatch, divided)
     assert bench.result().verification.cause.kind == "wrong-images"
+
+
+def test_preprocessing_that_divides_by_a_tensor_is_that_of_the_host(bench, monkeypatch):
+    plant(monkeypatch, lambda batch: batch.float() / torch.full((1,), 255.0))
+    assert bench.result().verification.passed
