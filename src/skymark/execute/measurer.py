@@ -24,6 +24,8 @@ from skymark.execute.process import (
 )
 from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.worker_pool import WorkerPool
+from skymark.machine.gpu_fitness import LOSS, lost_fault
+from skymark.machine.nvidia import lost_gpu
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan, PlannedCell
@@ -247,7 +249,7 @@ class Measurer(ABC):
         """Do some work on cells in one worker process; in a new one after each that breaks."""
         waiting = deque(cells)
         may_start_again = True
-        while waiting:
+        while waiting := deque(cell for cell in waiting if cell.id in self._unfinished):
             served: list[Cell] = []
             try:
                 worker = self._worker(group, waiting)
@@ -257,7 +259,7 @@ class Measurer(ABC):
             try:
                 worker.await_ready(self._effort.cell_timeout_s)
                 may_start_again = True
-                while waiting:
+                while waiting and waiting[0].id in self._unfinished:
                     cell = waiting.popleft()
                     served.append(cell)
                     try:
@@ -320,11 +322,33 @@ class Measurer(ABC):
                 )
 
     def _fail(self, cell: Cell, error: WorkerError) -> None:
+        if cell.id not in self._unfinished or self._end_if_gpu_is_lost(error.cause):
+            return
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
         if error.cause.kind == "LibraryAbsentError":
             status = Status.SKIPPED
         stop = Stop.FAILED if status.is_bad else None
         self._end(self._unfinished[cell.id], status, error.cause, stop)
+
+    def _end_if_gpu_is_lost(self, cause: Cause) -> bool:
+        """End all cells that compute on the GPU, where it is lost; each would wait for it in vain.
+
+        Args:
+            cause: why a worker failed.
+
+        Returns:
+            Whether they were ended.
+        """
+        if self._interpreters.platform != "gpu":
+            return False
+        words = lost_gpu() or (cause.message if LOSS.search(cause.message) else None)
+        if words is None:
+            return False
+        lost = Cause(**lost_fault(words).model_dump())
+        for one in list(self._unfinished.values()):
+            if one.accelerator != HOST_ONLY:
+                self._end(one, Status.FAILED, lost, Stop.FAILED)
+        return True
 
     def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
         """End the cells whose worker did not start; what it wrote is in the log of the first."""
