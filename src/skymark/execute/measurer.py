@@ -206,7 +206,8 @@ class Measurer(ABC):
         self._observer.measuring(cell, number)
         busy = self._uploads.hold() if self._uploads else ()
         try:
-            measured = worker.measure(cell, number, effort, self._run.log_path(cell))
+            log, on_gpu = self._run.log_path(cell), self._computes_on_gpu(unfinished)
+            measured = worker.measure(cell, number, effort, log, on_gpu=on_gpu)
             self._was_measured(cell)
             result = self._judged(worker, cell, measured)
         finally:
@@ -322,7 +323,9 @@ class Measurer(ABC):
                 )
 
     def _fail(self, cell: Cell, error: WorkerError) -> None:
-        if cell.id not in self._unfinished or self._end_if_gpu_is_lost(error.cause):
+        if cell.id not in self._unfinished:
+            return  # it ended with another, whose GPU was lost
+        if self._computes_on_gpu(self._unfinished[cell.id]) and self._ends_for_a_loss(error.cause):
             return
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
         if error.cause.kind == "LibraryAbsentError":
@@ -330,23 +333,25 @@ class Measurer(ABC):
         stop = Stop.FAILED if status.is_bad else None
         self._end(self._unfinished[cell.id], status, error.cause, stop)
 
-    def _end_if_gpu_is_lost(self, cause: Cause) -> bool:
-        """End all cells that compute on the GPU, where it is lost; each would wait for it in vain.
+    def _computes_on_gpu(self, one: UnfinishedCell) -> bool:
+        on_gpu = self._interpreters.platform == "gpu"
+        return on_gpu and one.accelerator not in {None, HOST_ONLY}
+
+    def _ends_for_a_loss(self, cause: Cause) -> bool:
+        """End all cells that compute on the GPU if it is lost; each would wait for it in vain.
 
         Args:
             cause: why a worker failed.
 
         Returns:
-            Whether they were ended.
+            Whether it is lost.
         """
-        if self._interpreters.platform != "gpu":
-            return False
         words = lost_gpu() or (cause.message if LOSS.search(cause.message) else None)
         if words is None:
             return False
         lost = Cause(**lost_fault(words).model_dump())
         for one in list(self._unfinished.values()):
-            if one.accelerator != HOST_ONLY:
+            if self._computes_on_gpu(one):
                 self._end(one, Status.FAILED, lost, Stop.FAILED)
         return True
 

@@ -207,11 +207,20 @@ class WorkerProcess:
         self._request(Prepare(cell=cell, log=log))
         self._await(Prepared, timeout_s)
 
-    def measure(self, cell: Cell, round: int, effort: Effort, log: Path) -> MeasuredRound:
+    def measure(
+        self, cell: Cell, round: int, effort: Effort, log: Path, *, on_gpu: bool = False
+    ) -> MeasuredRound:
         """Have the worker measure one round.
 
         The process tree and the GPUs are sampled in the timed region only. A GPU that is lost ends
         the worker, which might wait for it until its deadline.
+
+        Args:
+            cell: one of those that the worker serves.
+            round: its number.
+            effort: how long it may take.
+            log: gets what the library prints.
+            on_gpu: whether the cell's library computes on NVIDIA GPUs.
 
         Raises:
             WorkerError: it failed, died or took too long.
@@ -221,7 +230,7 @@ class WorkerProcess:
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
         begin, seen = 0.0, Seen()
-        gpus = GpuSampler(self.kind.platform, when_lost=self._process.kill)
+        gpus = GpuSampler(self._process.kill, on=on_gpu)
         try:
             while True:
                 match event := self._receive(deadline, effort.cell_timeout_s):

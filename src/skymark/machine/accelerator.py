@@ -17,6 +17,10 @@ DEVICE_FILES = {
 """Made by the driver: of NVIDIA on Linux and in WSL 2; of TPU up to v4, and from v5 on."""
 
 
+FRACTION_VARIABLE = "SKYMARK_GPU_FRACTION"
+"""Environment variable with the share of an accelerator's memory that is this process's own."""
+
+
 def has_driver(platform: str, root: Path = Path("/")) -> bool:
     """Whether a driver of a ``gpu`` or ``tpu`` is loaded.
 

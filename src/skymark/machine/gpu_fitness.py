@@ -163,7 +163,7 @@ def lost_fault(words: str) -> StabilityWarning:
 
 
 LOSS = re.compile(
-    r"GPU is lost|fallen off the bus|uncorrectable ECC|ECC_UNCORRECTABLE|GPU requires reset|\bXid\b",
+    r"GPU is lost|fallen off the bus|uncorrectable ECC|ECC_UNCORRECTABLE|requires restart|\bXid\b",
     re.IGNORECASE,
 )
 """Words of the driver and of CUDA for a device that is gone for all programs."""
@@ -306,7 +306,7 @@ def _link_faults(gpu: Gpu, copies: Sequence[CopyRates]) -> Iterator[StabilityWar
             message=f"{gpu.title}: PCIe runs at x{width} of x{most_width}",
             action="reseat the GPU, or choose another machine",
         )
-    is_idle = IDLE in (gpu.clock_reasons or (IDLE,))
+    is_idle = gpu.clock_reasons is None or IDLE in gpu.clock_reasons
     if generation is not None and newest is not None and generation < newest and not is_idle:
         yield StabilityWarning(
             kind="gpu-pcie-generation",

@@ -7,7 +7,8 @@ driver's release or the container's rights do not give is None.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -108,8 +109,9 @@ def visible_units(variables: Mapping[str, str] = os.environ) -> list[Unit]:
         return []
     units: list[Unit] = []
     for index in range(told(pynvml.nvmlDeviceGetCount) or 0):
-        if (handle := told(pynvml.nvmlDeviceGetHandleByIndex, index)) is not None:
-            units += _units(index, handle)
+        with _numbered(index):
+            if (handle := told(pynvml.nvmlDeviceGetHandleByIndex, index)) is not None:
+                units += _units(index, handle)
     return chosen(units, variables)
 
 
@@ -147,7 +149,8 @@ def lost_gpu(variables: Mapping[str, str] = os.environ) -> str | None:
 
     try:
         for unit in visible_units(variables):
-            told(pynvml.nvmlDeviceGetMemoryInfo, unit.handle)
+            with _numbered(unit.index):
+                told(pynvml.nvmlDeviceGetMemoryInfo, unit.handle)
     except GpuLostError as error:
         return str(error)
     return None
@@ -202,6 +205,15 @@ def processes_on(handle: Any) -> tuple[GpuProcess, ...] | None:
         GpuProcess(pid=one.pid, name=_name_of(one.pid), memory_bytes=one.usedGpuMemory)
         for one in running
     )
+
+
+@contextmanager
+def _numbered(index: int) -> Iterator[None]:
+    """Say which GPU is lost."""
+    try:
+        yield
+    except GpuLostError as error:
+        raise GpuLostError(f"GPU {index}: {error}") from error
 
 
 def _gpu(index: int) -> Gpu:

@@ -26,7 +26,6 @@ from skymark.machine.nvidia import (
 )
 from skymark.machine.process_table import process_table, tree_of
 from skymark.model.gpu import GpuProcess, GpuUse
-from skymark.model.platform import Platform
 
 INTERVAL_S = 0.1
 DUTY = 0.05
@@ -38,19 +37,18 @@ PROCESSES_EVERY = 10
 class GpuSampler:
     """Watches the GPUs that CUDA programs see, and counts between `begin` and `end`.
 
-    Its thread notices a GPU that is lost, in the timed region or not. On other platforms than
-    ``gpu``, and without NVML, it does nothing.
+    Its thread notices a GPU that is lost, in the timed region or not. Without NVML it does nothing.
     """
 
     def __init__(
-        self, platform: Platform, when_lost: Callable[[], None], interval_s: float = INTERVAL_S
+        self, when_lost: Callable[[], None], *, on: bool = True, interval_s: float = INTERVAL_S
     ) -> None:
         """Begin to watch, until `close`; nothing is counted yet.
 
         Args:
-            platform: of the round.
             when_lost: called once, from any thread, if a GPU does not answer any more: a program
                 that computes on it may wait for ever.
+            on: whether the round computes on GPUs; else nothing is watched.
             interval_s: time between two samples.
         """
         self._when_lost = when_lost
@@ -60,7 +58,7 @@ class GpuSampler:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        if platform == "gpu" and self._answers(self._find) and self._units:
+        if on and self._answers(self._find) and self._units:
             self._thread = threading.Thread(target=self._watch, name="skymark-gpus", daemon=True)
             self._thread.start()
 
@@ -169,16 +167,18 @@ class _Ledger:
         self.sample()
         self._look_at_processes()
         end_j = self._energy_j()
-        counted = self._begin_j is not None and end_j is not None and end_j >= self._begin_j
+        used_j = None
+        if self._begin_j is not None and end_j is not None and end_j >= self._begin_j:
+            used_j = end_j - self._begin_j
         return GpuUse(
             index=self._unit.index,
             name=self._unit.name,
             # The first sample tells of the time before.
-            utilisation=_mean(self._utilisation[1:]),
+            kernel_share=_mean(self._utilisation[1:]),
             sm_clock_mhz=_mean(self._clocks_mhz),
             power_w=_mean(self._powers_w),
             peak_memory_bytes=self._peak_bytes or None,
-            energy_j=end_j - self._begin_j if counted else None,
+            board_energy_j=used_j,
             throttled={one: count / self._samples for one, count in sorted(self._reasons.items())},
             other_processes=tuple(self._others.values()),
             is_slice=self._unit.is_slice,

@@ -95,23 +95,20 @@ class NvidiaDriver(Frozen):
 
 
 class GpuUse(Frozen):
-    """Use of one GPU, or MIG slice, in a round's timed region. Null is not told by the driver.
-
-    Utilisation is NVML's: the share of its own last sampling period (1/6 s to 1 s) in which a
-    kernel ran, averaged over the samples.
-    """
+    """Use of one GPU, or MIG slice, in a round's timed region. Null is not told by the driver."""
 
     index: Count
     name: str
-    utilisation: NonNegative | None = None
-    """Mean share of the time in which a kernel ran."""
+    kernel_share: NonNegative | None = None
+    """Mean share of the time in which a kernel ran: NVML's utilisation, which is that of its last
+    sampling period (1/6 s to 1 s)."""
     sm_clock_mhz: NonNegative | None = None
     """Mean clock of the multiprocessors."""
     power_w: NonNegative | None = None
     """Mean power of the whole board."""
     peak_memory_bytes: Count | None = None
     """Largest memory in use on it, that of other processes included."""
-    energy_j: NonNegative | None = None
+    board_energy_j: NonNegative | None = None
     """Difference of the board's energy counter between both ends."""
     throttled: dict[str, NonNegative] = Field(default_factory=dict)
     """Share of the samples in which it was slowed down, by reason; none that did not occur."""
@@ -125,20 +122,20 @@ class GpuUse(Frozen):
 def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
     """Return the use of several GPUs as that of one; None of none.
 
-    Utilisation and clock are means, power and energy sums, memory the largest. A value that one of
+    Shares and clocks are means, power and energy sums, memory the largest. A value that one of
     them lacks is null.
     """
     if not uses:
         return None
-    powers, energies = [one.power_w for one in uses], [one.energy_j for one in uses]
+    powers, energies = [one.power_w for one in uses], [one.board_energy_j for one in uses]
     peaks = _whole(one.peak_memory_bytes for one in uses)
     return uses[0].model_copy(
         update={
-            "utilisation": _mean(one.utilisation for one in uses),
+            "kernel_share": _mean(one.kernel_share for one in uses),
             "sm_clock_mhz": _mean(one.sm_clock_mhz for one in uses),
             "power_w": None if (whole := _whole(powers)) is None else sum(whole),
             "peak_memory_bytes": None if peaks is None else int(max(peaks)),
-            "energy_j": None if (whole := _whole(energies)) is None else sum(whole),
+            "board_energy_j": None if (whole := _whole(energies)) is None else sum(whole),
         }
     )
 

@@ -77,11 +77,11 @@ class ClipRunner:
         _reset_peak(encoder)
         setup_s = time.perf_counter() - begin
         region.begins()
-        meter = EnergyMeter(encoder.device)
+        meter = EnergyMeter()
         timed_from = time.perf_counter_ns()
         outcome = self._scorer.score(specification, work, encoder)
         timed_ns = time.perf_counter_ns() - timed_from
-        energy_j = meter.taken_j()
+        packages_j = meter.taken_j()
         resources = region.ends()
         if outcome.report is not None:
             say(outcome.report())
@@ -91,7 +91,7 @@ class ClipRunner:
             setup_s=setup_s,
             timed_ns=timed_ns,
             metrics=_metrics(outcome, encoder, timed_ns, resources)
-            | ({} if energy_j is None else {"energy_j": energy_j}),
+            | _energy(outcome.work.images, encoder, packages_j, resources),
             resources=resources,
             samples=_samples(outcome),
             verification=verify(
@@ -167,6 +167,19 @@ def _metrics(
     if encoder.device.type == "cuda":
         metrics["peak_device_bytes"] = float(torch.cuda.max_memory_allocated(encoder.device))
     return metrics
+
+
+def _energy(
+    images: int, encoder: Encoder, packages_j: float | None, resources: Resources
+) -> dict[str, float]:
+    """Return the energy of the GPUs, or of the CPU's packages where the encoder computes there."""
+    energy_j = packages_j
+    if encoder.device.type == "cuda":
+        energy_j = None if resources.gpu is None else resources.gpu.board_energy_j
+    if energy_j is None:
+        return {}
+    each = {"energy_j_per_1000_images": 1000 * energy_j / images} if images else {}
+    return {"energy_j": energy_j, **each}
 
 
 def say(text: str) -> None:

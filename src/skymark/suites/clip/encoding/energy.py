@@ -1,9 +1,8 @@
-"""Energy that an accelerator, or else the CPU's packages, took since a moment."""
+"""Energy that the CPU's packages took since a moment; a GPU's is in the round's resources."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 PACKAGES = Path("/sys/class/powercap")
 """Linux's powercap framework: energy of Intel's and AMD's packages in µJ, for root alone."""
@@ -12,37 +11,16 @@ PACKAGES = Path("/sys/class/powercap")
 class EnergyMeter:
     """Counters of energy, where the machine has them; `taken_j` is None where it has not."""
 
-    def __init__(self, device: Any) -> None:
-        self._device = device
-        self._begin = self._read_j()
+    def __init__(self) -> None:
+        self._begin_j = _packages_j()
 
     def taken_j(self) -> float | None:
         """Return the energy since the meter was made, in J."""
-        end = self._read_j()
-        if end is None or self._begin is None or end < self._begin:
+        end_j = _packages_j()
+        if end_j is None or self._begin_j is None or end_j < self._begin_j:
             # A counter of a package begins at 0 again after some hours.
             return None
-        return end - self._begin
-
-    def _read_j(self) -> float | None:
-        return _device_j(self._device) if self._device.type == "cuda" else _packages_j()
-
-
-def _device_j(device: Any) -> float | None:
-    """Return NVML's counter of a GPU; None where NVML or the GPU has none."""
-    import torch
-
-    try:
-        import pynvml
-    except ModuleNotFoundError:
-        return None
-    try:
-        pynvml.nvmlInit()
-        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
-    except pynvml.NVMLError:
-        return None
+        return end_j - self._begin_j
 
 
 def _packages_j() -> float | None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from skymark.suites.clip.encoding import energy
-
-HOST = SimpleNamespace(type="cpu")
 
 
 @pytest.fixture
@@ -26,17 +22,17 @@ def write(packages, *values):
 
 def test_the_energy_of_all_packages_is_added(packages):
     write(packages, 1_000_000, 5_000_000)
-    meter = energy.EnergyMeter(HOST)
+    meter = energy.EnergyMeter()
     write(packages, 3_500_000, 6_000_000)
     assert meter.taken_j() == pytest.approx(3.5)
 
 
 def test_a_counter_that_began_again_gives_nothing(packages):
     write(packages, 9_000_000)
-    meter = energy.EnergyMeter(HOST)
+    meter = energy.EnergyMeter()
     write(packages, 10)
     assert meter.taken_j() is None
 
 
 def test_a_machine_without_counters_gives_nothing(packages):
-    assert energy.EnergyMeter(HOST).taken_j() is None
+    assert energy.EnergyMeter().taken_j() is None
