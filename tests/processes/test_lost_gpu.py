@@ -7,6 +7,7 @@ engine, its workers and their ends are real.
 from __future__ import annotations
 
 import time
+from threading import Thread
 
 import pynvml
 import pytest
@@ -16,6 +17,7 @@ from skymark.suite.contract import DeviceLibrary
 from tests.nvml.stand_in import H100
 from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
 from tests.unit.execute.test_accelerator import WORKING_TORCH
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 
@@ -43,16 +45,27 @@ def ends(records):
     return {one.cell.adapter: (one.status, one.cause and one.cause.kind) for one in records}
 
 
+def measured(bed):
+    """The adapters of the rounds that began, in order."""
+    return [line["adapter"] for line in bed.journal("measure")]
+
+
 @pytest.mark.parametrize("error", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED])
 def test_a_lost_gpu_ends_the_cells_that_need_it_at_once_and_a_later_run_goes_on(
     gpu_bed, driver, error
 ):
     cells = [cell_of("a"), cell_of("b", does="hang"), cell_of("c"), cell_of("host")]
     plan = plan_of(*cells, effort=ONE_ROUND)
-    lost_when = f"measuring {cells[1].id} 0"
-    gpu_bed.witness = Witness(lambda told: driver.lose(0, error) if told == lost_when else None)
+
+    def lose() -> None:
+        until(lambda: "b" in measured(gpu_bed), what="the round in which the GPU is lost")
+        driver.lose(0, error)
+
+    loss = Thread(target=lose)
+    loss.start()
     begin = time.monotonic()
     records = gpu_bed.engine(plan, suite=OnGpu(), target="cuda12").run()
+    loss.join()
     assert time.monotonic() - begin < ONE_ROUND.cell_timeout_s / 2
     lost = (Status.FAILED, "gpu-lost")
     assert ends(records) == {
