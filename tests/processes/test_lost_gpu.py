@@ -15,7 +15,7 @@ import pytest
 from skymark.model.record import Status
 from skymark.suite.contract import DeviceLibrary
 from tests.nvml.stand_in import H100
-from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
+from tests.scripted_suite import EFFORT, ScriptedSuite, cell_of, plan_of
 from tests.unit.execute.test_accelerator import WORKING_TORCH
 from tests.waiting import until
 

@@ -135,6 +135,19 @@ def require_fit_gpus(
             raise UsageError(f"{fault.message} ({fault.kind}); {fault.action}")
 
 
+def python_of_accelerator(platform: Platform, *, own: bool) -> Path:
+    """Return the interpreter whose libraries are asked, where its venv is made already.
+
+    Args:
+        platform: ``gpu`` or ``tpu``.
+        own: the venv of pinned builds; else, and where it is not made yet, the running one.
+    """
+    venvs, spec = Venvs(cache_directory()), accelerator_venv(target_of(platform))
+    if own and venvs.is_built(spec):
+        return venvs.ensure(spec).python
+    return Path(sys.executable)
+
+
 def faults_by_library(platform: Platform, python: Path) -> dict[str, str | None]:
     """Return the fault that keeps each installed library from the accelerator; None for no fault.
 
