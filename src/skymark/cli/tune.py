@@ -138,7 +138,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             f"--output {path} --resume"
         )
         raise
-    found = _content(request, report, machines)
+    found = _content(request, report, machines, own=env == "own")
     with explained(path / OUTCOME):
         write_whole(path / OUTCOME, escaped_json(json_module.dumps(found, indent=1)).encode())
     if json:
@@ -196,7 +196,11 @@ def _carried_out(
 
 
 def _content(
-    request: TuneRequest, report: TuningReport, machines: Sequence[MeasuredMachine]
+    request: TuneRequest,
+    report: TuningReport,
+    machines: Sequence[MeasuredMachine],
+    *,
+    own: bool,
 ) -> dict[str, Any]:
     """Return the outcome as JSON has it."""
     from skymark.report.machine_choice import cheapest
@@ -205,7 +209,8 @@ def _content(
     if (chosen := report.tuned.chosen) is not None:
         point = report.tuned.point(chosen)
         found["settings"] = {**chosen.cell.settings, **point}
-        found["command"] = shlex.join(("skymark", *run_words(request, chosen.cell, point)))
+        words = (*run_words(request, chosen.cell, point), *(() if own else ("--env", "current")))
+        found["command"] = shlex.join(("skymark", *words))
     found["machines"] = [one.json_content() for one in machines]
     best = cheapest(machines)
     found["cheapest_machine"] = None if best is None else best.json_content()

@@ -90,7 +90,7 @@ def _link(generation: int | None, width: int | None) -> str:
 
 
 def _gib(size: int | None) -> str | None:
-    return None if size is None else f"{size / GIB:.3g}"
+    return None if size is None else f"{size / GIB:.1f}"
 
 
 def _count(value: int | None) -> str | None:
