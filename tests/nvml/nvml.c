@@ -57,6 +57,8 @@ static void full_name(char *name, size_t size, void *handle, const char *what) {
 static int of_gpu(void *handle, const char *what, u64 *value) {
     char name[128];
     u64 error;
+    snprintf(name, sizeof name, "gpu%zu.hangs", (size_t)GPU(handle));
+    if (number(name, &error) == SUCCESS) nanosleep(&(struct timespec){.tv_sec = (time_t)error}, NULL);
     snprintf(name, sizeof name, "gpu%zu.error", (size_t)GPU(handle));
     if (number(name, &error) == SUCCESS) return (int)error;
     full_name(name, sizeof name, handle, what);

@@ -31,7 +31,7 @@ def copy_rates(
 ) -> dict[int, list[CopyRates]]:
     """Return the rates by the GPU's index: of torch and of JAX, whichever is installed.
 
-    A library that sees no GPU, or fails, is left out: `skymark doctor --platform gpu` says why.
+    A library that sees no GPU has none: `skymark doctor --platform gpu` says why.
 
     Args:
         units: the devices to copy to.

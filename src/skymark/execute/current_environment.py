@@ -22,7 +22,7 @@ from skymark.resources import resource_directory
 
 @dataclass(frozen=True)
 class AdapterHere:
-    """What an adapter needs, as the running interpreter has it."""
+    """An adapter with its library's version and unmet requirements in the running interpreter."""
 
     adapter: str
     library: str
@@ -30,7 +30,7 @@ class AdapterHere:
     version: str | None
     """Of the library; None where it is not installed."""
     missing: tuple[Requirement, ...]
-    """Requirements that nothing installed meets, its own and those of workers."""
+    """Unmet requirements of the adapter and of its workers."""
 
 
 def adapters_here(specs: Mapping[str, VenvSpec]) -> list[AdapterHere]:
@@ -98,7 +98,7 @@ def _needs_of_extra(needs: Iterable[str], extra: str) -> Iterator[Requirement]:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Yield the requirements of a file and of those that it includes."""
+    """Yield the requirements of a file and of the files in its `-r` lines."""
     try:
         text = file.read_text()
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
 """Print the rates of copies from host memory to devices, by one library, as JSON.
 
-Runs in the venv that is asked, so it imports nothing of skymark. The last line has a dictionary
-per device: ``page_locked`` and ``pageable`` in bytes per second, null where the library has no way
+It runs in another venv, so it imports nothing of skymark. The last line has a dictionary per
+device: ``page_locked`` and ``pageable`` in bytes per second, null where the library has no way
 to it.
 """
 
@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 COPIES = 11
-"""Timed copies, after one that is not; the median counts."""
+"""Timed copies, after an untimed one; the median counts."""
 
 Rates = dict[str, float | None]
 
@@ -81,7 +81,7 @@ LIBRARIES = {"jax": by_jax, "torch": by_torch}
 
 
 def main() -> None:
-    """Measure with the library that is named, on a platform, copies of so many bytes."""
+    """Measure by library, platform and bytes of a copy, the words of the command line."""
     library, platform, size = sys.argv[1:]
     sys.stdout.write(f"{json.dumps(LIBRARIES[library](platform, int(size)))}\n")
 

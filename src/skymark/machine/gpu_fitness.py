@@ -43,7 +43,7 @@ CUDA_BUILD = re.compile(
 )
 """Major version of CUDA in the local part of torch's version, or in its requirements."""
 
-STOPS_A_RUN = frozenset({"driver-mismatch", "driver-too-old", "gpu-full", "gpu-lost", "mig-empty"})
+STOPS_A_RUN = frozenset({"driver-fault", "driver-too-old", "gpu-full", "gpu-lost", "mig-empty"})
 """Kinds with which nothing could be measured."""
 
 
@@ -59,7 +59,7 @@ def driver_faults(driver: NvidiaDriver) -> Iterator[StabilityWarning]:
     """Yield the faults of a driver itself."""
     if driver.fault is not None:
         yield StabilityWarning(
-            kind="driver-mismatch",
+            kind="driver-fault",
             message=f"NVIDIA's driver does not answer: {driver.fault}",
             action="restart the machine, or the container, after an update of the driver; "
             "`nvidia-smi` has to work first",
@@ -96,8 +96,8 @@ def age_faults(
 def cuda_builds(names: Iterable[str] = ("torch", "jax")) -> dict[str, int]:
     """Return the major version of CUDA that libraries of this interpreter are built for.
 
-    Their metadata tells it, so nothing is imported. Libraries that are absent, or built for the
-    CPU, are left out.
+    Metadata has it, so nothing is imported. Absent libraries and builds for the CPU are not among
+    them.
     """
     found: dict[str, int] = {}
     for name in names:
@@ -130,12 +130,12 @@ def gpu_faults(
     copies: Mapping[int, Sequence[CopyRates]] = MappingProxyType({}),
     fraction: float = 1.0,
 ) -> Iterator[StabilityWarning]:
-    """Yield the faults of GPUs, those that stop a run first for each.
+    """Yield the faults of GPUs, for each the worst first.
 
     Args:
-        gpus: as they are while nothing of skymark computes on them.
-        copies: rates of copies by the GPU's index, where they were measured.
-        fraction: the share of a GPU's memory that this process may use.
+        gpus: their state while nothing of skymark computes on them.
+        copies: rates of copies by the GPU's index.
+        fraction: this process's share of a GPU's memory.
     """
     for gpu in gpus:
         if gpu.lost is not None:
@@ -232,7 +232,7 @@ def slice_fault(title: str, names: str) -> StabilityWarning:
         kind="gpu-slice",
         message=f"{title} is cut by MIG; a program computes on a slice ({names}), with its memory "
         "alone",
-        action="compare its figures with those of equal slices only, or give the whole GPU back: "
+        action="compare its figures with equal slices only, or give the whole GPU back: "
         "`sudo nvidia-smi -mig 0`",
     )
 
@@ -291,8 +291,8 @@ def _health_faults(gpu: Gpu) -> Iterator[StabilityWarning]:
     if gpu.persistence is False:
         yield StabilityWarning(
             kind="gpu-persistence-off",
-            message=f"{gpu.title}: persistence mode is off, so the driver starts anew, for "
-            "seconds, for whoever uses the GPU first",
+            message=f"{gpu.title}: persistence mode is off, so each first use of the GPU waits "
+            "seconds for its driver",
             action="`sudo nvidia-smi -pm 1`",
         )
 

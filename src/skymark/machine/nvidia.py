@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any, TypeVar
 
 from skymark.model.gpu import Gpu, GpuProcess, GpuSlice, NvidiaDriver
@@ -32,7 +34,10 @@ CLOCK_REASONS: Mapping[int, str] = {
 """By the bits of `nvmlDeviceGetCurrentClocksEventReasons`."""
 
 SLOWED_DOWN = frozenset(CLOCK_REASONS[bit] for bit in (0x004, 0x008, 0x020, 0x040, 0x080))
-"""Those that take speed from a GPU which has work to do."""
+"""Reasons that take speed from a GPU at work."""
+
+ANSWER_S = 60.0
+"""Longest time for an answer."""
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -59,6 +64,36 @@ def nvidia_driver() -> NvidiaDriver | None:
     NVML comes with the driver. A container has it if it may use the driver's part ``utility``, as
     ``--gpus all`` and NVIDIA's images ask for; ``nvidia-smi`` is in the same part.
     """
+    try:
+        return answered(_driver)
+    except GpuLostError as error:
+        return NvidiaDriver(fault=str(error))
+
+
+def answered(ask: Callable[[], Value]) -> Value:
+    """Return what a question to the driver gives, in a thread of its own.
+
+    A driver whose GPU hangs may answer after minutes, or never.
+
+    Raises:
+        GpuLostError: it does not answer in time.
+    """
+    answer: Future[Value] = Future()
+
+    def wait() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:  # the caller's matter
+            answer.set_exception(error)
+
+    Thread(target=wait, name="skymark-driver", daemon=True).start()
+    try:
+        return answer.result(ANSWER_S)
+    except TimeoutError as error:
+        raise GpuLostError(f"the driver gave no answer in {ANSWER_S:g} s") from error
+
+
+def _driver() -> NvidiaDriver | None:
     import pynvml
 
     try:
@@ -99,8 +134,12 @@ def visible_units(variables: Mapping[str, str] = os.environ) -> list[Unit]:
         variables: environment variables, among them ``CUDA_VISIBLE_DEVICES``.
 
     Raises:
-        GpuLostError: one of the GPUs does not answer.
+        GpuLostError: a GPU does not answer.
     """
+    return answered(lambda: _visible_units(variables))
+
+
+def _visible_units(variables: Mapping[str, str]) -> list[Unit]:
     import pynvml
 
     try:
@@ -140,17 +179,20 @@ def chosen(units: Sequence[Unit], variables: Mapping[str, str]) -> list[Unit]:
 
 
 def lost_gpu(variables: Mapping[str, str] = os.environ) -> str | None:
-    """Return the driver's words if one of the visible GPUs is lost; None if all answer.
+    """Return the driver's words for a visible GPU that is lost; None if all answer.
 
     Args:
         variables: as of `visible_units`.
     """
     import pynvml
 
-    try:
-        for unit in visible_units(variables):
+    def ask() -> None:
+        for unit in _visible_units(variables):
             with _numbered(unit.index):
                 told(pynvml.nvmlDeviceGetMemoryInfo, unit.handle)
+
+    try:
+        answered(ask)
     except GpuLostError as error:
         return str(error)
     return None

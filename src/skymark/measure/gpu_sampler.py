@@ -1,7 +1,6 @@
 """Sampler of GPUs while a round is measured: utilisation, clock, power, memory, throttling, energy.
 
-The driver is asked from outside of the measured process, and a costly answer makes the pauses
-longer.
+The engine's process asks the driver. A costly answer makes the pauses longer.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from skymark.machine.nvidia import (
     SLOWED_DOWN,
     GpuLostError,
     Unit,
+    answered,
     clock_reasons,
     processes_on,
     told,
@@ -30,6 +30,8 @@ from skymark.model.gpu import GpuProcess, GpuUse
 INTERVAL_S = 0.1
 DUTY = 0.05
 """Largest share of one core that sampling may take."""
+STOP_S = 1.0
+"""Longest wait for the thread's end."""
 PROCESSES_EVERY = 10
 """Samples between two looks at the processes on a GPU."""
 
@@ -46,9 +48,9 @@ class GpuSampler:
         """Begin to watch, until `close`; nothing is counted yet.
 
         Args:
-            when_lost: called once, from any thread, if a GPU does not answer any more: a program
-                that computes on it may wait for ever.
-            on: whether the round computes on GPUs; else nothing is watched.
+            when_lost: called once, from any thread, when a GPU stops to answer. A program that
+                computes on it may wait for ever.
+            on: False for a round on the host: the sampler does nothing.
             interval_s: time between two samples.
         """
         self._when_lost = when_lost
@@ -58,44 +60,46 @@ class GpuSampler:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        if on and self._answers(self._find) and self._units:
+        if on and self._answers(lambda: answered(self._find)) and self._units:
             self._thread = threading.Thread(target=self._watch, name="skymark-gpus", daemon=True)
             self._thread.start()
 
     def begin(self) -> None:
         """Count from now on."""
-        self._answers(self._open)
+        self._answers(lambda: answered(self._open))
 
     def end(self) -> tuple[GpuUse, ...] | None:
-        """Return the use of each GPU since `begin`; None where none is watched, or one was lost.
+        """Return the use of each GPU since `begin`; None without a GPU, or after a loss.
 
-        Where the driver tells on which of them this process's tree computes, the others are left
-        out.
+        If the driver names processes of this tree, GPUs without one are not among them.
         """
-        with self._lock:
-            ledgers, self._ledgers = self._ledgers, []
         uses: list[GpuUse] = []
+        ours: list[GpuUse] = []
 
         def settle() -> None:
-            uses.extend(one.settled() for one in ledgers)
+            with self._lock:
+                ledgers, self._ledgers = self._ledgers, []
+            for one in ledgers:
+                uses.append(one.settled())
+                ours.extend(uses[-1:] if one.is_ours else ())
 
-        if not self._answers(settle) or not uses:
+        if not self._answers(lambda: answered(settle)):
             return None
-        ours = [use for one, use in zip(ledgers, uses, strict=True) if one.is_ours]
-        return tuple(ours or uses)
+        return tuple(ours or uses) or None
 
     def close(self) -> None:
         """Stop watching; safe to call again."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_S)  # it may wait for a driver that never answers
             self._thread = None
 
     def _find(self) -> None:
         self._units = visible_units()
 
     def _open(self) -> None:
-        self._ledgers = [_Ledger(unit) for unit in self._units]
+        with self._lock:
+            self._ledgers = [_Ledger(unit) for unit in self._units]
 
     def _watch(self) -> None:
         pause_s = self._interval_s
@@ -110,14 +114,14 @@ class GpuSampler:
 
         for unit in self._units:
             told(pynvml.nvmlDeviceGetMemoryInfo, unit.handle)
-        for ledger in self._ledgers:
-            ledger.sample()
+        with self._lock:
+            for ledger in self._ledgers:
+                ledger.sample()
 
     def _answers(self, ask: Callable[[], None]) -> bool:
-        """Whether all GPUs answer when the driver is asked something; if not, it is told."""
+        """Whether all GPUs answer a question to the driver; if not, call `when_lost`."""
         try:
-            with self._lock:
-                ask()
+            ask()
         except GpuLostError:
             self._units, self._ledgers = [], []
             self._when_lost()
@@ -194,8 +198,8 @@ class _Ledger:
     def _look_at_processes(self) -> None:
         """Note the processes that are not of this process's tree.
 
-        In a container the driver may tell the host's numbers of processes, by which ours would pass
-        for others; so there others are told only beside ours.
+        In a container the driver may give the host's numbers of processes, so that ours look like
+        others. There, others count only beside one of ours.
         """
         running = processes_on(self._unit.handle) or ()
         tree = tree_of(os.getpid(), process_table())

@@ -76,7 +76,7 @@ class Gpu(Frozen):
 
     @property
     def memory_free_bytes(self) -> int | None:
-        """Memory that nobody has taken."""
+        """Free memory; None where the driver does not tell."""
         if self.memory_bytes is None or self.memory_used_bytes is None:
             return None
         return self.memory_bytes - self.memory_used_bytes
@@ -113,17 +113,17 @@ class GpuUse(Frozen):
     throttled: dict[str, NonNegative] = Field(default_factory=dict)
     """Share of the samples in which it was slowed down, by reason; none that did not occur."""
     other_processes: tuple[GpuProcess, ...] = ()
-    """Processes beside those of this run that held its memory meanwhile."""
+    """Processes of other programs that held its memory meanwhile."""
     is_slice: bool = False
     samples: Count
-    """Number of times that the driver was asked."""
+    """Number of questions to the driver."""
 
 
 def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
     """Return the use of several GPUs as that of one; None of none.
 
-    Shares and clocks are means, power and energy sums, memory the largest. A value that one of
-    them lacks is null.
+    Shares and clocks are means, power and energy sums, memory the largest. A value that is
+    null in one is null.
     """
     if not uses:
         return None

@@ -125,7 +125,7 @@ REFUSED = [
     ("gpu-lost", {}, {"error": pynvml.NVML_ERROR_GPU_IS_LOST}, {}, "a GPU is lost: GPU 0: GPU is"),
     ("mig-empty", {}, {"mig": 1}, {}, "GPU 0 is in MIG mode without a slice"),
     (
-        "driver-mismatch",
+        "driver-fault",
         {"init": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH},
         {},
         {},

@@ -7,7 +7,7 @@ import os
 import pynvml
 import pytest
 
-from skymark.machine import gpu_fitness
+from skymark.machine import gpu_fitness, nvidia
 from skymark.machine.accelerator import driver_version
 from skymark.machine.facts import accelerators
 from skymark.machine.gpu_fitness import CopyRates, age_faults, driver_faults, gpu_faults
@@ -81,7 +81,7 @@ TABLE = [
     ("gpu-clocks-set", {"clock-reasons": 2, "sm-clock": 1200}, "has set its clocks (1200 of 1980"),
     ("gpu-hot", {"temperature": 88}, "has 88 °C, and slows down at 92 °C"),
     ("gpu-memory-errors", {"ecc-uncorrected": 3}, "3 errors of its memory could not be corrected"),
-    ("gpu-persistence-off", {"persistence": 0}, "the driver starts anew"),
+    ("gpu-persistence-off", {"persistence": 0}, "each first use of the GPU waits"),
     ("gpu-pcie-width", {"pcie-width": 8}, "PCIe runs at x8 of x16"),
     (
         "gpu-pcie-generation",
@@ -122,7 +122,7 @@ def test_an_idle_link_in_a_lower_generation_is_no_fault(driver):
 def test_a_driver_that_does_not_fit_its_library_is_a_fault_and_an_absent_one_is_none(driver):
     driver.has(H100, init=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     (fault,) = faults(driver)
-    assert fault.kind == "driver-mismatch"
+    assert fault.kind == "driver-fault"
     assert "restart the machine" in fault.action
     assert accelerators() is None
     driver.has(init=None, driver=None)
@@ -212,6 +212,14 @@ def test_a_program_uses_one_slice_of_a_gpu_that_is_cut(driver):
     assert [one.uuid for one in visible_units({})] == ["MIG-aaaa"]
     (unit,) = visible_units({"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
     assert (unit.uuid, unit.is_slice) == ("MIG-bbbb", True)
+
+
+def test_a_driver_that_never_answers_is_waited_for_so_long_and_no_longer(driver, monkeypatch):
+    monkeypatch.setattr(nvidia, "ANSWER_S", 0.1)
+    driver.has(H100 | {"hangs": 30})
+    assert lost_gpu({}) == "the driver gave no answer in 0.1 s"
+    (fault,) = faults(driver)
+    assert fault.kind == "driver-fault"
 
 
 def test_a_lost_gpu_is_told_in_the_drivers_words_if_it_is_one_that_programs_see(driver):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from skymark.machine import nvidia
 from skymark.machine.gpu_fitness import use_warnings
 from skymark.measure.gpu_sampler import GpuSampler
 from skymark.model.gpu import combined
@@ -149,6 +150,15 @@ def test_a_gpu_that_is_lost_is_told_at_once_and_has_no_figures(driver, sampler):
     driver.lose()
     while not sampler.lost:
         time.sleep(0.005)
+    assert one.end() is None
+    assert sampler.lost == [True]
+
+
+def test_a_driver_that_hangs_ends_the_round_and_not_the_engine(driver, sampler, monkeypatch):
+    monkeypatch.setattr(nvidia, "ANSWER_S", 0.1)
+    driver.has(BUSY)
+    one = sampler()
+    driver.has(BUSY | {"hangs": 30})
     assert one.end() is None
     assert sampler.lost == [True]
 
