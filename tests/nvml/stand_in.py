@@ -12,11 +12,12 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import pynvml
 import pytest
 
 SOURCE = Path(__file__).with_name("nvml.c")
 GIB = 1 << 30
+GPU_IS_LOST = 15
+"""NVML's number of the error."""
 
 H100: Mapping[str, int | str] = {
     "name": "NVIDIA H100 80GB HBM3",
@@ -78,7 +79,7 @@ class DriverStandIn:
         whole.write_text("".join(f"{line}\n" for line in lines))
         whole.replace(self._answers)
 
-    def lose(self, number: int = 0, error: int = pynvml.NVML_ERROR_GPU_IS_LOST) -> None:
+    def lose(self, number: int = 0, error: int = GPU_IS_LOST) -> None:
         """Lose a GPU."""
         self.gpus[number]["error"] = error
         self.has(*self.gpus)
@@ -99,6 +100,8 @@ def driver_library(tmp_path_factory):
 @pytest.fixture
 def driver(driver_library, tmp_path, monkeypatch):
     """The driver of this process, and by `variables` of others."""
+    import pynvml  # the venv of the clip suite, in which its tests run, has none
+
     stand_in = DriverStandIn(driver_library, tmp_path / "nvml")
     monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(driver_library)))
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})

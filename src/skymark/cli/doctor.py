@@ -195,7 +195,9 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
             ("disk of the cache", f"{cache} ({hardware.disk_kind or 'unknown kind'})"),
             (
                 "accelerators",
-                ", ".join(one.name for one in hardware.accelerators or ()) or "none found",
+                "unknown"
+                if hardware.accelerators is None
+                else ", ".join(one.name for one in hardware.accelerators) or "none found",
             ),
             *(driver_rows(driver, copies) if driver != NvidiaDriver() else ()),
             *(() if noise is None else noise_rows(noise)),

@@ -349,7 +349,9 @@ class Measurer(ABC):
         words = lost_gpu() or (cause.message if LOSS.search(cause.message) else None)
         if words is None:
             return False
-        lost = Cause(**lost_fault(words).model_dump())
+        fault = lost_fault(words)
+        again = "then continue the run with --resume --retry failed"
+        lost = Cause(kind=fault.kind, message=fault.message, action=f"{fault.action}; {again}")
         for one in list(self._unfinished.values()):
             if self._computes_on_gpu(one):
                 self._end(one, Status.FAILED, lost, Stop.FAILED)

@@ -60,7 +60,7 @@ def driver_faults(driver: NvidiaDriver) -> Iterator[StabilityWarning]:
     if driver.fault is not None:
         yield StabilityWarning(
             kind="driver-fault",
-            message=f"NVIDIA's driver does not answer: {driver.fault}",
+            message=f"NVIDIA's driver does not work: {driver.fault}",
             action="restart the machine, or the container, after an update of the driver; "
             "`nvidia-smi` has to work first",
         )
@@ -157,8 +157,7 @@ def lost_fault(words: str) -> StabilityWarning:
     return StabilityWarning(
         kind="gpu-lost",
         message=f"a GPU is lost: {words}",
-        action="`dmesg | grep Xid` has the driver's reason; restart the machine, or choose "
-        "another. Continue the run with --resume --retry failed",
+        action="`dmesg | grep Xid` has the driver's reason; restart the machine, or choose another",
     )
 
 

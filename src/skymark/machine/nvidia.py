@@ -104,7 +104,7 @@ def _driver() -> NvidiaDriver | None:
             pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
         }:
             return None
-        return NvidiaDriver(fault=str(error))
+        return NvidiaDriver(fault=str(error).rstrip("."))
     cuda = told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return NvidiaDriver(
         version=told(pynvml.nvmlSystemGetDriverVersion),

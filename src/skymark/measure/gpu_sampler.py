@@ -48,7 +48,7 @@ class GpuSampler:
         """Begin to watch, until `close`; nothing is counted yet.
 
         Args:
-            when_lost: called once, from any thread, when a GPU stops to answer. A program that
+            when_lost: called, from any thread, when a GPU stops to answer. A program that
                 computes on it may wait for ever.
             on: False for a round on the host: the sampler does nothing.
             interval_s: time between two samples.

@@ -129,7 +129,7 @@ REFUSED = [
         {"init": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH},
         {},
         {},
-        "NVIDIA's driver does not answer: RM has detected",
+        "NVIDIA's driver does not work: RM has detected",
     ),
     (
         "driver-too-old",

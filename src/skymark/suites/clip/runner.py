@@ -66,7 +66,7 @@ class ClipRunner:
         """Score a cell, and verify on what."""
         del effort
         import_open_clip()
-        from skymark.suites.clip.encoding.energy import EnergyMeter
+        from skymark.suites.clip.encoding.energy import EnergyMeter, energy_metrics
         from skymark.suites.clip.oracle.verdict import verify
 
         begin, started_at = time.perf_counter(), datetime.now(UTC)
@@ -91,7 +91,7 @@ class ClipRunner:
             setup_s=setup_s,
             timed_ns=timed_ns,
             metrics=_metrics(outcome, encoder, timed_ns, resources)
-            | _energy(outcome.work.images, encoder, packages_j, resources),
+            | energy_metrics(outcome.work.images, encoder.device, packages_j, resources),
             resources=resources,
             samples=_samples(outcome),
             verification=verify(
@@ -167,19 +167,6 @@ def _metrics(
     if encoder.device.type == "cuda":
         metrics["peak_device_bytes"] = float(torch.cuda.max_memory_allocated(encoder.device))
     return metrics
-
-
-def _energy(
-    images: int, encoder: Encoder, packages_j: float | None, resources: Resources
-) -> dict[str, float]:
-    """Return the energy of the GPUs, or of the CPU's packages where the encoder computes there."""
-    energy_j = packages_j
-    if encoder.device.type == "cuda":
-        energy_j = None if resources.gpu is None else resources.gpu.board_energy_j
-    if energy_j is None:
-        return {}
-    each = {"energy_j_per_1000_images": 1000 * energy_j / images} if images else {}
-    return {"energy_j": energy_j, **each}
 
 
 def say(text: str) -> None:

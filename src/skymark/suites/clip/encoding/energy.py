@@ -1,8 +1,11 @@
-"""Energy that the CPU's packages took since a moment; a GPU's is in the round's resources."""
+"""Energy of a round: of the GPUs, as its resources have it, or of the CPU's packages."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from skymark.model.record import Resources
 
 PACKAGES = Path("/sys/class/powercap")
 """Linux's powercap framework: energy of Intel's and AMD's packages in µJ, for root alone."""
@@ -21,6 +24,26 @@ class EnergyMeter:
             # A counter of a package begins at 0 again after some hours.
             return None
         return end_j - self._begin_j
+
+
+def energy_metrics(
+    images: int, device: Any, packages_j: float | None, resources: Resources
+) -> dict[str, float]:
+    """Return the metrics of energy; without a counter none.
+
+    Args:
+        images: encoded in the timed region.
+        device: torch's, of the encoder.
+        packages_j: energy of the CPU's packages, in J.
+        resources: of the timed region.
+    """
+    energy_j = packages_j
+    if device.type == "cuda":
+        energy_j = None if resources.gpu is None else resources.gpu.board_energy_j
+    if energy_j is None:
+        return {}
+    each = {"energy_j_per_1000_images": 1000 * energy_j / images} if images else {}
+    return {"energy_j": energy_j, **each}
 
 
 def _packages_j() -> float | None:

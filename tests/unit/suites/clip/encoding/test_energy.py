@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from skymark.model.gpu import GpuUse
+from skymark.model.record import Resources
 from skymark.suites.clip.encoding import energy
 
 
@@ -36,3 +40,22 @@ def test_a_counter_that_began_again_gives_nothing(packages):
 
 def test_a_machine_without_counters_gives_nothing(packages):
     assert energy.EnergyMeter().taken_j() is None
+
+
+@pytest.mark.parametrize(
+    ("device", "board_j", "expected"),
+    [
+        ("cuda", 40.0, {"energy_j": 40.0, "energy_j_per_1000_images": 80.0}),
+        ("cuda", None, {}),
+        ("cpu", 40.0, {"energy_j": 7.0, "energy_j_per_1000_images": 14.0}),
+    ],
+)
+def test_the_energy_is_that_of_the_boards_where_the_encoder_computes_on_a_gpu(
+    device, board_j, expected
+):
+    use = GpuUse(index=0, name="A GPU", samples=2, board_energy_j=board_j)
+    place, used = SimpleNamespace(type=device), Resources(gpus=(use,))
+    assert energy.energy_metrics(500, place, 7.0, used) == expected
+    assert "energy_j_per_1000_images" not in energy.energy_metrics(0, place, 7.0, used)
+    if device == "cuda":
+        assert energy.energy_metrics(500, place, 7.0, Resources()) == {}
