@@ -13,6 +13,7 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef struct { u64 total, free, used; } memory_t;
+typedef struct { u32 version; u64 total, reserved, free, used; } memory_v2_t;
 typedef struct { u32 gpu, memory; } utilization_t;
 typedef struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } process_t;
 
@@ -133,6 +134,18 @@ int nvmlDeviceGetMemoryInfo(void *handle, memory_t *value) {
     if (result == SUCCESS) result = of_gpu(handle, "memory-used", &value->used);
     value->free = value->total - value->used;
     return result;
+}
+
+/* Since driver 510 the driver's own memory stands apart. */
+int nvmlDeviceGetMemoryInfo_v2(void *handle, memory_v2_t *value) {
+    memory_t whole;
+    int result = of_gpu(handle, "memory-reserved", &value->reserved);
+    if (result == SUCCESS) result = nvmlDeviceGetMemoryInfo(handle, &whole);
+    if (result != SUCCESS) return result;
+    value->total = whole.total;
+    value->used = whole.used;
+    value->free = whole.free - value->reserved;
+    return SUCCESS;
 }
 
 int nvmlDeviceGetUtilizationRates(void *handle, utilization_t *value) {

@@ -23,6 +23,7 @@ H100: Mapping[str, int | str] = {
     "name": "NVIDIA H100 80GB HBM3",
     "uuid": "GPU-11111111-2222-3333-4444-555555555555",
     "memory": 81559 << 20,
+    "memory-reserved": 560 << 20,
     "memory-used": 4 << 20,
     "sm-clock": 1980,
     "sm-clock-max": 1980,

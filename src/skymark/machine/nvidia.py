@@ -184,12 +184,11 @@ def lost_gpu(variables: Mapping[str, str] = os.environ) -> str | None:
     Args:
         variables: as of `visible_units`.
     """
-    import pynvml
 
     def ask() -> None:
         for unit in _visible_units(variables):
             with _numbered(unit.index):
-                told(pynvml.nvmlDeviceGetMemoryInfo, unit.handle)
+                memory_of(unit.handle)
 
     try:
         answered(ask)
@@ -212,6 +211,21 @@ def told(call: Callable[..., Value], *arguments: Any) -> Value | None:
         if error.value in {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}:
             raise GpuLostError(str(error)) from error
         return None
+
+
+def memory_of(handle: Any) -> Any:
+    """Return the memory of a GPU or a slice: `total`, `free` and `used` in bytes; None if untold.
+
+    The driver keeps some hundred MiB for itself, which is no used memory.
+
+    Raises:
+        GpuLostError: the GPU does not answer any more.
+    """
+    import pynvml
+
+    found = told(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    # drivers before 510 count their own memory among the used
+    return told(pynvml.nvmlDeviceGetMemoryInfo, handle) if found is None else found
 
 
 def clock_reasons(handle: Any) -> tuple[str, ...] | None:
@@ -271,7 +285,7 @@ def _gpu(index: int) -> Gpu:
 def _state(index: int, handle: Any) -> Gpu:
     import pynvml as nvml
 
-    memory = told(nvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = memory_of(handle)
     ecc, mig = told(nvml.nvmlDeviceGetEccMode, handle), told(nvml.nvmlDeviceGetMigMode, handle)
     persistence = told(nvml.nvmlDeviceGetPersistenceMode, handle)
     slowdown = nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
@@ -315,9 +329,7 @@ def _units(index: int, handle: Any) -> list[Unit]:
 
 
 def _slice(index: int, handle: Any) -> GpuSlice:
-    import pynvml
-
-    memory = told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = memory_of(handle)
     return GpuSlice(
         uuid=_uuid(handle),
         name=_device_name(index, handle),

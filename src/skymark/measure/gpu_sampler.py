@@ -19,6 +19,7 @@ from skymark.machine.nvidia import (
     Unit,
     answered,
     clock_reasons,
+    memory_of,
     processes_on,
     told,
     visible_units,
@@ -110,10 +111,8 @@ class GpuSampler:
             pause_s = max(self._interval_s, (time.thread_time() - begin) / DUTY)
 
     def _sample(self) -> None:
-        import pynvml
-
         for unit in self._units:
-            told(pynvml.nvmlDeviceGetMemoryInfo, unit.handle)
+            memory_of(unit.handle)
         with self._lock:
             for ledger in self._ledgers:
                 ledger.sample()
@@ -152,7 +151,7 @@ class _Ledger:
         import pynvml
 
         handle = self._unit.handle
-        if (memory := told(pynvml.nvmlDeviceGetMemoryInfo, handle)) is not None:
+        if (memory := memory_of(handle)) is not None:
             self._peak_bytes = max(self._peak_bytes, memory.used)
         if (rates := told(pynvml.nvmlDeviceGetUtilizationRates, handle)) is not None:
             self._utilisation.append(rates.gpu / 100)
