@@ -43,7 +43,7 @@ CUDA_BUILD = re.compile(
 )
 """Major version of CUDA in the local part of torch's version, or in its requirements."""
 
-STOPS_A_RUN = frozenset({"driver-fault", "driver-too-old", "gpu-full", "gpu-lost", "mig-empty"})
+STOPS_A_RUN = frozenset({"driver-mismatch", "driver-too-old", "gpu-full", "gpu-lost", "mig-empty"})
 """Kinds with which nothing could be measured."""
 
 
@@ -57,12 +57,20 @@ class CopyRates(Frozen):
 
 def driver_faults(driver: NvidiaDriver) -> Iterator[StabilityWarning]:
     """Yield the faults of a driver itself."""
-    if driver.fault is not None:
+    if driver.fault is None:
+        return
+    if not driver.fits:
+        yield StabilityWarning(
+            kind="driver-mismatch",
+            message=f"NVIDIA's driver was changed while it ran: {driver.fault}",
+            action="restart the machine, or the container",
+        )
+    else:
         yield StabilityWarning(
             kind="driver-fault",
-            message=f"NVIDIA's driver does not work: {driver.fault}",
-            action="restart the machine, or the container, after an update of the driver; "
-            "`nvidia-smi` has to work first",
+            message=f"NVIDIA's library of the driver does not work: {driver.fault}",
+            action="try `nvidia-smi`, which asks the same library, and restart the machine or the "
+            "container if that does not work; records have no figures of the GPU else",
         )
 
 

@@ -104,7 +104,8 @@ def _driver() -> NvidiaDriver | None:
             pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
         }:
             return None
-        return NvidiaDriver(fault=str(error).rstrip("."))
+        fits = error.value != pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+        return NvidiaDriver(fault=str(error).rstrip("."), fits=fits)
     cuda = told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return NvidiaDriver(
         version=told(pynvml.nvmlSystemGetDriverVersion),

@@ -92,6 +92,8 @@ class NvidiaDriver(Frozen):
     gpus: tuple[Gpu, ...] = ()
     fault: str | None = None
     """NVML's words where it is there and does not work; everything else is empty then."""
+    fits: bool = True
+    """False where library and kernel module are of different releases: CUDA does not work then."""
 
 
 class GpuUse(Frozen):

@@ -125,11 +125,11 @@ REFUSED = [
     ("gpu-lost", {}, {"error": pynvml.NVML_ERROR_GPU_IS_LOST}, {}, "a GPU is lost: GPU 0: GPU is"),
     ("mig-empty", {}, {"mig": 1}, {}, "GPU 0 is in MIG mode without a slice"),
     (
-        "driver-fault",
+        "driver-mismatch",
         {"init": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH},
         {},
         {},
-        "NVIDIA's driver does not work: RM has detected",
+        "NVIDIA's driver was changed while it ran: RM has detected",
     ),
     (
         "driver-too-old",

@@ -122,9 +122,12 @@ def test_an_idle_link_in_a_lower_generation_is_no_fault(driver):
 def test_a_driver_that_does_not_fit_its_library_is_a_fault_and_an_absent_one_is_none(driver):
     driver.has(H100, init=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     (fault,) = faults(driver)
-    assert fault.kind == "driver-fault"
+    assert fault.kind == "driver-mismatch"
     assert "restart the machine" in fault.action
     assert accelerators() is None
+    driver.has(H100, init=pynvml.NVML_ERROR_UNKNOWN)
+    (fault,) = faults(driver)
+    assert (fault.kind, "`nvidia-smi`" in fault.action) == ("driver-fault", True)
     driver.has(init=None, driver=None)
     assert nvidia_driver() is None
     assert visible_units({}) == []
