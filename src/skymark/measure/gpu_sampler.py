@@ -143,8 +143,8 @@ class _Ledger:
         self._others: dict[int, GpuProcess] = {}
         self.is_ours = False
         """Whether a process of this tree was seen on it."""
-        self._begin_j = self._energy_j()
         self.sample()
+        self._begin_j = self._energy_j()
 
     def sample(self) -> None:
         """Ask the driver once."""
@@ -166,10 +166,10 @@ class _Ledger:
         self._samples += 1
 
     def settled(self) -> GpuUse:
-        """Take the last sample, and return what was seen."""
+        """Take the last sample, the energy first, and return what was seen."""
+        end_j = self._energy_j()
         self.sample()
         self._look_at_processes()
-        end_j = self._energy_j()
         used_j = None
         if self._begin_j is not None and end_j is not None and end_j >= self._begin_j:
             used_j = end_j - self._begin_j
