@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from types import MappingProxyType
 
-from skymark.machine.nvidia import IDLE, SLOWED_DOWN, USER_CLOCKS, VISIBLE_VARIABLE
+from skymark.machine.nvidia import (
+    IDLE,
+    NO_BINDINGS,
+    SLOWED_DOWN,
+    USER_CLOCKS,
+    VISIBLE_VARIABLE,
+)
 from skymark.model.base import Frozen
 from skymark.model.gpu import Gpu, NvidiaDriver
 from skymark.model.record import Round, StabilityWarning
@@ -59,7 +65,13 @@ def driver_faults(driver: NvidiaDriver) -> Iterator[StabilityWarning]:
     """Yield the faults of a driver itself."""
     if driver.fault is None:
         return
-    if not driver.fits:
+    if driver.fault == NO_BINDINGS:
+        yield StabilityWarning(
+            kind="driver-not-asked",
+            message=f"the state of the GPUs is unknown: {driver.fault}",
+            action="pip install nvidia-ml-py; records have no figures of the GPU else",
+        )
+    elif not driver.fits:
         yield StabilityWarning(
             kind="driver-mismatch",
             message=f"NVIDIA's driver was changed while it ran: {driver.fault}",

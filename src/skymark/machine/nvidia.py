@@ -6,11 +6,13 @@ driver's release or the container's rights do not give is None.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -38,6 +40,11 @@ SLOWED_DOWN = frozenset(CLOCK_REASONS[bit] for bit in (0x004, 0x008, 0x020, 0x04
 
 ANSWER_S = 60.0
 """Longest time for an answer."""
+
+DEVICE_FILE = Path("/dev/nvidiactl")
+"""Made by the driver."""
+
+NO_BINDINGS = "nvidia-ml-py is not installed"
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -94,6 +101,8 @@ def answered(ask: Callable[[], Value]) -> Value:
 
 
 def _driver() -> NvidiaDriver | None:
+    if not _has_bindings():
+        return NvidiaDriver(fault=NO_BINDINGS) if DEVICE_FILE.exists() else None
     import pynvml
 
     try:
@@ -112,6 +121,11 @@ def _driver() -> NvidiaDriver | None:
         cuda=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
         gpus=tuple(_gpu(index) for index in range(told(pynvml.nvmlDeviceGetCount) or 0)),
     )
+
+
+def _has_bindings() -> bool:
+    """Whether nvidia-ml-py is installed: on a machine without a network it may not be."""
+    return importlib.util.find_spec("pynvml") is not None
 
 
 def opened() -> Any:
@@ -141,6 +155,8 @@ def visible_units(variables: Mapping[str, str] = os.environ) -> list[Unit]:
 
 
 def _visible_units(variables: Mapping[str, str]) -> list[Unit]:
+    if not _has_bindings():
+        return []
     import pynvml
 
     try:

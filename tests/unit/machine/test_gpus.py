@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pynvml
 import pytest
@@ -50,6 +51,20 @@ def test_a_gpu_is_told_as_the_driver_has_it(driver):
     (process,) = gpu.processes
     assert process.pid == os.getpid()
     assert process.text.startswith(f"pid {os.getpid()} (p")
+
+
+def test_without_the_bindings_a_gpu_is_unknown_and_the_advice_installs_them(
+    driver, monkeypatch, tmp_path
+):
+    driver.has(H100)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(nvidia, "DEVICE_FILE", tmp_path / "nvidiactl")
+    assert (nvidia_driver(), visible_units(), lost_gpu()) == (None, [], None)
+    nvidia.DEVICE_FILE.touch()
+    (fault,) = driver_faults(nvidia_driver())
+    assert fault.kind == "driver-not-asked"
+    assert "pip install nvidia-ml-py" in fault.action
 
 
 def test_a_gpu_without_a_fault_has_none(driver):
