@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.nvml.stand_in import driver, driver_library
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
+
+__all__ = ["driver", "driver_library"]  # fixtures
 
 APART = {"tests/functional/test_libraries.py"}
 """Files whose tests take minutes each and share nothing, so that any process may run any."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cache.location import cache_directory
+from skymark.execute.copy_rates import copy_rates
 from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.measurer import HOST_ONLY
@@ -18,6 +19,7 @@ from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
 from skymark.execute.venvs import Venvs, import_root
 from skymark.machine.accelerator import has_driver
+from skymark.machine.nvidia import Unit
 from skymark.model.plan import Selection
 from skymark.model.record import Status
 from skymark.run.directory import RunDirectory
@@ -102,3 +104,15 @@ def test_every_librarys_arrays_say_where_they_lie(slug, module):
         check=True,
     )
     assert json.loads(done.stdout) == ["cpu"]
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(("slug", "library"), [("pytorch", "torch"), ("grain", "jax")])
+def test_a_library_measures_its_copies_here_to_its_own_cpu_device(slug, library):
+    python = Venvs(cache_directory()).ensure(SUITE.venvs([slug])[slug]).python
+    found = copy_rates([Unit(0, "", "the CPU", None)], python, platform="cpu", size=1 << 20)
+    (rates,) = found[0]
+    assert rates.framework == library
+    assert rates.pageable > 1e6
+    assert rates.page_locked is None
+    assert copy_rates([Unit(0, "", "no GPU", None)], python, size=1 << 20) == {}

@@ -33,9 +33,10 @@ def test_a_tune_names_a_library_with_settings_the_ceilings_and_a_command(tmp_pat
     done = skymark(
         *("tune", "--data", "./photos", "--step-ms", "2", "--batch", "8", "--effort", "check"),
         *("--scenarios", "CV-1:small", "--adapters", "numpy", "--grid", "workers=0,1"),
-        *("--output", "tune", "--target", "0.01", "--json"),
+        *("--output", "tune", "--target", "0.01", "--env", "current", "--json"),
     )
     assert done.status == 0, done.stderr
+    assert "making the venv" not in done.stderr
     told = json.loads(done.stdout)
     assert told == json.loads((tmp_path / "tune" / "tune.json").read_text())
     assert told["reached"]
@@ -49,5 +50,6 @@ def test_a_tune_names_a_library_with_settings_the_ceilings_and_a_command(tmp_pat
     assert told["needed_rate"] > 0
     words = shlex.split(told["command"])
     _, bound, _ = app.parse_args(words[1:], exit_on_error=False)
+    assert bound.arguments["env"] == "current"
     (cell,) = [one.cell for one in bound.arguments["options"].plan().cells]
     assert cell.settings == told["settings"]

@@ -87,12 +87,12 @@ def short_time_for_what_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     measure, judge = WorkerProcess.measure, WorkerProcess.judge
 
     def measuring(
-        worker: WorkerProcess, cell: Cell, round: int, effort: Effort, log: Path
+        worker: WorkerProcess, cell: Cell, round: int, effort: Effort, log: Path, **more: bool
     ) -> MeasuredRound:
         if cell.settings.get("does") == "hang":
             limit_s = effort.cell_timeout_s / 30
             effort = effort.model_copy(update={"cell_timeout_s": limit_s})
-        return measure(worker, cell, round, effort, log)
+        return measure(worker, cell, round, effort, log, **more)
 
     def judging(worker: WorkerProcess, cell: Cell, *told: Any) -> Verification:
         *others, limit_s = told

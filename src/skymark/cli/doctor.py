@@ -11,12 +11,17 @@ from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import print_json, say
-from skymark.cli.parameters import Several
+from skymark.cli.parameters import Env, Several
 from skymark.cli.tables import print_rows, stdout_console
-from skymark.execute.accelerator import require_accelerator
+from skymark.execute.accelerator import python_of_accelerator, require_accelerator
+from skymark.execute.copy_rates import copy_rates
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings
+from skymark.machine.gpu_fitness import STOPS_A_RUN, CopyRates, driver_faults, gpu_faults
 from skymark.machine.noise import ROUND_S, noise_warnings, observe
+from skymark.machine.nvidia import nvidia_driver, visible_units
+from skymark.model.gpu import NvidiaDriver
+from skymark.report.gpus import driver_rows
 from skymark.report.noise import detection_rows, noise_rows
 from skymark.statistics.detection import detections
 from skymark.suite.registry import suites
@@ -43,12 +48,19 @@ def doctor(
             "profile for it does first; exit status 2 if not."
         ),
     ] = None,
+    env: Annotated[
+        Env,
+        Parameter(
+            help="Whose JAX and torch are asked. own: pinned ones in a venv of their own, which "
+            "--platform makes. current: those of the interpreter that skymark runs in.",
+        ),
+    ] = "own",
     skip: Annotated[
-        tuple[Literal["noise", "self-tests"], ...],
+        tuple[Literal["noise", "self-tests", "copies"], ...],
         Several,
         Parameter(
-            help="Leave out: noise, which takes ten seconds of one core, or self-tests, the cost "
-            "of skymark itself."
+            help="Leave out: noise, which takes ten seconds of one core; self-tests, the cost of "
+            "skymark itself; copies, the rates of copies to GPUs."
         ),
     ] = (),
     json: Annotated[bool, Parameter(help="Print JSON of what was found instead.")] = False,
@@ -56,16 +68,20 @@ def doctor(
     """Tell what would disturb a measurement on this machine, and what to do about it.
 
     Watches the machine's noise for ten seconds, and says how long it takes here to show a change
-    of 1 to 20 %.
+    of 1 to 20 %. Shows the state of each NVIDIA GPU, and how fast JAX and torch copy to it.
 
     With --cloud: which providers can be used, where the others' credentials go and the least
     that they must allow, and which rented machines are left over, with their price. Exit status
     1 if one is, or if nothing can be hired.
     """
     if platform is not None:
-        require_accelerator(platform, say, own=True)
+        require_accelerator(platform, say, own=env == "own")
         return 0
-    return _doctor_of_clouds(json=json) if cloud else _doctor_of_this_machine(skip, json=json)
+    return (
+        _doctor_of_clouds(json=json)
+        if cloud
+        else _doctor_of_this_machine(skip, own=env == "own", json=json)
+    )
 
 
 def _doctor_of_clouds(*, json: bool) -> int:
@@ -131,12 +147,27 @@ def _left_over(machine: LiveMachine) -> str:
     )
 
 
-def _doctor_of_this_machine(skip: Collection[str], *, json: bool) -> int:
+def _copies(driver: NvidiaDriver, *, own: bool) -> dict[int, list[CopyRates]]:
+    """Return the rates of copies to GPUs; none where a fault keeps programs from them."""
+    faults = {one.kind for one in (*driver_faults(driver), *gpu_faults(driver.gpus))}
+    if not driver.gpus or faults & STOPS_A_RUN:
+        return {}
+    return copy_rates(visible_units(), python_of_accelerator("gpu", own=own))
+
+
+def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> int:
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     machine = capture(cache)
+    driver = nvidia_driver() or NvidiaDriver()
+    copies = {} if "copies" in skip else _copies(driver, own=own)
     noise = None if "noise" in skip else observe()
-    warnings = [*fitness_warnings(machine), *(noise_warnings(noise) if noise else ())]
+    warnings = [
+        *driver_faults(driver),
+        *gpu_faults(driver.gpus, copies),
+        *fitness_warnings(machine),
+        *(noise_warnings(noise) if noise else ()),
+    ]
     self_tests = (
         {} if "self-tests" in skip else {suite.name: suite.self_test() for suite in suites()}
     )
@@ -144,6 +175,10 @@ def _doctor_of_this_machine(skip: Collection[str], *, json: bool) -> int:
     if json:
         state = {
             "machine": machine.model_dump(mode="json"),
+            "nvidia": driver.model_dump(mode="json"),
+            "copies": {
+                number: [one.model_dump() for one in rates] for number, rates in copies.items()
+            },
             "noise": None if noise is None else noise.model_dump(mode="json"),
             "detectable": [one.model_dump(mode="json") for one in found],
             "warnings": [warning.model_dump() for warning in warnings],
@@ -160,8 +195,11 @@ def _doctor_of_this_machine(skip: Collection[str], *, json: bool) -> int:
             ("disk of the cache", f"{cache} ({hardware.disk_kind or 'unknown kind'})"),
             (
                 "accelerators",
-                ", ".join(one.name for one in hardware.accelerators or ()) or "none found",
+                "unknown"
+                if hardware.accelerators is None
+                else ", ".join(one.name for one in hardware.accelerators) or "none found",
             ),
+            *(driver_rows(driver, copies) if driver != NvidiaDriver() else ()),
             *(() if noise is None else noise_rows(noise)),
             *(
                 (f"{name}: {title}", text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
@@ -20,6 +20,15 @@ SHARING = Group.create_ordered("How workers share it")
 
 Several = Parameter(consume_multiple=1)
 """An option of several values, which follow it once or repeat it."""
+
+Env = Annotated[
+    Literal["own", "current"],
+    Parameter(
+        help="own: each adapter in a venv of its own, made when it is first needed. "
+        "current: all in the one that skymark runs in.",
+    ),
+]
+"""The Python environments of adapters' libraries."""
 
 Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -32,6 +32,7 @@ from skymark.cli.parameters import (
     SHARING,
     WHAT,
     WHERE,
+    Env,
     Explain,
     Several,
     Split,
@@ -143,14 +144,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     cache_root: Annotated[
         Root, Parameter(group=WHERE, env_var=ROOT_VARIABLE, show_env_var=False)
     ] = None,
-    env: Annotated[
-        Literal["own", "current"],
-        Parameter(
-            group=WHERE,
-            help="own: each adapter in a venv of its own, made when it is first needed. "
-            "current: all in the one that skymark runs in.",
-        ),
-    ] = "own",
+    env: Annotated[Env, Parameter(group=WHERE)] = "own",
     json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
     """Measure scenarios × adapters on this machine.

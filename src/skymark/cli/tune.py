@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
-from skymark.cli.parameters import COUNT, HOW, MILLISECONDS, PART, WHAT, WHERE, Several
+from skymark.cli.parameters import COUNT, HOW, MILLISECONDS, PART, WHAT, WHERE, Env, Several
 from skymark.cli.tables import Json, expected_time, print_rows, stdout_console
 from skymark.cli.tune_options import TuneOptions, TuneRequest, request_of, run_words
 from skymark.model.effort import Effort
@@ -98,6 +98,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             group=WHERE, help="Continue the tune in --output, with the options it was made with."
         ),
     ] = False,
+    env: Annotated[Env, Parameter(group=WHERE)] = "own",
     json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
     """Find the library and the settings that keep an accelerator fed at the least CPU.
@@ -130,14 +131,14 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     end_when_told()
     note(f"{len(candidates.runnable)} candidates; their records go to {path}")
     try:
-        report = _carried_out(request, candidates, efforts, order, path)
+        report = _carried_out(request, candidates, efforts, order, path, own=env == "own")
     except KeyboardInterrupt:
         say(
             f"interrupted; what was measured is in {path}. Continue with the same command and "
             f"--output {path} --resume"
         )
         raise
-    found = _content(request, report, machines)
+    found = _content(request, report, machines, own=env == "own")
     with explained(path / OUTCOME):
         write_whole(path / OUTCOME, escaped_json(json_module.dumps(found, indent=1)).encode())
     if json:
@@ -165,6 +166,8 @@ def _carried_out(
     efforts: Sequence[Effort],
     order: TuningOrder,
     path: Path,
+    *,
+    own: bool,
 ) -> TuningReport:
     """Measure the candidates rung by rung, then the machine itself."""
     from skymark.cache.location import cache_directory
@@ -180,7 +183,7 @@ def _carried_out(
             rounds = plan.effort.min_rounds
             observer.stage(f"{place.name}: {len(plan.runnable)} candidates, {rounds} rounds each")
             begun = (place / MANIFEST).exists()
-            return run_plan(plan, place, observer, resume=begun).records
+            return run_plan(plan, place, observer, resume=begun, own=own).records
 
     names = {name for point, _ in request.points for name in point}
     tuned = measure_rungs(candidates, efforts, order, path, run, names)
@@ -193,7 +196,11 @@ def _carried_out(
 
 
 def _content(
-    request: TuneRequest, report: TuningReport, machines: Sequence[MeasuredMachine]
+    request: TuneRequest,
+    report: TuningReport,
+    machines: Sequence[MeasuredMachine],
+    *,
+    own: bool,
 ) -> dict[str, Any]:
     """Return the outcome as JSON has it."""
     from skymark.report.machine_choice import cheapest
@@ -202,7 +209,8 @@ def _content(
     if (chosen := report.tuned.chosen) is not None:
         point = report.tuned.point(chosen)
         found["settings"] = {**chosen.cell.settings, **point}
-        found["command"] = shlex.join(("skymark", *run_words(request, chosen.cell, point)))
+        words = (*run_words(request, chosen.cell, point), *(() if own else ("--env", "current")))
+        found["command"] = shlex.join(("skymark", *words))
     found["machines"] = [one.json_content() for one in machines]
     best = cheapest(machines)
     found["cheapest_machine"] = None if best is None else best.json_content()

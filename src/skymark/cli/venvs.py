@@ -10,17 +10,21 @@ from cyclopts import App, Parameter
 
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import note, print_json, print_plain
+from skymark.cli.parameters import Env
 from skymark.cli.tables import Json, print_rows
+from skymark.execute.current_environment import adapters_here, install_line
 from skymark.execute.plan_file import read_plan
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
 from skymark.execute.targets import target_of
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.execute.venvs import Venvs
+from skymark.machine.accelerator import has_driver
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.plan import Selection
 from skymark.model.platform import Platform
 from skymark.model.venv import VenvSpec
+from skymark.report.text import MISSING
 from skymark.suite.registry import suites
 
 env = App(name="env", help="""List, build or remove the adapters' venvs.""")
@@ -28,14 +32,23 @@ env = App(name="env", help="""List, build or remove the adapters' venvs.""")
 
 @env.command(name="list")
 def list_venvs(
-    *,
+    *names: Annotated[str, Parameter(help="Only these adapters; all, if none is given.")],
+    env: Annotated[
+        Env,
+        Parameter(
+            help="own: the venvs on disk. current: the adapters' libraries in the interpreter that "
+            "skymark runs in, and one command that installs all that is missing."
+        ),
+    ] = "own",
     json: Json = False,
 ) -> int:
-    """List the venvs on disk.
+    """List the venvs on disk, or the libraries of the running interpreter.
 
     Files that several venvs share are on disk once; the sizes here count them in each.
     """
-    built = list(Venvs(cache_directory()).built())
+    if env == "current":
+        return _list_current(names, json=json)
+    built = [one for one in Venvs(cache_directory()).built() if not names or one.name in names]
     rows = [
         {
             "name": one.name,
@@ -55,6 +68,33 @@ def list_venvs(
                 for one in built
             ),
         )
+    return 0
+
+
+def _list_current(names: tuple[str, ...], *, json: bool) -> int:
+    target = target_of("gpu" if has_driver("gpu") else "cpu")
+    found = adapters_here(venvs_named(names, suites(), target))
+    line = install_line(found)
+    rows = [
+        {
+            "adapter": one.adapter,
+            "library": one.library,
+            "version": one.version,
+            "missing": [str(need) for need in one.missing],
+        }
+        for one in found
+    ]
+    if json:
+        print_json(json_module.dumps({"adapters": rows, "install": line}, indent=1))
+        return 0
+    print_rows(
+        ("adapter", "library", "version", "missing"),
+        (
+            (one.adapter, one.library, one.version or MISSING, ", ".join(map(str, one.missing)))
+            for one in found
+        ),
+    )
+    print_plain("\nnothing is missing" if line is None else f"\ninstall what is missing: {line}")
     return 0
 
 

@@ -11,7 +11,21 @@ from skymark.cache.location import cache_directory
 from skymark.execute.seen_devices import seen_devices
 from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
-from skymark.machine.accelerator import device_places, has_driver, is_rehearsed
+from skymark.machine.accelerator import (
+    FRACTION_VARIABLE,
+    device_places,
+    driver_version,
+    has_driver,
+    is_rehearsed,
+)
+from skymark.machine.gpu_fitness import (
+    STOPS_A_RUN,
+    age_faults,
+    cuda_builds,
+    driver_faults,
+    gpu_faults,
+)
+from skymark.machine.nvidia import GpuLostError, nvidia_driver, visible_units
 from skymark.model.errors import UsageError
 from skymark.model.platform import Platform, Target
 from skymark.model.record import Cause
@@ -28,6 +42,9 @@ LIBRARIES: Mapping[Platform, tuple[str, ...]] = {
     "gpu": ("jax", "torch"),
     "tpu": ("jax",),
 }
+CUDA_OF: Mapping[Target, int] = {"cuda12": 12, "cuda13": 13}
+"""Major version of CUDA that the builds of a target are for."""
+
 PINS: Mapping[Target, str] = {
     "cuda12": "container-gpu.txt",
     "cuda13": "container-gpu-cuda13.txt",
@@ -55,7 +72,7 @@ def require_accelerator(
         variables: environment variables, which tell of a rehearsal.
 
     Raises:
-        UsageError: one of them sees none, or there is no driver at all.
+        UsageError: one of them sees none, the GPU is not fit for it, or there is no driver at all.
         VenvBuildError: the venv could not be made.
     """
     if platform == "cpu":
@@ -66,11 +83,15 @@ def require_accelerator(
         return
     if not has_driver(platform, root):
         raise UsageError(
-            f"no {name} here: there is no {device_places(platform)}; {ADVICE[platform]}"
+            f"no {name} here (no-driver): there is no {device_places(platform)}; {ADVICE[platform]}"
         )
     python = Path(sys.executable)
+    target = target_of(platform, variables=variables, root=root)
+    if platform == "gpu":
+        builds = {"the pinned build of torch and JAX": CUDA_OF[target]} if own else cuda_builds()
+        require_fit_gpus(builds, variables, root)
     if own:
-        spec = accelerator_venv(target_of(platform, variables=variables, root=root))
+        spec = accelerator_venv(target)
         python = Venvs(cache_directory(), announce).ensure(spec).python
     seen = faults_by_library(platform, python)
     if not seen:
@@ -81,6 +102,50 @@ def require_accelerator(
     for library, fault in seen.items():
         if fault is not None:
             raise UsageError(f"{library} sees no {name}: {fault}; {ADVICE[platform]}")
+
+
+def require_fit_gpus(
+    builds: Mapping[str, int], variables: Mapping[str, str], root: Path = Path("/")
+) -> None:
+    """Return if nothing that NVIDIA's driver tells keeps programs from its GPUs.
+
+    Where it tells nothing, as in a container without its library NVML, only its age is looked at.
+
+    Args:
+        builds: major version of CUDA by the library that is to be used.
+        variables: environment variables, which say which GPUs are seen, and how much of one.
+        root: where the driver's files are looked for.
+
+    Raises:
+        UsageError: something does; the message has the fault's kind.
+    """
+    driver = nvidia_driver()
+    cuda = None if driver is None else driver.cuda
+    faults = [*age_faults(driver_version(root), cuda, builds)]
+    if driver is not None:
+        try:
+            seen = {unit.index for unit in visible_units(variables)}
+        except GpuLostError:
+            seen = {gpu.index for gpu in driver.gpus}
+        gpus = [gpu for gpu in driver.gpus if gpu.index in seen]
+        fraction = float(variables.get(FRACTION_VARIABLE, "1"))
+        faults = [*driver_faults(driver), *faults, *gpu_faults(gpus, fraction=fraction)]
+    for fault in faults:
+        if fault.kind in STOPS_A_RUN:
+            raise UsageError(f"{fault.message} ({fault.kind}); {fault.action}")
+
+
+def python_of_accelerator(platform: Platform, *, own: bool) -> Path:
+    """Return the interpreter whose libraries are asked, where its venv is made already.
+
+    Args:
+        platform: ``gpu`` or ``tpu``.
+        own: the venv of pinned builds; else, and where it is not made yet, the running one.
+    """
+    venvs, spec = Venvs(cache_directory()), accelerator_venv(target_of(platform))
+    if own and venvs.is_built(spec):
+        return venvs.ensure(spec).python
+    return Path(sys.executable)
 
 
 def faults_by_library(platform: Platform, python: Path) -> dict[str, str | None]:

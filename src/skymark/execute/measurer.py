@@ -24,6 +24,8 @@ from skymark.execute.process import (
 )
 from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.worker_pool import WorkerPool
+from skymark.machine.gpu_fitness import LOSS, lost_fault
+from skymark.machine.nvidia import lost_gpu
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan, PlannedCell
@@ -204,7 +206,8 @@ class Measurer(ABC):
         self._observer.measuring(cell, number)
         busy = self._uploads.hold() if self._uploads else ()
         try:
-            measured = worker.measure(cell, number, effort, self._run.log_path(cell))
+            log, on_gpu = self._run.log_path(cell), self._computes_on_gpu(unfinished)
+            measured = worker.measure(cell, number, effort, log, on_gpu=on_gpu)
             self._was_measured(cell)
             result = self._judged(worker, cell, measured)
         finally:
@@ -247,7 +250,7 @@ class Measurer(ABC):
         """Do some work on cells in one worker process; in a new one after each that breaks."""
         waiting = deque(cells)
         may_start_again = True
-        while waiting:
+        while waiting := deque(cell for cell in waiting if cell.id in self._unfinished):
             served: list[Cell] = []
             try:
                 worker = self._worker(group, waiting)
@@ -257,7 +260,7 @@ class Measurer(ABC):
             try:
                 worker.await_ready(self._effort.cell_timeout_s)
                 may_start_again = True
-                while waiting:
+                while waiting and waiting[0].id in self._unfinished:
                     cell = waiting.popleft()
                     served.append(cell)
                     try:
@@ -320,11 +323,39 @@ class Measurer(ABC):
                 )
 
     def _fail(self, cell: Cell, error: WorkerError) -> None:
+        if cell.id not in self._unfinished:
+            return  # it ended with another, whose GPU was lost
+        if self._computes_on_gpu(self._unfinished[cell.id]) and self._ends_for_a_loss(error.cause):
+            return
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
         if error.cause.kind == "LibraryAbsentError":
             status = Status.SKIPPED
         stop = Stop.FAILED if status.is_bad else None
         self._end(self._unfinished[cell.id], status, error.cause, stop)
+
+    def _computes_on_gpu(self, one: UnfinishedCell) -> bool:
+        on_gpu = self._interpreters.platform == "gpu"
+        return on_gpu and one.accelerator not in {None, HOST_ONLY}
+
+    def _ends_for_a_loss(self, cause: Cause) -> bool:
+        """End all cells that compute on the GPU if it is lost; each would wait for it in vain.
+
+        Args:
+            cause: why a worker failed.
+
+        Returns:
+            Whether it is lost.
+        """
+        words = lost_gpu() or (cause.message if LOSS.search(cause.message) else None)
+        if words is None:
+            return False
+        fault = lost_fault(words)
+        again = "then continue the run with --resume --retry failed"
+        lost = Cause(kind=fault.kind, message=fault.message, action=f"{fault.action}; {again}")
+        for one in list(self._unfinished.values()):
+            if self._computes_on_gpu(one):
+                self._end(one, Status.FAILED, lost, Stop.FAILED)
+        return True
 
     def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
         """End the cells whose worker did not start; what it wrote is in the log of the first."""

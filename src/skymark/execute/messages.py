@@ -130,8 +130,11 @@ _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="
 
 
 def line_of(message: Request | Event) -> str:
-    """Return a message as one line of JSON, its end included."""
-    return message.model_dump_json() + "\n"
+    """Return a message as one line of JSON, its end included.
+
+    What is null is left out: a worker of an earlier revision may not know the field.
+    """
+    return message.model_dump_json(exclude_none=True) + "\n"
 
 
 def parse_request(line: str | bytes) -> Request:

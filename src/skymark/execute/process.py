@@ -36,6 +36,7 @@ from skymark.execute.messages import (
     parse_event,
 )
 from skymark.machine.variables import absolute_path, worker_variables
+from skymark.measure.gpu_sampler import GpuSampler
 from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
@@ -206,10 +207,20 @@ class WorkerProcess:
         self._request(Prepare(cell=cell, log=log))
         self._await(Prepared, timeout_s)
 
-    def measure(self, cell: Cell, round: int, effort: Effort, log: Path) -> MeasuredRound:
+    def measure(
+        self, cell: Cell, round: int, effort: Effort, log: Path, *, on_gpu: bool = False
+    ) -> MeasuredRound:
         """Have the worker measure one round.
 
-        The process tree is sampled in the timed region only.
+        The process tree and the GPUs are sampled in the timed region only. A GPU that is lost ends
+        the worker, which might wait for it until its deadline.
+
+        Args:
+            cell: one of those that the worker serves.
+            round: its number.
+            effort: how long it may take.
+            log: gets what the library prints.
+            on_gpu: whether the cell's library computes on NVIDIA GPUs.
 
         Raises:
             WorkerError: it failed, died or took too long.
@@ -219,6 +230,7 @@ class WorkerProcess:
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
         begin, seen = 0.0, Seen()
+        gpus = GpuSampler(self._process.kill, on=on_gpu)
         try:
             while True:
                 match event := self._receive(deadline, effort.cell_timeout_s):
@@ -227,17 +239,21 @@ class WorkerProcess:
                     case TimedRegionBegins():
                         sampler = TreeSampler(self._process.pid, exclude=event.exclude)
                         sampler.begin()
+                        gpus.begin()
                         begin = time.monotonic()
                         self._request(Go())
                     case TimedRegionEnds() if sampler is not None:
                         wall_s = time.monotonic() - begin
+                        used = gpus.end()
                         sampler.end()
-                        seen = Seen(wall_s=wall_s, resources=sampler.resources())
+                        resources = sampler.resources().model_copy(update={"gpus": used})
+                        seen = Seen(wall_s=wall_s, resources=resources)
                         self._request(Go(seen=seen.resources))
                         sampler = None
                     case Failed():
                         raise WorkerError(cause_of(event), alive=True)
         finally:
+            gpus.close()
             if sampler is not None:
                 sampler.end()
 

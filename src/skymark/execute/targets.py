@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from skymark.machine.accelerator import is_rehearsed, nvidia_driver
-from skymark.machine.facts import Run, run_program
+from skymark.machine.accelerator import driver_version, is_rehearsed
 from skymark.model.errors import UsageError
 from skymark.model.platform import Platform, Target, usual_target
 
@@ -24,7 +23,7 @@ def target_of(
     platform: Platform,
     *,
     variables: Mapping[str, str] = os.environ,
-    run: Run = run_program,
+    version_of: Callable[[Path], str | None] = driver_version,
     root: Path = Path("/"),
 ) -> Target:
     """Return the target whose packages serve a platform on this machine.
@@ -34,7 +33,7 @@ def target_of(
     Args:
         platform: a plan's.
         variables: environment variables; they may name CUDA's version, or tell of a rehearsal.
-        run: starts ``nvidia-smi``.
+        version_of: returns the driver's version, given the root of its files.
         root: where the driver's files are looked for.
 
     Raises:
@@ -48,6 +47,6 @@ def target_of(
         if wanted not in CUDA:
             raise UsageError(f"{CUDA_VARIABLE}={wanted}: choose from {', '.join(CUDA)}")
         return CUDA[wanted]
-    branch = (nvidia_driver(run, root) or "").partition(".")[0]
+    branch = (version_of(root) or "").partition(".")[0]
     is_new = branch.isdigit() and int(branch) >= FIRST_DRIVER_OF_CUDA_13
     return "cuda13" if is_new else usual_target(platform)

@@ -79,7 +79,11 @@ class TimedSweeps:
     ) -> Collection[Cell]:
         """Return the cells of a sweep that still get their round: without time the first only."""
         is_over = self.left_s <= 0
-        return [cell for cell in cells if not is_over or not unfinished[cell.id].rounds]
+        return [
+            cell
+            for cell in cells
+            if cell.id in unfinished and (not is_over or not unfinished[cell.id].rounds)
+        ]
 
     def _open(self, one: UnfinishedCell) -> Standing:
         cell = one.planned.cell

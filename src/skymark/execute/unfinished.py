@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from skymark.machine.gpu_fitness import use_warnings
 from skymark.model.cell import Setting
 from skymark.model.effort import Effort
 from skymark.model.plan import PlannedCell
@@ -93,7 +94,7 @@ class UnfinishedCell:
             metrics=suite.figures(rounds) if is_ok else {},
             verification=all_verified(rounds) if rounds else None,
             conditions=self._conditions() if rounds else {},
-            warnings=(*warnings, *self.warnings.values()),
+            warnings=(*warnings, *use_warnings(rounds), *self.warnings.values()),
             versions=self.versions,
             started_at=self.started_at,
             ended_at=ended_at,

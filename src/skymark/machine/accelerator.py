@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from skymark.machine.cgroup import container_of
-from skymark.machine.facts import Run, accelerators, run_program
+from skymark.machine.nvidia import nvidia_driver
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 
 DEVICE_FILES = {
@@ -15,6 +15,10 @@ DEVICE_FILES = {
     "tpu": ("dev/accel[0-9]*", "dev/vfio/[0-9]*"),
 }
 """Made by the driver: of NVIDIA on Linux and in WSL 2; of TPU up to v4, and from v5 on."""
+
+
+FRACTION_VARIABLE = "SKYMARK_GPU_FRACTION"
+"""Environment variable with the share of an accelerator's memory that is this process's own."""
 
 
 def has_driver(platform: str, root: Path = Path("/")) -> bool:
@@ -27,16 +31,15 @@ def has_driver(platform: str, root: Path = Path("/")) -> bool:
     return any(path for pattern in DEVICE_FILES[platform] for path in root.glob(pattern))
 
 
-def nvidia_driver(run: Run = run_program, root: Path = Path("/")) -> str | None:
+def driver_version(root: Path = Path("/")) -> str | None:
     """Return the version of NVIDIA's driver, such as ``580.65.06``; None where nothing tells it.
 
     Args:
-        run: starts ``nvidia-smi``, which asks NVML.
-        root: where the kernel's own file is looked for, in containers without that program.
+        root: where the kernel's own file is looked for, in containers without NVML.
     """
-    found = [one.driver for one in accelerators(run) or () if one.driver]
-    if found:
-        return found[0]
+    driver = nvidia_driver()
+    if driver is not None and driver.version is not None:
+        return driver.version
     try:
         text = (root / "proc" / "driver" / "nvidia" / "version").read_text()
     except OSError:

@@ -13,6 +13,7 @@ from pathlib import Path
 import skymark
 from skymark.machine.cgroup import limits_of
 from skymark.machine.disk import disk_of
+from skymark.machine.nvidia import nvidia_driver
 from skymark.model.machine import (
     Accelerator,
     GitState,
@@ -38,7 +39,7 @@ def capture(directory: Path, run: Run | None = None) -> Machine:
 
     Args:
         directory: where the data under test lies; its disk is described.
-        run: starts `git`, `nvidia-smi` and the like.
+        run: starts `git`, `lscpu` and the like.
     """
     ask = run_program if run is None else run
     import psutil
@@ -53,7 +54,7 @@ def capture(directory: Path, run: Run | None = None) -> Machine:
             logical_cores=psutil.cpu_count(),
             memory_bytes=psutil.virtual_memory().total,
             disk_kind=disk_kind,
-            accelerators=accelerators(ask),
+            accelerators=accelerators(),
         ),
         limits=limits_of(),
         load=Load(
@@ -117,22 +118,29 @@ def cpu_model(run: Run) -> str | None:
     return None
 
 
-def accelerators(run: Run, driver: Path = NVIDIA_DRIVER) -> tuple[Accelerator, ...] | None:
-    """Return the NVIDIA GPUs that ``nvidia-smi`` names.
+def accelerators(kernels_file: Path = NVIDIA_DRIVER) -> tuple[Accelerator, ...] | None:
+    """Return the NVIDIA GPUs that NVML names, and in place of one that MIG cuts its slices.
+
+    Memory is in whole MiB, as in records of earlier versions.
 
     Returns:
-        Empty where there is no driver; None where there is one that does not answer.
+        Empty where there is no driver; None where there is one that does not answer, such as in a
+        container that has no NVML.
     """
-    query = "--query-gpu=name,memory.total,driver_version"
-    output = run(["nvidia-smi", query, "--format=csv,noheader,nounits"])
-    if output is None:
-        return None if driver.exists() else ()
-    found = []
-    for line in output.splitlines():
-        name, memory_mib, version = (part.strip() for part in line.rsplit(",", 2))
-        memory = int(memory_mib) << 20 if memory_mib.isdigit() else None
-        found.append(Accelerator(name=name, memory_bytes=memory, driver=version))
-    return tuple(found)
+    driver = nvidia_driver()
+    if driver is None:
+        return None if kernels_file.exists() else ()
+    if driver.fault is not None:
+        return None
+    devices = [one for gpu in driver.gpus for one in (gpu.slices or (gpu,))]
+    return tuple(
+        Accelerator(
+            name=one.name,
+            memory_bytes=None if one.memory_bytes is None else one.memory_bytes >> 20 << 20,
+            driver=driver.version,
+        )
+        for one in devices
+    )
 
 
 def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str | None:

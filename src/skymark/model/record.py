@@ -8,6 +8,7 @@ from pydantic import Field
 
 from skymark.model.base import Amount, Count, Frozen, Moment, NonNegative
 from skymark.model.cell import Cell, Setting
+from skymark.model.gpu import GpuUse, combined
 from skymark.model.metric import Figure
 
 SCHEMA_VERSION = 3
@@ -66,6 +67,13 @@ class Resources(Frozen):
     peak_pss_bytes: Count | None = None
     """Largest sum of proportional set sizes that was seen."""
     processes: Count | None = None
+    gpus: tuple[GpuUse, ...] | None = None
+    """Of the NVIDIA GPUs that it computed on; null where none was watched."""
+
+    @property
+    def gpu(self) -> GpuUse | None:
+        """The GPUs taken together: means of shares and clocks, sums of power and energy."""
+        return combined(self.gpus or ())
 
 
 class Verification(Frozen):

@@ -196,6 +196,8 @@ def misbehave(how: str) -> bytearray | None:
     match how:
         case "raise":
             raise RuntimeError("the library is broken")
+        case "ecc":
+            raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
         case "refuse":
             raise UsageError("that setting makes no sense here")
         case "absent":

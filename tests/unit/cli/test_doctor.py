@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import sys
 import threading
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +19,10 @@ from skymark.cloud.access import ACCESS
 from skymark.cloud.checkup import Checkup, State, bounded, providers
 from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.clusters import LiveMachine
+from skymark.machine.gpu_fitness import CopyRates
 from skymark.machine.noise import Noise
 from skymark.model.record import StabilityWarning
+from tests.nvml.stand_in import GIB, H100
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +90,87 @@ def test_noise_is_not_watched_where_it_is_left_out(monkeypatch, capsys):
     assert main(["doctor", "--skip", "noise", "self-tests", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["noise"], found["detectable"]) == (None, [])
+
+
+def test_a_machine_without_a_driver_is_told_so_and_no_more(driver, capsys):
+    assert main(["doctor", "--skip", "noise", "self-tests"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"accelerators +none found", text)
+    assert "GPU" not in text
+    assert "NVIDIA" not in text
+
+
+SHOWN = """
+NVIDIA driver 580.65.06, CUDA 13.0
+GPU 0 NVIDIA H100 80GB HBM3
+memory used 61.0 of 79.6 GiB
+clock 1,980 of 1,980 MHz
+memory's clock 2,619 of 2,619 MHz
+power 350 of 350 W
+clock is held by power limit
+temperature 33 °C
+ECC on, 0 uncorrected errors
+MIG off
+persistence mode off
+PCIe generation 5, x8; at most generation 5, x16
+"""
+
+
+def test_each_gpu_is_told_with_its_faults_and_what_to_do(driver, capsys):
+    limit = {"power": 350_000, "power-limit": 350_000, "clock-reasons": 4}
+    full = {"memory-used": 61 * GIB, "processes": f"{os.getpid()}:{61 * GIB}"}
+    driver.has(H100 | full | limit | {"pcie-width": 8, "persistence": 0}, H100)
+    assert main(["doctor", "--skip", "noise", "self-tests"]) == 0
+    text = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    begin = lines.index("NVIDIA driver 580.65.06, CUDA 13.0")
+    assert lines[begin : begin + 12] == SHOWN.strip().splitlines()
+    assert lines[begin + 12].startswith(f"processes on it pid {os.getpid()} (")
+    warned = [line for line in text.splitlines() if line.startswith("! GPU 0")]
+    assert len(warned) == 5
+    assert "GPU 0: PCIe runs at x8 of x16: reseat the GPU, or choose another machine" in text
+    assert "or choose another GPU with CUDA_VISIBLE_DEVICES" in text
+    assert "! GPU 1" not in text
+
+
+def test_the_rates_of_copies_are_those_of_the_asked_interpreters_libraries(
+    driver, capsys, monkeypatch
+):
+    """What copies, with a real library, is tested in `tests/functional/test_accelerators.py`."""
+    asked = []
+
+    def copy_rates(units, python):
+        asked.append((len(units), python))
+        return {0: [CopyRates(framework="torch", page_locked=55.2e9, pageable=23.5e9)]}
+
+    monkeypatch.setattr(module, "copy_rates", copy_rates)
+    driver.has(H100)
+    command = ["doctor", "--skip", "noise", "self-tests", "--env", "current"]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"copies to it +torch: 55.2 GB/s page-locked, 23.5 GB/s pageable", text)
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["copies"]["0"][0]["pageable"] == 23.5e9
+    assert found["nvidia"]["gpus"][0]["power_limit_w"] == 700.0
+    assert asked == [(1, Path(sys.executable))] * 2
+    assert main([*command, "--skip", "copies"]) == 0
+    driver.lose()
+    assert main(command) == 0
+    assert "! a GPU is lost: GPU 0: GPU is lost" in capsys.readouterr().out
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(("options", "own"), [([], True), (["--env", "current"], False)])
+def test_the_running_interpreter_is_asked_for_the_accelerator_if_it_is_to_be(
+    monkeypatch, options, own
+):
+    asked = []
+    monkeypatch.setattr(
+        module, "require_accelerator", lambda platform, _, *, own: asked.append((platform, own))
+    )
+    assert main(["doctor", "--platform", "gpu", *options]) == 0
+    assert asked == [("gpu", own)]
 
 
 LEFT = LiveMachine(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from skymark.execute import accelerator, seen_devices
@@ -20,6 +21,7 @@ from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 from skymark.resources import resource_directory
 from skymark.suite.contract import DeviceLibrary
+from tests.nvml.stand_in import GIB, H100
 from tests.unit.run.past_runs import cell, plan
 
 WORKING_TORCH = """
@@ -109,6 +111,70 @@ def test_one_library_that_sees_nothing_is_enough_to_refuse(
     libraries(jax=jax, torch=torch)
     with pytest.raises(UsageError, match=said.replace("+", r"\+")):
         require_accelerator("gpu", print, own=False, root=root_with_driver)
+
+
+OTHERS = {"memory-used": 61 * GIB, "processes": f"4242:{61 * GIB}"}
+REFUSED = [
+    (
+        "gpu-full",
+        {},
+        OTHERS,
+        {},
+        "GPU 0: 61 of 79.6 GiB are used by pid 4242 .*; end it, or choose",
+    ),
+    ("gpu-lost", {}, {"error": pynvml.NVML_ERROR_GPU_IS_LOST}, {}, "a GPU is lost: GPU 0: GPU is"),
+    ("mig-empty", {}, {"mig": 1}, {}, "GPU 0 is in MIG mode without a slice"),
+    (
+        "driver-mismatch",
+        {"init": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH},
+        {},
+        {},
+        "NVIDIA's driver was changed while it ran: RM has detected",
+    ),
+    (
+        "driver-too-old",
+        {"driver": "535.183.06", "cuda": 12020},
+        {},
+        {"torch": 13},
+        "torch is built for CUDA 13, and the driver is 535.183.06.*; install NVIDIA's driver 580",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "system", "differs", "builds", "said"), REFUSED)
+def test_a_gpu_that_nothing_can_be_measured_on_is_refused_by_name_before_a_library_is_asked(
+    driver, root_with_driver, libraries, monkeypatch, kind, system, differs, builds, said
+):
+    libraries(torch="raise SystemExit('a library was asked')")
+    monkeypatch.setattr(accelerator, "cuda_builds", lambda: builds)
+    driver.has(H100 | differs, **system)
+    with pytest.raises(UsageError, match=said) as refused:
+        require_accelerator("gpu", print, own=False, root=root_with_driver, variables={})
+    assert f"({kind})" in str(refused.value)
+
+
+def test_a_gpu_is_not_refused_for_what_only_slows_it_down_or_for_another_that_is_not_seen(
+    driver, root_with_driver, libraries
+):
+    libraries(torch=WORKING_TORCH)
+    driver.has(H100 | {"pcie-width": 8, "clock-reasons": 8, "memory-used": 30 * GIB}, H100 | OTHERS)
+    variables = {"CUDA_VISIBLE_DEVICES": "0"}
+    require_accelerator("gpu", print, own=False, root=root_with_driver, variables=variables)
+
+
+def test_who_may_use_a_quarter_of_a_gpu_needs_less_of_it_free(driver, root_with_driver, libraries):
+    libraries(torch=WORKING_TORCH)
+    driver.has(H100 | OTHERS)
+    quarter = {"SKYMARK_GPU_FRACTION": "0.25"}
+    require_accelerator("gpu", print, own=False, root=root_with_driver, variables=quarter)
+
+
+def test_the_pinned_builds_are_held_against_the_driver_before_their_venv_is_made(
+    driver, root_with_driver, monkeypatch
+):
+    driver.has(H100, driver="470.82.01", cuda=11040)
+    with pytest.raises(UsageError, match=r"built for CUDA 12.*470.82.01.*driver 525 or newer"):
+        require_accelerator("gpu", pytest.fail, own=True, root=root_with_driver, variables={})
 
 
 def test_a_library_that_never_answers_is_a_fault(libraries, monkeypatch):

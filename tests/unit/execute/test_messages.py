@@ -27,6 +27,7 @@ from skymark.execute.messages import (
     parse_event,
     parse_request,
 )
+from skymark.model.gpu import GpuUse
 from skymark.model.record import Cause, Resources, RoundResult, Verification
 from skymark.suite.contract import Seen
 from tests.scripted_suite import EFFORT, cell_of
@@ -58,6 +59,7 @@ REQUESTS = [
     ),
     Go(),
     Go(seen=Resources(cpu_s=0.0, peak_pss_bytes=5, processes=1)),
+    Go(seen=Resources(gpus=(GpuUse(index=0, name="A GPU", power_w=0.5, samples=2),))),
     End(),
 ]
 EVENTS = [
@@ -106,6 +108,13 @@ def test_what_one_side_says_the_other_never_takes_for_its_own(message):
     parse = parse_event if message in REQUESTS else parse_request
     with pytest.raises(ValidationError):
         parse(line_of(message))
+
+
+def test_what_is_missing_is_left_out_so_that_earlier_revisions_read_what_they_know():
+    assert json.loads(line_of(Go(seen=Resources(cpu_s=0.5)))) == {
+        "do": "go",
+        "seen": {"cpu_s": 0.5},
+    }
 
 
 @pytest.mark.parametrize(

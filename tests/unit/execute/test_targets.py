@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.execute.targets import CUDA_VARIABLE, target_of
-from skymark.machine.accelerator import nvidia_driver
+from skymark.machine.accelerator import driver_version
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 from skymark.model.platform import platform_of
@@ -16,13 +16,8 @@ GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)
 """
 
 
-def driver(version):
-    """A program that answers as nvidia-smi does on a machine with this driver; None for none."""
-    return lambda _: None if version is None else f"NVIDIA A100-SXM4-40GB, 40960, {version}\n" * 2
-
-
 def target(platform, version=None, **variables):
-    return target_of(platform, variables=variables, run=driver(version))
+    return target_of(platform, variables=variables, version_of=lambda _: version)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +27,7 @@ def target(platform, version=None, **variables):
         ("579.99", "cuda12"),
         ("580.65.06", "cuda13"),
         ("610.12", "cuda13"),
-        ("[N/A]", "cuda12"),
+        (None, "cuda12"),
     ],
 )
 def test_a_gpu_gets_the_builds_that_its_driver_can_use(version, expected):
@@ -40,14 +35,16 @@ def test_a_gpu_gets_the_builds_that_its_driver_can_use(version, expected):
 
 
 @pytest.mark.parametrize("line", ["580.65.06", "535.230.02"])
-def test_without_nvidia_smi_the_kernels_file_tells_the_driver(tmp_path, line):
-    assert nvidia_driver(driver(None), tmp_path) is None
+def test_without_nvml_the_kernels_file_tells_the_driver(tmp_path, driver, line):
+    assert driver_version(tmp_path) is None
     file = tmp_path / "proc" / "driver" / "nvidia" / "version"
     file.parent.mkdir(parents=True)
     file.write_text(KERNELS_FILE.format(line))
-    assert nvidia_driver(driver(None), tmp_path) == line
-    found = target_of("gpu", variables={}, run=driver(None), root=tmp_path)
+    assert driver_version(tmp_path) == line
+    found = target_of("gpu", variables={}, root=tmp_path)
     assert found == ("cuda13" if line.startswith("580") else "cuda12")
+    driver.has(driver="610.12")
+    assert target_of("gpu", variables={}, root=tmp_path) == "cuda13"
 
 
 def test_a_variable_decides_for_machines_that_hold_one_of_them(monkeypatch):
@@ -62,7 +59,7 @@ def test_other_platforms_ask_no_driver():
         pytest.fail("a driver was asked")
 
     for platform in ("cpu", "tpu"):
-        assert target_of(platform, variables={}, run=never) == platform
+        assert target_of(platform, variables={}, version_of=never) == platform
         assert platform_of(platform) == platform
     assert {platform_of(one) for one in ("cuda12", "cuda13")} == {"gpu"}
 
@@ -74,5 +71,7 @@ def test_a_rehearsal_takes_the_builds_for_a_cpu(tmp_path, monkeypatch):
     mark.write_text(f"{REHEARSAL}\n")
     variables = {REHEARSAL_VARIABLE: "1"}
     for platform in ("gpu", "tpu"):
-        found = target_of(platform, variables=variables, run=driver("580.1"), root=tmp_path)
+        found = target_of(
+            platform, variables=variables, version_of=lambda _: "580.1", root=tmp_path
+        )
         assert found == "cpu"

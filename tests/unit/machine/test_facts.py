@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -23,16 +22,8 @@ from skymark.machine.facts import (
     turbo,
 )
 from skymark.machine.fitness import fitness_warnings
-from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
-
-
-def fake(**outputs: str | None) -> object:
-    """A runner of programs that knows the outputs of some, by name."""
-
-    def run(command: Sequence[str]) -> str | None:
-        return outputs.get(command[0].replace("-", "_"))
-
-    return run
+from skymark.model.machine import GitState, Hardware, Limits, Load, Machine
+from tests.nvml.stand_in import H100, DriverStandIn
 
 
 def write(path: Path, text: str) -> None:
@@ -56,18 +47,15 @@ def test_a_program_that_is_absent_or_fails_has_no_output() -> None:
     assert run_program(["false"]) is None
 
 
-def test_accelerators_are_those_that_nvidia_smi_names() -> None:
-    output = "NVIDIA H100 80GB HBM3, 81559, 550.54.15\nOdd, name, [N/A], 550.54.15\n"
-    assert accelerators(fake(nvidia_smi=output)) == (
-        Accelerator(name="NVIDIA H100 80GB HBM3", memory_bytes=81559 << 20, driver="550.54.15"),
-        Accelerator(name="Odd, name", memory_bytes=None, driver="550.54.15"),
-    )
-
-
-def test_no_driver_means_no_accelerator_and_a_silent_one_means_unknown(tmp_path: Path) -> None:
-    assert accelerators(fake(), driver=tmp_path / "version") == ()
+def test_no_driver_means_no_accelerator_and_a_silent_one_means_unknown(
+    tmp_path: Path, driver: DriverStandIn
+) -> None:
+    assert accelerators(tmp_path / "version") == ()
     write(tmp_path / "version", "NVRM")
-    assert accelerators(fake(), driver=tmp_path / "version") is None
+    assert accelerators(tmp_path / "version") is None
+    driver.has(H100 | {"memory": 81_559_000_000})
+    (one,) = accelerators(tmp_path / "version") or ()
+    assert one.memory_bytes == 77_780 << 20
 
 
 def test_the_processor_has_a_name_here() -> None:

@@ -203,6 +203,14 @@ METRICS = (
         Shown(gives_way=7),
         own=True,
     ),
+    _cost(
+        "energy_j_per_1000_images",
+        "energy J/1k",
+        "J",
+        "that energy per 1000 images encoded",
+        Shown(gives_way=9),
+        own=True,
+    ),
     Metric(
         name="images",
         heading="images",

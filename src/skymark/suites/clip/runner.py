@@ -66,7 +66,7 @@ class ClipRunner:
         """Score a cell, and verify on what."""
         del effort
         import_open_clip()
-        from skymark.suites.clip.encoding.energy import EnergyMeter
+        from skymark.suites.clip.encoding.energy import EnergyMeter, energy_metrics
         from skymark.suites.clip.oracle.verdict import verify
 
         begin, started_at = time.perf_counter(), datetime.now(UTC)
@@ -78,11 +78,11 @@ class ClipRunner:
         _reset_peak(encoder)
         setup_s = time.perf_counter() - begin
         region.begins()
-        meter = EnergyMeter(encoder.device)
+        meter = EnergyMeter()
         timed_from = time.perf_counter_ns()
         outcome = self._scorer.score(specification, work, encoder)
         timed_ns = time.perf_counter_ns() - timed_from
-        energy_j = meter.taken_j()
+        packages_j = meter.taken_j()
         resources = region.ends()
         if outcome.report is not None:
             say(outcome.report())
@@ -93,7 +93,7 @@ class ClipRunner:
             timed_ns=timed_ns,
             metrics=_metrics(outcome, encoder, timed_ns, resources)
             | _rates(work, outcome, timed_ns)
-            | ({} if energy_j is None else {"energy_j": energy_j}),
+            | energy_metrics(outcome.work.images, encoder.device, packages_j, resources),
             resources=resources,
             samples=_samples(outcome),
             verification=verify(

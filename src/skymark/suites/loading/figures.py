@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from skymark.model.gpu import GpuUse
 from skymark.model.metric import Figure
 from skymark.model.record import Round, RoundResult
 from skymark.statistics.figures import figures_of
@@ -34,6 +35,7 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
     if outcome.timed_ns <= 0:
         raise ValueError("the round has no timed region, so it has no rate")
     used, elements, rate = outcome.resources, outcome.elements, outcome.samples_per_s
+    gpu = used.gpu
     stream = outcome.stream
     found: dict[str, float | None] = {
         "samples_per_s": rate,
@@ -48,6 +50,7 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
         "copy_bytes_per_s": outcome.transfer.copied_bytes_per_s,
         "cpu_s_per_1000_samples": _per_1000(used.cpu_s, elements),
         "peak_pss_bytes": used.peak_pss_bytes,
+        **({} if gpu is None else gpu_metrics(gpu, elements)),
         "import_s": import_s,
         "open_s": outcome.setup_s,
         "first_epoch_s": outcome.first_epoch_ns / 1e9 or None,
@@ -62,6 +65,17 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
         **outcome.extra,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def gpu_metrics(gpu: GpuUse, elements: int) -> dict[str, float | None]:
+    """Return the metrics of the GPUs that a round used, taken together; None is missing."""
+    return {
+        "gpu_utilisation": gpu.kernel_share,
+        "gpu_clock_mhz": gpu.sm_clock_mhz,
+        "gpu_power_w": gpu.power_w,
+        "gpu_peak_memory_bytes": gpu.peak_memory_bytes,
+        "energy_j_per_1000_samples": _per_1000(gpu.board_energy_j, elements),
+    }
 
 
 def all_figures(rounds: Sequence[RoundResult]) -> dict[str, Figure]:
@@ -84,8 +98,8 @@ def stream_waits(rounds: Sequence[RoundResult]) -> list[float]:
     ]
 
 
-def _per_1000(cpu_s: float | None, elements: int) -> float | None:
-    return None if cpu_s is None or not elements else 1000 * cpu_s / elements
+def _per_1000(amount: float | None, elements: int) -> float | None:
+    return None if amount is None or not elements else 1000 * amount / elements
 
 
 def _percentiles(waits: Sequence[float]) -> dict[str, Figure]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from skymark.model.metric import Better, Declaration, Distribution, Metric, Shown, Spread, Words
 
 RARELY_SHOWN = Shown(gives_way=10)
+SHARE = Shown(format="share", gives_way=10)
 
 
 def _own(
@@ -126,6 +127,21 @@ OWN_METRICS = (
     _own("http_concurrency", "", None, "requests that the server answers at a time"),
     _own("http_bandwidth_mb_s", "MB/s", None, "rate of an object's bytes, as served"),
 )
+
+GPU_METRICS = (
+    _own("gpu_utilisation", "", None, "share of the time in which a kernel ran on the GPU", SHARE),
+    _own("gpu_clock_mhz", "MHz", None, "clock of the GPU's multiprocessors, on average"),
+    _own("gpu_power_w", "W", None, "power of the GPUs' boards, on average"),
+    _own(
+        "gpu_peak_memory_bytes",
+        "B",
+        None,
+        "largest memory in use on the GPU, that of other programs included",
+        Shown(format="size", gives_way=10),
+    ),
+    _own("energy_j_per_1000_samples", "J", "lower", "energy of the GPUs' boards per 1000 samples"),
+)
+"""What NVIDIA's driver tells while a round is timed on a GPU."""
 
 METRICS = (
     Metric(
@@ -290,6 +306,7 @@ METRICS = (
         shown=Shown(format="share", gives_way=10),
     ),
     Metric(name="elements", heading="elements", description="delivered in the measured epochs"),
+    *GPU_METRICS,
     *OWN_METRICS,
 )
 

@@ -10,6 +10,7 @@ import pytest
 
 from skymark.measure.transfer import Transfer
 from skymark.model.effort import Effort
+from skymark.model.gpu import GpuUse
 from skymark.model.metric import Figure
 from skymark.model.plan import Selection
 from skymark.model.record import Resources, RoundResult, Verification
@@ -87,6 +88,23 @@ def test_the_rate_of_the_copies_to_a_device_stands_beside_that_of_plain_copies()
     assert metrics["delivery_bytes_per_s"] == pytest.approx(0.5e9)
     assert metrics["copy_bytes_per_s"] == pytest.approx(2e9)
     assert {"delivery_bytes_per_s", "copy_bytes_per_s"}.isdisjoint(round_metrics(outcome_of(), 0.5))
+
+
+def test_the_use_of_gpus_is_told_with_the_energy_per_1000_samples() -> None:
+    usual = {"index": 0, "name": "A GPU", "samples": 9, "kernel_share": 0.8, "power_w": 350.0}
+    one = GpuUse(**usual, sm_clock_mhz=1900, peak_memory_bytes=5000, board_energy_j=35.0)
+    used = Resources(gpus=(one, one.model_copy(update={"board_energy_j": 15.0})))
+    metrics = round_metrics(outcome_of(resources=used), import_s=0.5)
+    found = {name: value for name, value in metrics.items() if name.startswith(("gpu", "energy"))}
+    assert found == {
+        "gpu_utilisation": pytest.approx(0.8),
+        "gpu_clock_mhz": 1900,
+        "gpu_power_w": 700,
+        "gpu_peak_memory_bytes": 5000,
+        "energy_j_per_1000_samples": pytest.approx(50.0),
+    }
+    assert metrics.keys() <= {one.name for one in DECLARATION.metrics}
+    assert found.keys().isdisjoint(round_metrics(outcome_of(), import_s=0.5))
 
 
 def test_a_round_without_a_timed_region_has_no_rate() -> None:

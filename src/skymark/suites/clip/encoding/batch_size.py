@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from skymark.machine.accelerator import FRACTION_VARIABLE
+
 CPU_IMAGES = 64
 """On a CPU, larger batches are no faster: caches are full long before."""
 CPU_INPUTS = 100
@@ -15,8 +17,6 @@ LARGEST = 512
 TRIAL = 8
 SHARE = 0.85
 """Of the memory given that batches may take; allocators need some room."""
-FRACTION_VARIABLE = "SKYMARK_GPU_FRACTION"
-"""Environment variable with the share of an accelerator that is this process's own."""
 
 
 def given_fraction() -> float:

@@ -1,9 +1,11 @@
-"""Energy that an accelerator, or else the CPU's packages, took since a moment."""
+"""Energy of a round: of the GPUs, as its resources have it, or of the CPU's packages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+from skymark.model.record import Resources
 
 PACKAGES = Path("/sys/class/powercap")
 """Linux's powercap framework: energy of Intel's and AMD's packages in µJ, for root alone."""
@@ -12,37 +14,36 @@ PACKAGES = Path("/sys/class/powercap")
 class EnergyMeter:
     """Counters of energy, where the machine has them; `taken_j` is None where it has not."""
 
-    def __init__(self, device: Any) -> None:
-        self._device = device
-        self._begin = self._read_j()
+    def __init__(self) -> None:
+        self._begin_j = _packages_j()
 
     def taken_j(self) -> float | None:
         """Return the energy since the meter was made, in J."""
-        end = self._read_j()
-        if end is None or self._begin is None or end < self._begin:
+        end_j = _packages_j()
+        if end_j is None or self._begin_j is None or end_j < self._begin_j:
             # A counter of a package begins at 0 again after some hours.
             return None
-        return end - self._begin
-
-    def _read_j(self) -> float | None:
-        return _device_j(self._device) if self._device.type == "cuda" else _packages_j()
+        return end_j - self._begin_j
 
 
-def _device_j(device: Any) -> float | None:
-    """Return NVML's counter of a GPU; None where NVML or the GPU has none."""
-    import torch
+def energy_metrics(
+    images: int, device: Any, packages_j: float | None, resources: Resources
+) -> dict[str, float]:
+    """Return the metrics of energy; without a counter none.
 
-    try:
-        import pynvml
-    except ModuleNotFoundError:
-        return None
-    try:
-        pynvml.nvmlInit()
-        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
-    except pynvml.NVMLError:
-        return None
+    Args:
+        images: encoded in the timed region.
+        device: torch's, of the encoder.
+        packages_j: energy of the CPU's packages, in J.
+        resources: of the timed region.
+    """
+    energy_j = packages_j
+    if device.type == "cuda":
+        energy_j = None if resources.gpu is None else resources.gpu.board_energy_j
+    if energy_j is None:
+        return {}
+    each = {"energy_j_per_1000_images": 1000 * energy_j / images} if images else {}
+    return {"energy_j": energy_j, **each}
 
 
 def _packages_j() -> float | None:

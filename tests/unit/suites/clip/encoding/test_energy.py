@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from skymark.model.gpu import GpuUse
+from skymark.model.record import Resources
 from skymark.suites.clip.encoding import energy
-
-HOST = SimpleNamespace(type="cpu")
 
 
 @pytest.fixture
@@ -26,17 +26,36 @@ def write(packages, *values):
 
 def test_the_energy_of_all_packages_is_added(packages):
     write(packages, 1_000_000, 5_000_000)
-    meter = energy.EnergyMeter(HOST)
+    meter = energy.EnergyMeter()
     write(packages, 3_500_000, 6_000_000)
     assert meter.taken_j() == pytest.approx(3.5)
 
 
 def test_a_counter_that_began_again_gives_nothing(packages):
     write(packages, 9_000_000)
-    meter = energy.EnergyMeter(HOST)
+    meter = energy.EnergyMeter()
     write(packages, 10)
     assert meter.taken_j() is None
 
 
 def test_a_machine_without_counters_gives_nothing(packages):
-    assert energy.EnergyMeter(HOST).taken_j() is None
+    assert energy.EnergyMeter().taken_j() is None
+
+
+@pytest.mark.parametrize(
+    ("device", "board_j", "expected"),
+    [
+        ("cuda", 40.0, {"energy_j": 40.0, "energy_j_per_1000_images": 80.0}),
+        ("cuda", None, {}),
+        ("cpu", 40.0, {"energy_j": 7.0, "energy_j_per_1000_images": 14.0}),
+    ],
+)
+def test_the_energy_is_that_of_the_boards_where_the_encoder_computes_on_a_gpu(
+    device, board_j, expected
+):
+    use = GpuUse(index=0, name="A GPU", samples=2, board_energy_j=board_j)
+    place, used = SimpleNamespace(type=device), Resources(gpus=(use,))
+    assert energy.energy_metrics(500, place, 7.0, used) == expected
+    assert "energy_j_per_1000_images" not in energy.energy_metrics(0, place, 7.0, used)
+    if device == "cuda":
+        assert energy.energy_metrics(500, place, 7.0, Resources()) == {}

@@ -1,0 +1,154 @@
+"""NVIDIA GPUs as their driver tells of them: state of a machine's, and use by a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from pydantic import Field
+
+from skymark.model.base import Count, Frozen, NonNegative
+
+
+class GpuProcess(Frozen):
+    """A process that holds memory of a GPU."""
+
+    pid: Count
+    name: str | None = None
+    """Null where it is not ours to see, such as a process of another container."""
+    memory_bytes: Count | None = None
+
+    @property
+    def text(self) -> str:
+        """The process in words: ``pid 4242 (python)``."""
+        return f"pid {self.pid}" if self.name is None else f"pid {self.pid} ({self.name})"
+
+
+class GpuSlice(Frozen):
+    """A part of a GPU that MIG (multi-instance GPU) has cut off."""
+
+    uuid: str
+    name: str
+    memory_bytes: Count | None = None
+
+
+class Gpu(Frozen):
+    """An NVIDIA GPU at one moment. Null is a value that the driver does not tell."""
+
+    index: Count
+    """Number by the driver's order, which is that of the PCIe bus."""
+    name: str
+    uuid: str | None = None
+    lost: str | None = None
+    """The driver's words where the GPU does not answer; all other values are null then."""
+    memory_bytes: Count | None = None
+    memory_used_bytes: Count | None = None
+    sm_clock_mhz: Count | None = None
+    sm_clock_max_mhz: Count | None = None
+    memory_clock_mhz: Count | None = None
+    memory_clock_max_mhz: Count | None = None
+    power_w: NonNegative | None = None
+    power_limit_w: NonNegative | None = None
+    power_limit_default_w: NonNegative | None = None
+    clock_reasons: tuple[str, ...] | None = None
+    """Reasons why the clocks are below their maximum, in words."""
+    temperature_c: Count | None = None
+    slowdown_temperature_c: Count | None = None
+    """The temperature from which the GPU slows itself down."""
+    ecc: bool | None = None
+    ecc_uncorrected: Count | None = None
+    """Uncorrected errors of memory since the driver was loaded."""
+    mig: bool | None = None
+    slices: tuple[GpuSlice, ...] = ()
+    persistence: bool | None = None
+    pcie_generation: Count | None = None
+    """Now; an idle link saves power in a lower generation."""
+    pcie_generation_max: Count | None = None
+    pcie_width: Count | None = None
+    """Lanes in use."""
+    pcie_width_max: Count | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """``GPU 0``, as messages call it."""
+        return f"GPU {self.index}"
+
+    @property
+    def memory_free_bytes(self) -> int | None:
+        """Free memory; None where the driver does not tell."""
+        if self.memory_bytes is None or self.memory_used_bytes is None:
+            return None
+        return self.memory_bytes - self.memory_used_bytes
+
+
+class NvidiaDriver(Frozen):
+    """NVIDIA's driver as its management library NVML tells of it, with the machine's GPUs."""
+
+    version: str | None = None
+    """Such as ``580.65.06``."""
+    cuda: str | None = None
+    """The newest version of CUDA that it runs, such as ``13.0``."""
+    gpus: tuple[Gpu, ...] = ()
+    fault: str | None = None
+    """NVML's words where it is there and does not work; everything else is empty then."""
+    fits: bool = True
+    """False where library and kernel module are of different releases: CUDA does not work then."""
+
+
+class GpuUse(Frozen):
+    """Use of one GPU, or MIG slice, in a round's timed region. Null is not told by the driver."""
+
+    index: Count
+    name: str
+    kernel_share: NonNegative | None = None
+    """Mean share of the time in which a kernel ran: NVML's utilisation, which is that of its last
+    sampling period (1/6 s to 1 s)."""
+    sm_clock_mhz: NonNegative | None = None
+    """Mean clock of the multiprocessors."""
+    power_w: NonNegative | None = None
+    """Mean power of the whole board."""
+    peak_memory_bytes: Count | None = None
+    """Largest memory in use on it, that of other processes included."""
+    board_energy_j: NonNegative | None = None
+    """Difference of the board's energy counter between both ends."""
+    throttled: dict[str, NonNegative] = Field(default_factory=dict)
+    """Share of the samples in which it was slowed down, by reason; none that did not occur."""
+    other_processes: tuple[GpuProcess, ...] = ()
+    """Processes of other programs that held its memory meanwhile."""
+    is_slice: bool = False
+    samples: Count
+    """Number of questions to the driver."""
+
+
+def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
+    """Return the use of several GPUs as that of one; None of none.
+
+    Shares and clocks are means, power and energy sums, memory the largest. A value that is
+    null in one is null.
+    """
+    if not uses:
+        return None
+    powers, energies = [one.power_w for one in uses], [one.board_energy_j for one in uses]
+    peaks = _whole(one.peak_memory_bytes for one in uses)
+    return uses[0].model_copy(
+        update={
+            "kernel_share": _mean(one.kernel_share for one in uses),
+            "sm_clock_mhz": _mean(one.sm_clock_mhz for one in uses),
+            "power_w": None if (whole := _whole(powers)) is None else sum(whole),
+            "peak_memory_bytes": None if peaks is None else int(max(peaks)),
+            "board_energy_j": None if (whole := _whole(energies)) is None else sum(whole),
+        }
+    )
+
+
+def _whole(values: Iterable[float | None]) -> list[float] | None:
+    """Return values without a gap; None where one is missing."""
+    found = list(values)
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    whole = _whole(values)
+    return None if whole is None else fmean(whole)
