@@ -38,14 +38,19 @@ def pool():
 
 def started():
     """Return the processes that this one has started, and which run."""
-    children = psutil.Process().children()
-    return {child.pid for child in children if "skymark.execute.worker" in child.cmdline()}
+    found = set()
+    for child in psutil.Process().children():
+        while not (words := child.cmdline()) and child.status() != psutil.STATUS_ZOMBIE:
+            continue  # it is about to have them
+        if "skymark.execute.worker" in words:
+            found.add(child.pid)
+    return found
 
 
 def test_the_worker_that_was_started_ahead_serves_its_group(pool, kind, log):
-    pool.start_ahead(kind, [NEXT], log)
+    pool.start_ahead(kind, "b", [NEXT], log)
     (ahead,) = started()
-    worker = pool.take(kind, [NEXT], log)
+    worker = pool.take(kind, "b", [NEXT], log)
     worker.await_ready()
     assert started() == {ahead}
     assert worker.measure(NEXT, 0, EFFORT, log).told.result.timed_ns > 0
@@ -54,35 +59,35 @@ def test_the_worker_that_was_started_ahead_serves_its_group(pool, kind, log):
 
 
 def test_one_that_was_started_for_a_group_which_has_no_turn_is_ended(pool, kind, log):
-    pool.start_ahead(kind, [NEXT], log)
+    pool.start_ahead(kind, "b", [NEXT], log)
     (ahead,) = started()
-    worker = pool.take(kind, [cell_of("c")], log)
+    worker = pool.take(kind, "c", [cell_of("c")], log)
     assert ahead not in started()
     worker.end()
 
 
 def test_one_of_another_kind_is_ended(pool, kind, log, tmp_path):
-    pool.start_ahead(kind, [NEXT], log)
+    pool.start_ahead(kind, "b", [NEXT], log)
     (ahead,) = started()
     other = WorkerKind(kind.python, kind.runner, tmp_path / "elsewhere")
-    worker = pool.take(other, [NEXT], log)
+    worker = pool.take(other, "b", [NEXT], log)
     assert ahead not in started()
     worker.end()
 
 
 def test_one_that_died_meanwhile_is_replaced(pool, kind, log):
-    pool.start_ahead(kind, [NEXT], log)
+    pool.start_ahead(kind, "b", [NEXT], log)
     (ahead,) = started()
     os.kill(ahead, signal.SIGKILL)
     psutil.Process(ahead).wait(120)
-    worker = pool.take(kind, [NEXT], log)
+    worker = pool.take(kind, "b", [NEXT], log)
     worker.await_ready()
     worker.end()
 
 
 def test_one_is_started_ahead_at_a_time_and_closing_ends_it(pool, kind, log):
-    pool.start_ahead(kind, [NEXT], log)
-    pool.start_ahead(kind, [NEXT], log)
+    pool.start_ahead(kind, "b", [NEXT], log)
+    pool.start_ahead(kind, "b", [NEXT], log)
     assert len(started()) == 1
     pool.close()
     assert started() == set()
@@ -90,15 +95,15 @@ def test_one_is_started_ahead_at_a_time_and_closing_ends_it(pool, kind, log):
 
 def test_a_pool_that_keeps_its_worker_starts_none_ahead(kind, log):
     with closing(WorkerPool(print, keeps=True)) as keeping:
-        worker = keeping.take(kind, [cell_of("a")], log)
+        worker = keeping.take(kind, "a", [cell_of("a")], log)
         worker.await_ready()
-        keeping.start_ahead(kind, [NEXT], log)
+        keeping.start_ahead(kind, "b", [NEXT], log)
         keeping.give_back(worker)
-        assert keeping.take(kind, [NEXT], log) is worker
+        assert keeping.take(kind, "a", [NEXT], log) is worker
         keeping.give_back(worker)
 
 
 def test_an_interpreter_that_is_gone_is_told_to_who_takes_the_worker(pool, kind, log, tmp_path):
     gone = WorkerKind(tmp_path / "python", kind.runner, tmp_path)
-    pool.start_ahead(gone, [NEXT], log)
+    pool.start_ahead(gone, "b", [NEXT], log)
     assert started() == set()

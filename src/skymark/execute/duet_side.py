@@ -15,6 +15,9 @@ from skymark.model.record import Record, Round, RoundResult, Status, Stop
 class DuetSide(Measurer):
     """The candidate's side. Cells that go well end when the other side's do."""
 
+    forks = False
+    """Workers of an earlier revision may not, and both sides are to be alike."""
+
     def found(self, cell: Cell) -> Record | None:
         """Return the record that a cell has on disk."""
         return self._run.record(cell)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from skymark.execute.process import MeasuredRound, WorkerError, WorkerKind, WorkerProcess
+from skymark.execute.process import MeasuredRound, WorkerError, WorkerProcess
+from skymark.execute.starting import WorkerKind
 from skymark.model.cell import Cell
 from skymark.model.record import Cause, RoundResult
 

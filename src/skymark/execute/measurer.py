@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
 from skymark.cache.sharing import fetching_alone
 from skymark.execute.accelerator import no_accelerator
@@ -18,10 +19,10 @@ from skymark.execute.process import (
     DIED,
     MeasuredRound,
     WorkerError,
-    WorkerKind,
     WorkerProcess,
     describe_leaks,
 )
+from skymark.execute.starting import WorkerKind
 from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.worker_pool import WorkerPool
 from skymark.machine.gpu_fitness import LOSS, lost_fault
@@ -42,6 +43,9 @@ HOST_ONLY = "unused: the adapter has no part for it"
 
 class Measurer(ABC):
     """Prepares the cells of a plan, measures their rounds in workers, and writes their records."""
+
+    forks: ClassVar[bool] = True
+    """Whether workers are forked from a parent that has imported the library."""
 
     def __init__(  # noqa: PLR0913  # its parameters are the parts of a run
         self,
@@ -84,7 +88,7 @@ class Measurer(ABC):
         self._interpreters = interpreters
         self._uploads = uploads
         self._shared = shared
-        self._workers = workers or WorkerPool(observer.stage, keeps=False)
+        self._workers = workers or WorkerPool(observer.stage, keeps=False, forks=self.forks)
         self._now = now
         self._judges = None if suite.judge is None else Judges(suite.judge)
         self._pythons: dict[str, Path | None] = {}
@@ -292,12 +296,14 @@ class Measurer(ABC):
 
     def _start_ahead(self, group: str, cells: Collection[Cell]) -> None:
         """Start the process that serves these cells next, which imports its library meanwhile."""
-        log = self._run.open_log(next(iter(cells)))
-        self._workers.start_ahead(self._kind(group), cells, log)
+        first = next(iter(cells))
+        adapter, log = self._suite.adapter_reference(first), self._run.open_log(first)
+        self._workers.start_ahead(self._kind(group), adapter, cells, log)
 
     def _worker(self, group: str, cells: Collection[Cell]) -> WorkerProcess:
-        log = self._run.open_log(next(iter(cells)))
-        return self._workers.take(self._kind(group), cells, log)
+        first = next(iter(cells))
+        adapter, log = self._suite.adapter_reference(first), self._run.open_log(first)
+        return self._workers.take(self._kind(group), adapter, cells, log)
 
     def _kind(self, group: str) -> WorkerKind:
         own = self._pythons[group]

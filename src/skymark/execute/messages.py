@@ -125,11 +125,40 @@ class Failed(Frozen):
 
 Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Judged | Failed
 
+# Between the engine and a parent of workers, which has a socket of its own
+
+
+class Serve(Frozen):
+    """Serve at the two descriptors that come along: in a process of its own, if that can be."""
+
+    log: Path
+
+
+class Serving(Frozen):
+    """A worker serves."""
+
+    told: Literal["serving"] = "serving"
+    pid: int
+    obstacle: str | None = None
+    """What kept the parent from forking, so that it serves itself, once."""
+
+
+class Ended(Frozen):
+    """The worker that was forked has ended."""
+
+    told: Literal["ended"] = "ended"
+    code: int
+    """Its exit status, or less than 0: the signal that ended it."""
+
+
 _REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+_NEWS: TypeAdapter[Serving | Ended] = TypeAdapter(
+    Annotated[Serving | Ended, Field(discriminator="told")]
+)
 
 
-def line_of(message: Request | Event) -> str:
+def line_of(message: Request | Event | Serve | Serving | Ended) -> str:
     """Return a message as one line of JSON, its end included.
 
     What is null is left out: a worker of an earlier revision may not know the field.
@@ -153,3 +182,21 @@ def parse_event(line: str | bytes) -> Event:
         ValidationError: it is no event.
     """
     return _EVENTS.validate_json(line)
+
+
+def parse_serve(packet: bytes) -> Serve:
+    """Read the request for a worker.
+
+    Raises:
+        ValidationError: it is none.
+    """
+    return Serve.model_validate_json(packet)
+
+
+def parse_news(packet: bytes) -> Serving | Ended:
+    """Read what a parent of workers tells.
+
+    Raises:
+        ValidationError: it is neither.
+    """
+    return _NEWS.validate_json(packet)

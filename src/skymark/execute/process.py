@@ -35,17 +35,13 @@ from skymark.execute.messages import (
     line_of,
     parse_event,
 )
-from skymark.machine.variables import absolute_path, worker_variables
+from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
-from skymark.measure.process_tree import MARKER_VARIABLE, TreeSampler, kill_tree
+from skymark.measure.process_tree import TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.platform import Platform
 from skymark.model.record import Cause, RoundResult, Verification
 from skymark.suite.contract import Seen
-
-WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
-"""Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""
 
 START_TIMEOUT_S = 60.0
 """Least time a worker has to start."""
@@ -81,22 +77,6 @@ class WorkerError(Exception):
 
 
 @dataclass(frozen=True)
-class WorkerKind:
-    """The interpreter, code and device of a worker; another one of the kind can take its place."""
-
-    python: Path
-    """Its interpreter."""
-    runner: str
-    """``module:Class`` of its suite's worker side, or of its judge."""
-    cache: Path
-    """Where data lies."""
-    import_root: Path | None = None
-    """The directory to import skymark and the suite from; None where they are installed."""
-    platform: Platform = "cpu"
-    """The one whose accelerator it is to use."""
-
-
-@dataclass(frozen=True)
 class MeasuredRound:
     """A round as its worker tells of it, and as it was seen from here."""
 
@@ -107,66 +87,49 @@ class MeasuredRound:
 class WorkerProcess:
     """One running worker. `end` or `kill` end the whole tree."""
 
-    def __init__(self, kind: WorkerKind, cell: Cell, log: Path) -> None:
+    def __init__(
+        self, kind: WorkerKind, cell: Cell, log: Path, parent: WorkerParent | None = None
+    ) -> None:
         """Start it.
 
         Args:
             kind: what it runs in.
             cell: one of the first group that it is to run.
             log: gets its output until it is given a cell's own.
+            parent: of its kind, which is asked to fork it; None for a process by itself.
 
         Raises:
             WorkerError: there is no such interpreter, or it cannot be started.
         """
-        self.id = uuid.uuid4().hex
         self.kind = kind
+        self.id = uuid.uuid4().hex if parent is None else parent.id
+        """The marker of its processes."""
         self.measured: set[str] = set()
         """Ids of the cells of which it was given a round."""
-        self.begun_for = cell
         self.has_started = False
         """Whether it was ready once; it may have ended since."""
-        variables = {**worker_variables(), MARKER_VARIABLE: self.id, "PYTHONUNBUFFERED": "1"}
-        own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
-        root = "" if kind.import_root is None else os.fspath(kind.import_root.absolute())
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
+        self._process: subprocess.Popen[bytes] | ForkedWorker
         to_worker, self._out = os.pipe()
         self._in, from_worker = os.pipe()
-        command = [
-            os.fspath(kind.python),
-            "-P",  # else modules in the current directory would come before all others
-            *("-m", "skymark.execute.worker"),
-            *("--receive", str(to_worker), "--send", str(from_worker)),
-            *("--runner", kind.runner, "--cache", os.fspath(kind.cache)),
-        ]
         try:
-            with log.open("ab") as output:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=(to_worker, from_worker),
-                    env=variables,
-                    start_new_session=True,
-                )
+            if parent is None:
+                pipes = ("--receive", str(to_worker), "--send", str(from_worker))
+                self._process = launched(kind, self.id, log, pipes, (to_worker, from_worker))
+            else:
+                self._process = parent.serve(log, to_worker, from_worker)
         except OSError as error:
             os.close(self._out)
             os.close(self._in)
-            raise WorkerError(
-                Cause(
-                    kind="worker-start",
-                    message=f"no worker could be started: {error}",
-                    action="make the adapter's venv again: skymark env clean, then run",
-                )
-            ) from error
+            raise WorkerError(not_started(error)) from error
         finally:
             os.close(to_worker)
             os.close(from_worker)
         self._buffer = b""
         self.leaked: tuple[str, ...] = ()
         """What the worker left running when it had ended."""
-        with contextlib.suppress(WorkerError):  # who awaits one that died sees that
-            self._request(Begin(cell=cell, platform=kind.platform))
+        if parent is None:
+            with contextlib.suppress(WorkerError):  # who awaits one that died sees that
+                self._request(Begin(cell=cell, platform=kind.platform))
 
     @property
     def is_running(self) -> bool:
@@ -237,7 +200,11 @@ class WorkerProcess:
                     case Measured():
                         return MeasuredRound(event, seen)
                     case TimedRegionBegins():
-                        sampler = TreeSampler(self._process.pid, exclude=event.exclude)
+                        sampler = TreeSampler(
+                            self._process.pid,
+                            exclude=event.exclude,
+                            forked_from=next(iter(self._spared), None),
+                        )
                         sampler.begin()
                         gpus.begin()
                         begin = time.monotonic()
@@ -288,17 +255,26 @@ class WorkerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE_S)
         finally:
-            self.leaked = kill_tree(self._process.pid, marker=self.id, settle_s=SETTLE_S)
+            self.leaked = kill_tree(
+                self._process.pid, marker=self.id, settle_s=SETTLE_S, spared=self._spared
+            )
             self._process.wait()
 
     def kill(self) -> None:
         """End the whole tree at once."""
         if self._out >= 0:
-            kill_tree(self._process.pid, marker=self.id)
+            kill_tree(self._process.pid, marker=self.id, spared=self._spared)
             self._process.wait()
             os.close(self._out)
             os.close(self._in)
             self._out = -1
+
+    @property
+    def _spared(self) -> tuple[int, ...]:
+        """The parent's process id, where it was forked from one that goes on."""
+        process = self._process
+        is_forked = isinstance(process, ForkedWorker) and process.is_forked
+        return (process.parent.pid,) if is_forked else ()
 
     def _request(self, request: Request) -> None:
         try:
@@ -357,11 +333,22 @@ class WorkerProcess:
             return Cause(kind="worker-silent", message="the worker closed its pipes but runs on")
         how = f"was killed by signal {-code}" if code < 0 else f"exited with status {code}"
         hint = "the kernel may have been out of memory; " if code == -signal.SIGKILL else ""
+        is_lost = isinstance(self._process, ForkedWorker) and self._process.lost_parent
+        who = "process that the worker was forked from" if is_lost else "worker process"
         return Cause(
             kind=DIED,
-            message=f"the worker process {how}",
+            message=f"the {who} {how}",
             action=f"{hint}see the cell's log",
         )
+
+
+def not_started(error: OSError) -> Cause:
+    """Return the cause of a cell whose process could not be started."""
+    return Cause(
+        kind="worker-start",
+        message=f"no worker could be started: {error}",
+        action="make the adapter's venv again: skymark env clean, then run",
+    )
 
 
 def cause_of(failed: Failed) -> Cause:

@@ -1,5 +1,7 @@
 """The worker process: a runner of cells, or their judge, in a venv, told what to do over two pipes.
 
+It is started alone, or forked from a parent that has made the runner (`skymark.execute.forking`).
+
 Standard output and error belong to the library under test and go to the cell's log. The engine
 speaks over two other file descriptors (`skymark.execute.messages`).
 """
@@ -7,14 +9,14 @@ speaks over two other file descriptors (`skymark.execute.messages`).
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
-import signal
+import socket
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
+from skymark.execute.forking import PACKET_BYTES, Parent
 from skymark.execute.messages import (
     Begin,
     End,
@@ -34,7 +36,7 @@ from skymark.execute.messages import (
     line_of,
     parse_request,
 )
-from skymark.machine.leaving import leave
+from skymark.machine.leaving import die_with, leave
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
 from skymark.references import load_object
@@ -145,16 +147,6 @@ def failure(error: Exception) -> Failed:
     return Failed(kind=type(error).__name__, message=text)
 
 
-def die_with_engine() -> None:
-    """Have the kernel end this process when its engine ends, even if that was killed (prctl(2)).
-
-    Else an adapter that hangs would live on, and disturb whatever is measured next.
-    """
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-
-
 def redirect_output(log: Path) -> None:
     """Send this process's standard output and error to a file, at its end."""
     sys.stdout.flush()
@@ -166,25 +158,51 @@ def redirect_output(log: Path) -> None:
 
 
 def main() -> None:
-    """Run a worker; see `skymark.execute.process` for the other end."""
+    """Run a worker; see `skymark.execute.starting` for the other end."""
     parser = argparse.ArgumentParser(prog="skymark-worker")
-    parser.add_argument("--receive", type=int, required=True)
-    parser.add_argument("--send", type=int, required=True)
+    parser.add_argument("--receive", type=int)
+    parser.add_argument("--send", type=int)
+    parser.add_argument("--control", type=int, help="a socket, for a parent of workers")
     parser.add_argument("--runner", required=True, help="module:Class of a Runner or a Judge")
     parser.add_argument("--cache", type=Path, required=True)
     arguments = parser.parse_args()
-    die_with_engine()
+    die_with(os.getppid())
+    if arguments.control is not None:
+        serve_as_parent(arguments)
     channel = Channel(arguments.receive, arguments.send)
     request = channel.receive()
-    if not isinstance(request, Begin):
-        return
+    if isinstance(request, Begin):
+        serve(channel, made(arguments, request))
+
+
+def serve_as_parent(arguments: argparse.Namespace) -> NoReturn:
+    """Make the runner, and serve in each fork; the parent leaves when the engine is gone."""
+    control = socket.socket(fileno=arguments.control)
+    control.set_inheritable(False)
+    request = parse_request(control.recv(PACKET_BYTES) or line_of(End()))
+    if isinstance(request, Begin):
+        works = made(arguments, request)
+        runner = None if isinstance(works, Failed) else works
+        if (asked := Parent(control, runner).next_worker()) is not None:
+            redirect_output(asked.log)
+            serve(Channel(asked.receive, asked.send), works)
+    leave()
+
+
+def made(arguments: argparse.Namespace, request: Begin) -> Any:
+    """Return the runner or judge, or the failure to make it."""
     try:
-        make = load_object(arguments.runner)
-        works = make(request.cell, arguments.cache, request.platform)
+        return load_object(arguments.runner)(request.cell, arguments.cache, request.platform)
     except Exception as error:  # the process boundary: becomes the record
         traceback.print_exc()
-        channel.send(failure(error))
-        return
+        return failure(error)
+
+
+def serve(channel: Channel, works: Any) -> NoReturn:
+    """Carry out the engine's requests and leave; at once where there is nothing to do it with."""
+    if isinstance(works, Failed):
+        channel.send(works)
+        leave()
     channel.send(Ready())
     try:
         Session(channel, works).serve()

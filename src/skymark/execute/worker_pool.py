@@ -1,4 +1,4 @@
-"""Worker processes between groups: one kept for those that follow, or the next started ahead."""
+"""Worker processes between groups: one kept, or parents that fork one for each round."""
 
 from __future__ import annotations
 
@@ -6,86 +6,142 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from skymark.execute.process import WorkerError, WorkerKind, WorkerProcess, describe_leaks
+from skymark.execute.process import WorkerError, WorkerProcess, describe_leaks, not_started
+from skymark.execute.starting import WorkerKind, WorkerParent
 from skymark.model.cell import Cell
+
+LEAST_FREE = 0.25
+"""Least share of the machine's memory that stays free when another parent is started."""
+
+Key = tuple[WorkerKind, str]
+"""What a parent imports: its kind and its adapter."""
 
 
 class WorkerPool:
     """Lends workers to engines, one at a time, and ends or keeps those that come back.
 
-    The one that is kept serves the next group of its kind, for libraries that take seconds to
-    import. A round is in a process that has not measured its cell, so one that has is replaced.
-    Where none is kept, the next one can be started ahead, to import while nothing is measured.
+    A round is in a process that has not measured its cell. Libraries take seconds to import, so an
+    adapter's parent imports it once and is forked for each worker. One that cannot be forked serves
+    once, and the next can be started ahead, to import while nothing is measured. Where a worker
+    serves several groups, it is kept for the next group of its kind instead.
     """
 
-    def __init__(self, announce: Callable[[str], None], *, keeps: bool) -> None:
+    def __init__(
+        self, announce: Callable[[str], None], *, keeps: bool, forks: bool = True
+    ) -> None:
         """Begin without a process.
 
         Args:
             announce: told of processes that a kept worker left running, which are ended.
             keeps: whether a worker outlives the cells for which it was started.
+            forks: whether workers that do not are forked from a parent, where it can be.
         """
         self._announce = announce
         self.keeps = keeps
-        self._waiting: WorkerProcess | None = None
+        self._forks = forks and not keeps
+        self._kept: WorkerProcess | None = None
+        self._parents: dict[Key, WorkerParent] = {}
+        """The latest used is the last."""
 
-    def take(self, kind: WorkerKind, cells: Collection[Cell], log: Path) -> WorkerProcess:
-        """Return the worker that waits, where it can serve cells, or else a new one.
+    def take(
+        self, kind: WorkerKind, adapter: str, cells: Collection[Cell], log: Path
+    ) -> WorkerProcess:
+        """Return a worker for cells.
 
         Args:
             kind: what it is to run in.
+            adapter: whose cells they are.
             cells: those that it is to serve, one at least.
             log: gets a new one's output until it is given a cell's own.
 
         Raises:
             WorkerError: none could be started.
         """
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            ids = {cell.id for cell in cells}
-            if (
-                waiting.is_running
-                and waiting.kind == kind
-                and waiting.measured.isdisjoint(ids)
-                and (self.keeps or waiting.begun_for.id in ids)
-            ):
-                return waiting
-            self._end(waiting)
-        return WorkerProcess(kind, next(iter(cells)), log)
+        first = next(iter(cells))
+        if not self._forks:
+            return self._kept_for(kind, cells) or WorkerProcess(kind, first, log)
+        key = kind, adapter
+        self._end_parents(lambda other, parent: other != key and not parent.has_forked)
+        parent = self._parents.pop(key, None)
+        if parent is None or not parent.can_serve:
+            if parent is not None:
+                self._end(parent)
+            parent = self._parent(key, first, log)
+        self._parents[key] = parent
+        return WorkerProcess(kind, first, log, parent)
 
-    def start_ahead(self, kind: WorkerKind, cells: Collection[Cell], log: Path) -> None:
-        """Start the worker that is taken next, unless the one that is out is to be kept.
+    def start_ahead(
+        self, kind: WorkerKind, adapter: str, cells: Collection[Cell], log: Path
+    ) -> None:
+        """Start the parent of the worker that is taken next, if there is none that can be forked.
 
-        Whatever is wrong with it, who takes it will see.
+        Whatever is wrong with it, who takes its worker will see.
 
         Args:
             kind: what it is to run in.
+            adapter: whose cells they are.
             cells: those that it is to serve, one at least.
-            log: gets its output until it is given a cell's own.
+            log: gets its output.
         """
-        if self.keeps or self._waiting is not None:
+        key = kind, adapter
+        parent = self._parents.get(key)
+        if not self._forks or (parent is not None and parent.is_running):
             return
         with suppress(WorkerError):
-            self._waiting = WorkerProcess(kind, next(iter(cells)), log)
+            self._parents[key] = self._parent(key, next(iter(cells)), log)
 
     def give_back(self, worker: WorkerProcess) -> None:
         """Keep a worker that can go on, or end it with everything that it started."""
         if self.keeps and worker.is_ready:
-            self._waiting = worker
+            self._kept = worker
         else:
             worker.end()
 
     def close(self) -> None:
-        """End the worker that waits; safe to call again."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            self._end(waiting)
+        """End every process; safe to call again."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._end_worker(kept)
+        self._end_parents(lambda *_: True)
 
-    def _end(self, worker: WorkerProcess) -> None:
+    def _kept_for(self, kind: WorkerKind, cells: Collection[Cell]) -> WorkerProcess | None:
+        """Return the worker that was kept, if it can serve cells; else end it."""
+        kept, self._kept = self._kept, None
+        if kept is None:
+            return None
+        is_new = kept.measured.isdisjoint(cell.id for cell in cells)
+        if kept.is_running and kept.kind == kind and is_new:
+            return kept
+        self._end_worker(kept)
+        return None
+
+    def _parent(self, key: Key, cell: Cell, log: Path) -> WorkerParent:
+        """Start a parent; end those that were not used for longest where memory is short."""
+        while self._parents and _free_share() < LEAST_FREE:
+            self._end(self._parents.pop(next(iter(self._parents))))
+        try:
+            return WorkerParent(key[0], cell, log)
+        except OSError as error:
+            raise WorkerError(not_started(error)) from error
+
+    def _end_parents(self, is_meant: Callable[[Key, WorkerParent], bool]) -> None:
+        for key in [key for key, parent in self._parents.items() if is_meant(key, parent)]:
+            self._end(self._parents.pop(key))
+
+    def _end(self, parent: WorkerParent) -> None:
+        left = parent.end()
+        if left and parent.has_forked:  # else it was ended in the middle of its import
+            self._announce(describe_leaks(left))
+
+    def _end_worker(self, worker: WorkerProcess) -> None:
         """End a worker that serves no cell whose record could tell of what it left."""
-        if not worker.has_started:
-            worker.kill()  # it has nothing open
-            return
         worker.end()
         if worker.leaked:
             self._announce(describe_leaks(worker.leaked))
+
+
+def _free_share() -> float:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return float(memory.available / memory.total)

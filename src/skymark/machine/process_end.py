@@ -23,7 +23,11 @@ POLL_S = 0.01
 
 
 def kill_tree(
-    pid: int, grace_s: float = 2.0, marker: str | None = None, settle_s: float = SETTLE_S
+    pid: int,
+    grace_s: float = 2.0,
+    marker: str | None = None,
+    settle_s: float = SETTLE_S,
+    spared: Collection[int] = (),
 ) -> tuple[str, ...]:
     """End a process, all that it started and all that carry its marker.
 
@@ -36,12 +40,13 @@ def kill_tree(
         grace_s: time between SIGTERM and SIGKILL.
         marker: the value of ``SKYMARK_WORKER`` that the root was started with.
         settle_s: time that helpers of a root that has ended by itself may take to follow it.
+        spared: processes that carry the marker and are to live on.
 
     Returns:
         The processes besides the root that were still running, such as ``ray::IDLE (pid 71)``;
         one that could not be ended even so is said to be still running.
     """
-    hunt = _Hunt(pid, marker)
+    hunt = _Hunt(pid, marker, spared)
     root_runs = hunt.root_runs()
     # A worker that left properly may have helpers about to follow it: those are no leak.
     found = hunt.wait_for_end(0.0 if root_runs else settle_s)
@@ -64,12 +69,12 @@ def kill_tree(
 class _Hunt:
     """Finds a tree again and again, remembering who belonged to it."""
 
-    def __init__(self, pid: int, marker: str | None) -> None:
+    def __init__(self, pid: int, marker: str | None, spared: Collection[int]) -> None:
         self._pid = pid
         self._marker = marker
         self._known: dict[tuple[int, float], Process] = {}
         table = process_table()
-        self._spared = _ancestors(os.getpid(), table)
+        self._spared = _ancestors(os.getpid(), table).union(spared)
         if self._owns(table.get(pid)):
             self._remember(tree_of(pid, table), table)
 

@@ -75,6 +75,25 @@ def pss_bytes(pid: int) -> int | None:
     return 0
 
 
+def shared_bytes(pid: int) -> int | None:
+    """Return the part of a process's `pss_bytes` that is of pages which others have mapped, too.
+
+    None where the kernel does not tell, 0 for a process that has ended.
+    """
+    pss, private = 0, 0
+    try:
+        for line in (PROC / str(pid) / "smaps_rollup").read_bytes().splitlines():
+            if line.startswith(b"Pss:"):
+                pss = int(line.split()[1]) * 1024
+            elif line.startswith((b"Private_Clean:", b"Private_Dirty:")):
+                private += int(line.split()[1]) * 1024
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    except PermissionError:
+        return None
+    return max(0, pss - private)
+
+
 def pss_bytes_of_tree(pid: int, exclude: Collection[int] = ()) -> int | None:
     """Return the memory of a tree, as `pss_bytes`; None where that of a process is not known.
 
@@ -95,8 +114,24 @@ class TreeSampler:
     Also a context manager, which begins and ends.
     """
 
-    def __init__(self, pid: int, interval_s: float = 0.2, exclude: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        pid: int,
+        interval_s: float = 0.2,
+        exclude: Collection[int] = (),
+        forked_from: int | None = None,
+    ) -> None:
+        """Get ready to watch.
+
+        Args:
+            pid: the root of the tree.
+            interval_s: least time between two samples.
+            exclude: processes left out, with everything below them.
+            forked_from: a process outside of the tree that only waits. Pages that it shares with
+                the tree count as the tree's alone.
+        """
         self._pid = pid
+        self._forked_from = forked_from
         self._interval_s = interval_s
         self._exclude = frozenset(exclude)
         self._stop = threading.Event()
@@ -160,6 +195,8 @@ class TreeSampler:
         running = self._ledger.update(process_table())
         self._most_processes = max(self._most_processes, len(running))
         sizes = [pss_bytes(pid) for pid in running]
+        if self._forked_from is not None and running:
+            sizes.append(shared_bytes(self._forked_from))
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes) or self._peak_pss is None:
             self._peak_pss = None  # A sum over some of the processes would look like the whole.

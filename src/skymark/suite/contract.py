@@ -255,7 +255,13 @@ class TimedRegion(Protocol):
 
 
 class Runner(Protocol):
-    """The worker's side: the cells of one group, in a process of their own."""
+    """The worker's side: the cells of one group, in a process of their own.
+
+    A runner that imports a library for seconds may have two more attributes: ``forks``, true where
+    the library allows its process to be forked before it measured anything, and ``forked(number)``,
+    called in each such fork first, with the number of forks before it. Its process is then kept,
+    and forked for each round, unless the import started a thread or a process, or opened a device.
+    """
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
         """Get ready for a group, of which one cell is told: import what all of its cells need.

@@ -222,6 +222,9 @@ class Adapter(ABC):
     """Raise when the adapter's code changes what is measured, so old records are not reused."""
     variables: ClassVar[Mapping[str, str]] = {}
     """Environment variables of the worker, set before the library is imported."""
+    forks: ClassVar[bool] = True
+    """Whether a process that has imported the library may be forked for each round. One that has
+    started threads or processes by then, or has opened a device, is not, whatever is said here."""
     framework: ClassVar[FrameworkName | None] = None
     """The framework of its venv that puts its batches on an accelerator, such as ``torch``."""
     acceleration: ClassVar[Acceleration] = HOST_ONLY

@@ -66,8 +66,18 @@ class AdapterBench:
         self._evidence: BinaryIO | None = None
         begin = time.perf_counter()
         self._import()
-        self._import_s = time.perf_counter() - begin
+        self._import_s: float | None = time.perf_counter() - begin
         self._adapter: Adapter = self._class()
+
+    @property
+    def forks(self) -> bool:
+        """Whether the library allows a fork after its import."""
+        return self._class.forks
+
+    def forked(self, number: int) -> None:
+        """Begin in a fork. The time of the import is that of the first one."""
+        if number:
+            self._import_s = None
 
     def _import(self) -> None:
         try:

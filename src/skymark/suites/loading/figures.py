@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from skymark.model.gpu import GpuUse
 from skymark.model.metric import Figure
 from skymark.model.record import Round, RoundResult
-from skymark.statistics.figures import figures_of
+from skymark.statistics.figures import figure_of, figures_of
 from skymark.suites.loading.metrics import METRICS, SPREAD_OVER
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PERCENTILES = {"wait_p50_ns": 50, "wait_p95_ns": 95, "wait_p99_ns": 99}
 
 
-def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
+def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
     """Return the metrics of one round; what it lacks is left out.
 
     Rates are of the steady stream. Utilisation is the time in steps, or the think time that was
@@ -27,7 +27,8 @@ def round_metrics(outcome: Outcome, import_s: float) -> dict[str, float]:
 
     Args:
         outcome: what was timed.
-        import_s: time the worker took to import the adapter's library.
+        import_s: time the worker took to import the adapter's library; None where it was forked
+            from one that had.
 
     Raises:
         ValueError: the round has no timed region, so that it has no rate.
@@ -83,9 +84,15 @@ def all_figures(rounds: Sequence[RoundResult]) -> dict[str, Figure]:
 
     The percentiles are over the pooled waits of the streams, by linear interpolation
     (type 7 of Hyndman, Fan, "Sample quantiles in statistical packages", The American Statistician
-    50(4), 1996). Peak memory is the largest of all rounds.
+    50(4), 1996). Peak memory is the largest of all rounds. The import has one value for each process
+    that imported: rounds in a fork of one have none.
     """
-    return {**figures_of(rounds, METRICS), **_percentiles(stream_waits(rounds)), **_peak(rounds)}
+    return {
+        **figures_of(rounds, METRICS),
+        **_percentiles(stream_waits(rounds)),
+        **_peak(rounds),
+        **_imports(rounds),
+    }
 
 
 def stream_waits(rounds: Sequence[RoundResult]) -> list[float]:
@@ -116,3 +123,8 @@ def _percentiles(waits: Sequence[float]) -> dict[str, Figure]:
 def _peak(rounds: Sequence[Round]) -> dict[str, Figure]:
     peaks = [one.metrics["peak_pss_bytes"] for one in rounds if "peak_pss_bytes" in one.metrics]
     return {"peak_pss_bytes": Figure(value=max(peaks))} if len(peaks) == len(rounds) else {}
+
+
+def _imports(rounds: Sequence[Round]) -> dict[str, Figure]:
+    imports = [one.metrics["import_s"] for one in rounds if "import_s" in one.metrics]
+    return {"import_s": figure_of(imports, "log")} if imports else {}

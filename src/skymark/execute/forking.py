@@ -1,0 +1,148 @@
+"""The parent of workers: makes the runner, and forks a process for each worker asked for.
+
+It runs in the adapter's venv. A fork takes a process's memory along, and of its threads only the
+one that forks. So a parent that has others serves the first worker itself; `obstacle` has all
+conditions.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from skymark.execute.messages import Ended, Serving, line_of, parse_serve
+from skymark.machine.leaving import die_with
+from skymark.machine.mapped_files import MappedFiles
+
+PACKET_BYTES = 1 << 16
+DESCRIPTORS = 2
+"""Of a worker's two pipes, which come with a request."""
+PROCESS = Path("/proc/self")
+DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/vfio", "/dev/dri", "/dev/kfd")
+"""Beginnings of the device files of accelerators."""
+KERNEL_OBJECTS = ("socket:", "anon_inode:")
+"""Beginnings of descriptors that all forks would share: connections and event queues."""
+
+
+class Asked(NamedTuple):
+    """What a worker is asked for with."""
+
+    log: Path
+    receive: int
+    """The descriptor of the pipe with requests."""
+    send: int
+    """The descriptor of the pipe for answers."""
+
+
+class Parent:
+    """Forks workers, one after the other, each from the same state."""
+
+    def __init__(self, control: socket.socket, works: Any) -> None:
+        """Get ready to be asked.
+
+        Args:
+            control: the engine's requests come from here.
+            works: the runner; None where it could not be made.
+        """
+        self._control = control
+        self._works = works
+        self._forks = 0
+
+    def next_worker(self) -> Asked | None:
+        """Return what to serve, in the process that is to serve it; None at the end of all.
+
+        In a parent that cannot be forked this returns once. In one that can, it returns once in
+        each fork, and None in the parent itself.
+        """
+        hindered = obstacle(self._works, self._control.fileno())
+        files = MappedFiles() if hindered is None else None
+        if files is not None:
+            files.drop()
+        while True:
+            packet, descriptors, _, _ = socket.recv_fds(self._control, PACKET_BYTES, DESCRIPTORS)
+            if not packet:
+                return None
+            asked = Asked(parse_serve(packet).log, *descriptors)
+            if files is None:
+                self._tell(Serving(pid=os.getpid(), obstacle=hindered))
+                return asked
+            parent = os.getpid()
+            if (pid := os.fork()) == 0:
+                os.setsid()
+                die_with(parent)
+                files.map_again()
+                self._works.forked(self._forks)
+                reseed()
+                self._tell(Serving(pid=os.getpid()))
+                self._control.close()
+                return asked
+            os.close(asked.receive)
+            os.close(asked.send)
+            self._forks += 1
+            _, status = os.waitpid(pid, 0)
+            self._tell(Ended(code=os.waitstatus_to_exitcode(status)))
+
+    def _tell(self, news: Serving | Ended) -> None:
+        self._control.send(line_of(news).encode())
+
+
+def obstacle(works: Any, control: int) -> str | None:
+    """Return what keeps this process from being forked after its import; None for nothing.
+
+    Args:
+        works: the runner; its `forks` says whether its library allows it.
+        control: the descriptor of the engine's socket, which does not count.
+    """
+    if sys.platform != "linux":
+        return f"forks are not tried on {sys.platform}"
+    if works is None:
+        return "there is no runner"
+    if not getattr(works, "forks", False):
+        return "its library does not allow it"
+    if held := [one for one in _descriptors(control) if one.startswith(DEVICES + KERNEL_OBJECTS)]:
+        return f"the import opened {', '.join(sorted(set(held)))}"
+    if _has_children():
+        return "the import started a process"
+    _fork_and_end()
+    if threads := len(list((PROCESS / "task").iterdir())) - 1:
+        return f"the import started {threads} thread(s)"
+    return None
+
+
+def reseed() -> None:
+    """Give NumPy's global generator a state of its own; Python's has one in each fork."""
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
+
+
+def _descriptors(control: int) -> list[str]:
+    """Return what this process has open, besides the engine's socket."""
+    found = []
+    for one in (PROCESS / "fd").iterdir():
+        try:
+            if int(one.name) != control:
+                found.append(os.readlink(one))
+        except OSError:  # the descriptor by which the folder is read
+            continue
+    return found
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _fork_and_end() -> None:
+    """Fork for nothing: a pool of threads that stands a fork, such as OpenBLAS's, ends by that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+    os.waitpid(pid, 0)

@@ -1,0 +1,236 @@
+"""Starts of worker processes: alone, or forked from a parent that has imported the library.
+
+A library takes seconds to import, and each round is to be in a process that has measured nothing.
+So a parent imports it once and is forked for each round, where it can be: `skymark.execute.forking`
+has the conditions. Else it serves the first round itself, and each round has a parent of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from skymark.execute.messages import Begin, Ended, Serve, Serving, line_of, parse_news
+from skymark.machine.variables import absolute_path, worker_variables
+from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
+from skymark.model.cell import Cell
+from skymark.model.platform import Platform
+
+WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
+"""Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""
+
+PARENT_GRACE_S = 5.0
+"""Time a parent has to leave by itself."""
+
+PACKET_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class WorkerKind:
+    """The interpreter, code and device of a worker; another one of the kind can take its place."""
+
+    python: Path
+    """Its interpreter."""
+    runner: str
+    """``module:Class`` of its suite's worker side, or of its judge."""
+    cache: Path
+    """Where data lies."""
+    import_root: Path | None = None
+    """The directory to import skymark and the suite from; None where they are installed."""
+    platform: Platform = "cpu"
+    """The one whose accelerator it is to use."""
+
+
+def launched(
+    kind: WorkerKind, marker: str, log: Path, options: Sequence[str], descriptors: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    """Start a worker process in a session of its own.
+
+    Args:
+        kind: what it runs in.
+        marker: tells its processes from all others.
+        log: gets its output.
+        options: of its command line, with the descriptors that it is to use.
+        descriptors: that it inherits.
+
+    Raises:
+        OSError: there is no such interpreter, or it cannot be started.
+    """
+    variables = {**worker_variables(), MARKER_VARIABLE: marker, "PYTHONUNBUFFERED": "1"}
+    own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
+    root = "" if kind.import_root is None else os.fspath(kind.import_root.absolute())
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
+    command = [
+        os.fspath(kind.python),
+        "-P",  # else modules in the current directory would come before all others
+        *("-m", "skymark.execute.worker", *options),
+        *("--runner", kind.runner, "--cache", os.fspath(kind.cache)),
+    ]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=descriptors,
+            env=variables,
+            start_new_session=True,
+        )
+
+
+class WorkerParent:
+    """A process that makes a runner, and forks it for each worker that is asked for."""
+
+    def __init__(self, kind: WorkerKind, cell: Cell, log: Path) -> None:
+        """Start it; it imports the library meanwhile.
+
+        Args:
+            kind: what it runs in.
+            cell: one of those that its workers are to run.
+            log: gets its output.
+
+        Raises:
+            OSError: there is no such interpreter, or it cannot be started.
+        """
+        self.id = uuid.uuid4().hex
+        self.obstacle: str | None = None
+        """What keeps it from being forked; None while nothing is known to."""
+        self.has_forked = False
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            control = ("--control", str(theirs.fileno()))
+            self.process = launched(kind, self.id, log, control, (theirs.fileno(),))
+        except OSError:
+            self._socket.close()
+            raise
+        finally:
+            theirs.close()
+        with suppress(OSError):  # who asks it for a worker sees that it died
+            self._socket.send(line_of(Begin(cell=cell, platform=kind.platform)).encode())
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it neither died nor was ended."""
+        return self.process.poll() is None
+
+    @property
+    def can_serve(self) -> bool:
+        """Whether it may still be asked for a worker, as far as is known."""
+        return self.is_running and self.obstacle is None
+
+    def serve(self, log: Path, receive: int, send: int) -> ForkedWorker:
+        """Ask for a worker, which begins as soon as the library is imported. One at a time.
+
+        Args:
+            log: gets its output.
+            receive: the descriptor at which the worker gets requests.
+            send: the one at which it answers.
+
+        Raises:
+            OSError: the parent has died.
+        """
+        packet = line_of(Serve(log=log)).encode()
+        socket.send_fds(self._socket, [packet], [receive, send])
+        return ForkedWorker(self)
+
+    def news(self, timeout_s: float) -> Serving | Ended | None:
+        """Return what it tells next; None for nothing in this time.
+
+        Raises:
+            EOFError: it has ended.
+        """
+        self._socket.settimeout(timeout_s)
+        try:
+            packet = self._socket.recv(PACKET_BYTES)
+        except (TimeoutError, BlockingIOError):
+            return None
+        except OSError as error:
+            raise EOFError from error
+        if not packet:
+            raise EOFError
+        return parse_news(packet)
+
+    def end(self) -> tuple[str, ...]:
+        """End it with everything that is left of it; safe to call again.
+
+        Returns:
+            The processes that it left running.
+        """
+        self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(PARENT_GRACE_S if self.has_forked else 0)
+        left = kill_tree(self.pid, marker=self.id)
+        self.process.wait()
+        return left
+
+
+class ForkedWorker:
+    """The process of a worker that a parent was asked for: as `subprocess.Popen` in its words."""
+
+    def __init__(self, parent: WorkerParent) -> None:
+        self.parent = parent
+        self.returncode: int | None = None
+        self.lost_parent = False
+        """Whether it ended because its parent did."""
+        self._serving: Serving | None = None
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether it has begun, as a process beside its parent."""
+        return self._serving is not None and self._serving.obstacle is None
+
+    @property
+    def pid(self) -> int:
+        """Its process id; the parent's until it has begun, and where that serves itself."""
+        self.poll()
+        return self.parent.pid if self._serving is None else self._serving.pid
+
+    def poll(self) -> int | None:
+        """Return its exit status, or less than 0 for a signal; None while it runs."""
+        return self._ended_within(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended, and return as `poll`.
+
+        Raises:
+            TimeoutExpired: it has not in this time.
+        """
+        limit_s = float("inf") if timeout is None else timeout
+        deadline = time.monotonic() + limit_s
+        while (code := self._ended_within(min(1.0, max(0.0, deadline - time.monotonic())))) is None:
+            if time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired("skymark.execute.worker", limit_s)
+        return code
+
+    def _ended_within(self, timeout_s: float) -> int | None:
+        while self.returncode is None:
+            try:
+                told = self.parent.news(timeout_s)
+            except EOFError:
+                with suppress(subprocess.TimeoutExpired):
+                    # Its end of the socket closes some moments before it can be waited for.
+                    self.returncode = self.parent.process.wait(timeout_s)
+                    self.lost_parent = self.is_forked
+                break
+            match told:
+                case Serving():
+                    self._serving = told
+                    self.parent.obstacle = told.obstacle
+                    self.parent.has_forked = told.obstacle is None
+                case Ended():
+                    self.returncode = told.code
+                case None:
+                    break
+        return self.returncode
