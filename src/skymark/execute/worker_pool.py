@@ -40,8 +40,13 @@ class WorkerPool:
         self.keeps = keeps
         self._forks = forks and not keeps
         self._kept: WorkerProcess | None = None
-        self._parents: dict[Key, WorkerParent] = {}
+        self._by_key: dict[Key, WorkerParent] = {}
         """The latest used is the last."""
+
+    @property
+    def parents(self) -> tuple[WorkerParent, ...]:
+        """The parents that it has now."""
+        return tuple(self._by_key.values())
 
     def take(
         self, kind: WorkerKind, adapter: str, cells: Collection[Cell], log: Path
@@ -62,12 +67,12 @@ class WorkerPool:
             return self._kept_for(kind, cells) or WorkerProcess(kind, first, log)
         key = kind, adapter
         self._end_parents(lambda other, parent: other != key and not parent.has_forked)
-        parent = self._parents.pop(key, None)
+        parent = self._by_key.pop(key, None)
         if parent is None or not parent.can_serve:
             if parent is not None:
                 self._end(parent)
             parent = self._parent(key, first, log)
-        self._parents[key] = parent
+        self._by_key[key] = parent
         return WorkerProcess(kind, first, log, parent)
 
     def start_ahead(
@@ -84,11 +89,11 @@ class WorkerPool:
             log: gets its output.
         """
         key = kind, adapter
-        parent = self._parents.get(key)
+        parent = self._by_key.get(key)
         if not self._forks or (parent is not None and parent.is_running):
             return
         with suppress(WorkerError):
-            self._parents[key] = self._parent(key, next(iter(cells)), log)
+            self._by_key[key] = self._parent(key, next(iter(cells)), log)
 
     def give_back(self, worker: WorkerProcess) -> None:
         """Keep a worker that can go on, or end it with everything that it started."""
@@ -117,16 +122,16 @@ class WorkerPool:
 
     def _parent(self, key: Key, cell: Cell, log: Path) -> WorkerParent:
         """Start a parent; end those that were not used for longest where memory is short."""
-        while self._parents and _free_share() < LEAST_FREE:
-            self._end(self._parents.pop(next(iter(self._parents))))
+        while self._by_key and _free_share() < LEAST_FREE:
+            self._end(self._by_key.pop(next(iter(self._by_key))))
         try:
             return WorkerParent(key[0], cell, log)
         except OSError as error:
             raise WorkerError(not_started(error)) from error
 
     def _end_parents(self, is_meant: Callable[[Key, WorkerParent], bool]) -> None:
-        for key in [key for key, parent in self._parents.items() if is_meant(key, parent)]:
-            self._end(self._parents.pop(key))
+        for key in [key for key, parent in self._by_key.items() if is_meant(key, parent)]:
+            self._end(self._by_key.pop(key))
 
     def _end(self, parent: WorkerParent) -> None:
         left = parent.end()

@@ -12,13 +12,14 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
@@ -59,6 +60,10 @@ class ScriptedRunner:
         (cache / f"{adapter}-begun").touch()
         atexit.register((cache / "ended").touch)
         KEPT.append(TakenApart(cache / "taken-apart"))
+        self.forks = adapter.startswith("forks")
+        if self.forks:
+            self.note("import", cell)
+            self.imported = imported(adapter)
         if adapter == "fails-to-start":
             raise RuntimeError("no such device")
         if adapter == "dies-at-start":
@@ -68,6 +73,9 @@ class ScriptedRunner:
             os.kill(os.getpid(), signal.SIGKILL)
         if adapter == "never-starts":
             time.sleep(3600)
+
+    def forked(self, number: int) -> None:
+        self.note("forked", number=number)
 
     def versions(self) -> dict[str, str]:
         return {"library": self.version}
@@ -143,6 +151,26 @@ class ScriptedRunner:
         line |= {"cell": cell and cell.id, "round": round, **more}
         with (self.cache / "journal.jsonl").open("a") as journal:
             journal.write(json.dumps(line) + "\n")
+
+
+def imported(adapter: str) -> object:
+    """Return what an import leaves in its process, by the end of an adapter's name."""
+    match adapter.removeprefix("forks").removeprefix("-with-"):
+        case "memory":
+            block = bytearray(256 << 20)
+            block[::4096] = b"x" * len(block[::4096])
+            return block
+        case "thread":
+            Thread(target=time.sleep, args=(3600,), daemon=True).start()
+        case "process":
+            return subprocess.Popen(["sleep", "3600"])
+        case "connection":
+            return socket.socketpair()
+        case "work":
+            end = time.process_time() + 1.0
+            while time.process_time() < end:
+                pass
+    return None
 
 
 class ScriptedJudge:
