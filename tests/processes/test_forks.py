@@ -1,4 +1,4 @@
-"""Workers that are forked from a parent which has imported their library: fresh, and as measured."""
+"""Workers that are forked from a parent which has imported their library: fresh ones."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_fork_that_hangs_is_killed_without_its_parent(pool, kind, round_of, tm
     cell = cell_of("forks", does="hang")
     worker = pool.take(kind, "forks", [cell], tmp_path / "cell.log")
     worker.await_ready()
-    with pytest.raises(WorkerError, match="no result within 0.5 s"):
+    with pytest.raises(WorkerError, match=r"no result within 0\.5 s"):
         worker.measure(
             cell, 0, EFFORT.model_copy(update={"cell_timeout_s": 0.5}), tmp_path / "cell.log"
         )
@@ -186,9 +186,7 @@ def test_output_of_a_fork_goes_to_its_own_log(pool, kind, tmp_path):
         assert (tmp_path / f"{name}.log").read_text().count("a library that talks") == 1
 
 
-def test_nothing_is_left_of_a_parent_when_the_pool_is_closed_or_the_engine_killed(
-    kind, tmp_path
-):
+def test_nothing_is_left_of_a_parent_when_the_pool_is_closed_or_the_engine_killed(kind, tmp_path):
     engine = psutil.Popen([sys.executable, "-c", ENGINE, str(tmp_path)])
     while not (tmp_path / "journal.jsonl").exists() or not lines_of(tmp_path, "measure"):
         assert engine.poll() is None
@@ -217,7 +215,8 @@ worker.measure(cell, 0, EFFORT.model_copy(update={"cell_timeout_s": 900}), here 
 
 
 def test_an_adapter_is_imported_once_in_a_whole_run(bed):
-    cells = [cell_of(adapter, scenario) for scenario in ("S-1", "S-2") for adapter in ("forks", "a")]
+    scenarios, adapters = ("S-1", "S-2"), ("forks", "a")
+    cells = [cell_of(adapter, scenario) for scenario in scenarios for adapter in adapters]
     effort = EFFORT.model_copy(update={"min_rounds": 3, "max_rounds": 3})
     records = bed.engine(plan_of(*cells, effort=effort)).run()
     assert {record.status for record in records} == {Status.OK}

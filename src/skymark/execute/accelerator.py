@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from skymark.cache.location import cache_directory
@@ -30,6 +31,7 @@ from skymark.model.errors import UsageError
 from skymark.model.platform import Platform, Target
 from skymark.model.record import Cause
 from skymark.model.venv import VenvSpec
+from skymark.suite.contract import SeenBy
 
 ADVICE: Mapping[Platform, str] = {
     "gpu": "start a container with --gpus all (podman: --device nvidia.com/gpu=all), install "
@@ -37,7 +39,7 @@ ADVICE: Mapping[Platform, str] = {
     "tpu": "use a TPU virtual machine, start a container with --privileged, or choose a profile "
     "for a cpu",
 }
-LIBRARIES: Mapping[Platform, tuple[str, ...]] = {
+LIBRARIES: Mapping[Platform, tuple[SeenBy, ...]] = {
     "cpu": (),
     "gpu": ("jax", "torch"),
     "tpu": ("jax",),
@@ -58,6 +60,7 @@ def require_accelerator(
     announce: Callable[[str], None],
     *,
     own: bool,
+    asks: bool = True,
     root: Path = Path("/"),
     variables: Mapping[str, str] = os.environ,
 ) -> None:
@@ -68,6 +71,8 @@ def require_accelerator(
         announce: told that a rehearsal does without, and that a venv is being made.
         own: ask pinned builds of them in a venv of its own, made on first use; else those
             of the running interpreter.
+        asks: whether libraries are asked; else the driver alone is, and a run's workers ask the
+            libraries that they import.
         root: where device files are looked for.
         variables: environment variables, which tell of a rehearsal.
 
@@ -90,6 +95,8 @@ def require_accelerator(
     if platform == "gpu":
         builds = {"the pinned build of torch and JAX": CUDA_OF[target]} if own else cuda_builds()
         require_fit_gpus(builds, variables, root)
+    if not asks:
+        return
     if own:
         spec = accelerator_venv(target)
         python = Venvs(cache_directory(), announce).ensure(spec).python
@@ -155,8 +162,11 @@ def faults_by_library(platform: Platform, python: Path) -> dict[str, str | None]
         platform: ``gpu`` or ``tpu``.
         python: the interpreter whose libraries are asked.
     """
-    answers = {library: seen_devices(library, platform, python) for library in LIBRARIES[platform]}
-    return {name: answer.fault for name, answer in answers.items() if answer.is_there}
+    libraries = LIBRARIES[platform]
+    with ThreadPoolExecutor() as threads:
+        seen = list(threads.map(lambda one: seen_devices(one, platform, python), libraries))
+    each = zip(libraries, seen, strict=True)
+    return {name: answer.fault for name, answer in each if not answer.absent}
 
 
 def accelerator_venv(target: Target) -> VenvSpec:

@@ -99,9 +99,7 @@ def obstacle(works: Any, control: int) -> str | None:
     """
     if sys.platform != "linux":
         return f"forks are not tried on {sys.platform}"
-    if works is None:
-        return "there is no runner"
-    if not getattr(works, "forks", False):
+    if works is None or not getattr(works, "forks", False):
         return "its library does not allow it"
     if held := [one for one in _descriptors(control) if one.startswith(DEVICES + KERNEL_OBJECTS)]:
         return f"the import opened {', '.join(sorted(set(held)))}"
@@ -125,7 +123,7 @@ def _descriptors(control: int) -> list[str]:
     for one in (PROCESS / "fd").iterdir():
         try:
             if int(one.name) != control:
-                found.append(os.readlink(one))
+                found.append(str(one.readlink()))
         except OSError:  # the descriptor by which the folder is read
             continue
     return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skymark.execute.seen_devices import SeenDevices, seen_devices
+from skymark.execute.asking import Question
+from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.venvs import Venvs, import_root
 from skymark.model.platform import Platform, Target, platform_of
 from skymark.model.venv import VenvSpec
-from skymark.suite.contract import DeviceLibrary
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Interpreters:
     package: Path | None = None
     """The directory of another revision's package `skymark`, which workers are to run; None for
     the one that runs."""
-    _seen: dict[tuple[str, Path | None], SeenDevices] = field(
+    seen: dict[Question, SeenDevices] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Accelerators by question: to ask takes a process that imports the library."""
+    """Accelerators that libraries saw, by question: those are not asked again."""
 
     @property
     def platform(self) -> Platform:
@@ -45,33 +45,18 @@ class Interpreters:
             return None
         return self.venvs.ensure(spec.built_for(self.target)).python
 
-    def import_root(self, own: Path | None, cache: Path, runner: str) -> Path | None:
+    def import_root(
+        self, own: Path | None, cache: Path, runner: str, *, of_this: bool = False
+    ) -> Path | None:
         """Return the directory that workers import skymark from; None where it is installed.
 
         Args:
             own: the interpreter of the worker's venv; None for `current`.
             cache: where the directory is made.
             runner: ``module:Class`` of the worker's side.
+            of_this: whether workers run the package that runs here, though `package` is another.
         """
-        if own is None and self.package is None:
+        package = None if of_this else self.package
+        if own is None and package is None:
             return None
-        return import_root(cache, runner, self.package)
-
-    def seen(self, library: DeviceLibrary, own: Path | None) -> SeenDevices:
-        """Return the accelerators that a library sees in a worker's interpreter and variables.
-
-        Where it sees some, it is not asked again.
-        """
-        question = library.model_dump_json(), own
-        if (known := self._seen.get(question)) is not None:
-            return known
-        seen = seen_devices(
-            library.name,
-            self.platform,
-            own or self.current,
-            measured=library.measured,
-            variables=library.variables,
-        )
-        if seen.names:
-            self._seen[question] = seen
-        return seen
+        return import_root(cache, runner, package)

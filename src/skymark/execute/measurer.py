@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from skymark.cache.sharing import fetching_alone
 from skymark.execute.accelerator import no_accelerator
+from skymark.execute.asking import Asker, Question, answers, question_of
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.judges import Judges
 from skymark.execute.observer import Observer, Uploads
@@ -22,6 +24,8 @@ from skymark.execute.process import (
     WorkerProcess,
     describe_leaks,
 )
+from skymark.execute.seen_devices import TIMEOUT_S as SEE_TIMEOUT_S
+from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import WorkerKind
 from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.worker_pool import WorkerPool
@@ -30,6 +34,7 @@ from skymark.machine.nvidia import lost_gpu
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan, PlannedCell
+from skymark.model.platform import Platform
 from skymark.model.record import Cause, Record, RoundResult, Status, Stop
 from skymark.run.directory import RunDirectory
 from skymark.suite.contract import Suite
@@ -164,22 +169,48 @@ class Measurer(ABC):
         platform = self._interpreters.platform
         if platform == "cpu":
             return
-        for group, cells in self._groups().items():
-            members = [self._unfinished[cell.id] for cell in cells]
-            library = self._suite.device_library(cells[0], platform)
-            if library is None:
-                for one in members:
-                    one.accelerator = HOST_ONLY
+        groups = self._groups()
+        askers: dict[Question, list[Asker]] = {}
+        for group, cells in groups.items():
+            if (library := self._suite.device_library(cells[0], platform)) is None:
+                for cell in cells:
+                    self._unfinished[cell.id].accelerator = HOST_ONLY
                 continue
-            self._observer.stage(f"asking {library.name} of {cells[0].adapter} for the {platform}")
-            seen = self._interpreters.seen(library, self._pythons[group])
-            if not seen.is_there:
-                continue  # the worker tells how to install it
-            for one in members:
-                one.accelerator = seen.text
-                if seen.fault is not None:
-                    cause = no_accelerator(library.name, platform, seen.fault)
-                    self._end(one, Status.FAILED, cause, Stop.FAILED)
+            asker = Asker(group, library, partial(self._asked_worker, group, cells[0]))
+            askers.setdefault(question_of(library, self._pythons[group]), []).append(asker)
+        seen = self._interpreters.seen
+        if waiting := {one: by for one, by in askers.items() if one not in seen}:
+            names = ", ".join(dict.fromkeys(one.library for one in waiting))
+            self._observer.stage(f"asking {names} for the {platform}")
+            found = answers(waiting, max(SEE_TIMEOUT_S, self._effort.cell_timeout_s))
+            seen.update({one: answer for one, answer in found.items() if answer.names})
+            seen = {**seen, **found}
+        self._note_seen(groups, askers, seen, platform)
+
+    def _asked_worker(self, group: str, cell: Cell) -> WorkerProcess:
+        """Start a worker that is asked for accelerators: it runs the code that runs here."""
+        adapter, log = self._suite.adapter_reference(cell), self._run.open_log(cell)
+        return self._workers.take_beside(self._kind(group, of_this=True), adapter, cell, log)
+
+    def _note_seen(
+        self,
+        groups: Mapping[str, Sequence[Cell]],
+        askers: Mapping[Question, Iterable[Asker]],
+        seen: Mapping[Question, SeenDevices],
+        platform: Platform,
+    ) -> None:
+        for question, asking in askers.items():
+            if (answer := seen.get(question)) is None:
+                continue  # no worker started; those that are to measure tell why
+            for one in asking:
+                if one.library.measured in answer.absent:
+                    continue  # the worker tells how to install it
+                for cell in groups[one.group]:
+                    unfinished = self._unfinished[cell.id]
+                    unfinished.accelerator = answer.text
+                    if answer.fault is not None:
+                        cause = no_accelerator(question.library, platform, answer.fault)
+                        self._end(unfinished, Status.FAILED, cause, Stop.FAILED)
 
     def _prepare(self) -> None:
         cells = [one.planned.cell for one in self._unfinished.values()]
@@ -194,7 +225,8 @@ class Measurer(ABC):
             worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
 
         for group, members in self._processes(self._unfinished).items():
-            if waiting := [cell for cell in members if cell.id in unprepared]:
+            waiting = [cell for cell in members if cell.id in unprepared]
+            if waiting := self._unprepared(waiting):  # others' workers made data since
                 self._with_worker(group, waiting, prepare)
 
     def _unprepared(self, cells: Sequence[Cell]) -> Sequence[Cell]:
@@ -305,13 +337,13 @@ class Measurer(ABC):
         adapter, log = self._suite.adapter_reference(first), self._run.open_log(first)
         return self._workers.take(self._kind(group), adapter, cells, log)
 
-    def _kind(self, group: str) -> WorkerKind:
-        own = self._pythons[group]
+    def _kind(self, group: str, *, of_this: bool = False) -> WorkerKind:
+        own, runner = self._pythons[group], self._suite.runner
         return WorkerKind(
             own or self._interpreters.current,
-            self._suite.runner,
+            runner,
             self._cache,
-            self._interpreters.import_root(own, self._cache, self._suite.runner),
+            self._interpreters.import_root(own, self._cache, runner, of_this=of_this),
             self._interpreters.platform,
         )
 

@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from skymark.execute.seen_devices import SeenDevices
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.platform import Platform
 from skymark.model.record import Resources, RoundResult, Verification
-from skymark.suite.contract import Seen
+from skymark.suite.contract import Seen, SeenBy
 
 # From the engine to the worker
 
@@ -56,6 +57,17 @@ class Judge(Frozen):
     log: Path
 
 
+class See(Frozen):
+    """Tell which accelerators a library computes on. The worker is good for nothing else then."""
+
+    do: Literal["see"] = "see"
+    library: SeenBy
+    platform: Platform
+    measured: tuple[str, ...]
+    """Modules that are to be measured."""
+    log: Path
+
+
 class Go(Frozen):
     """Go on: the process tree is being sampled, or this is what was seen of it."""
 
@@ -69,7 +81,7 @@ class End(Frozen):
     do: Literal["end"] = "end"
 
 
-Request = Begin | Prepare | Measure | Judge | Go | End
+Request = Begin | Prepare | Measure | Judge | See | Go | End
 
 # From the worker to the engine
 
@@ -115,6 +127,13 @@ class Judged(Frozen):
     verification: Verification
 
 
+class Saw(Frozen):
+    """The accelerators that the library computes on."""
+
+    event: Literal["saw"] = "saw"
+    seen: SeenDevices
+
+
 class Failed(Frozen):
     """What was asked for failed; the worker can go on with something else."""
 
@@ -123,7 +142,7 @@ class Failed(Frozen):
     message: str
 
 
-Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Judged | Failed
+Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Judged | Saw | Failed
 
 # Between the engine and a parent of workers, which has a socket of its own
 

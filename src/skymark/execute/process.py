@@ -30,18 +30,21 @@ from skymark.execute.messages import (
     Prepared,
     Ready,
     Request,
+    Saw,
+    See,
     TimedRegionBegins,
     TimedRegionEnds,
     line_of,
     parse_event,
 )
+from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
 from skymark.measure.process_tree import TreeSampler, kill_tree
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.record import Cause, RoundResult, Verification
-from skymark.suite.contract import Seen
+from skymark.suite.contract import Seen, SeenBy
 
 START_TIMEOUT_S = 60.0
 """Least time a worker has to start."""
@@ -102,6 +105,7 @@ class WorkerProcess:
             WorkerError: there is no such interpreter, or it cannot be started.
         """
         self.kind = kind
+        self._log = log
         self.id = uuid.uuid4().hex if parent is None else parent.id
         """The marker of its processes."""
         self.measured: set[str] = set()
@@ -242,6 +246,26 @@ class WorkerProcess:
         judged = self._await(Judged, timeout_s)
         return judged.verification
 
+    def ask(self, library: SeenBy, measured: tuple[str, ...]) -> None:
+        """Ask for the accelerators that a library computes on; `answer` waits for that.
+
+        Args:
+            library: is asked, and keeps the device until the worker ends.
+            measured: modules that are to be measured; where none is installed, nothing is asked.
+        """
+        platform = self.kind.platform
+        request = See(library=library, platform=platform, measured=measured, log=self._log)
+        with contextlib.suppress(WorkerError):  # who awaits one that died sees that
+            self._request(request)
+
+    def answer(self, timeout_s: float) -> SeenDevices:
+        """Return the accelerators that were asked for, once the worker is ready.
+
+        Raises:
+            WorkerError: it died or took too long.
+        """
+        return self._await(Saw, timeout_s).seen
+
     def end(self) -> None:
         """End the worker and everything it started; safe to call again."""
         if self._out < 0:
@@ -273,8 +297,9 @@ class WorkerProcess:
     def _spared(self) -> tuple[int, ...]:
         """The parent's process id, where it was forked from one that goes on."""
         process = self._process
-        is_forked = isinstance(process, ForkedWorker) and process.is_forked
-        return (process.parent.pid,) if is_forked else ()
+        if isinstance(process, ForkedWorker) and process.is_forked:
+            return (process.parent.pid,)
+        return ()
 
     def _request(self, request: Request) -> None:
         try:

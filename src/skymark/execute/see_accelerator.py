@@ -1,7 +1,7 @@
 """Print the accelerators that a library computes on, or the fault that keeps it from them, as JSON.
 
-Runs in the venv that is asked, so it imports nothing of skymark. The library computes something: a
-driver that is too old is found by that, not by counting devices.
+Runs in the venv that is asked, as a program or in a worker, and imports nothing of skymark. The
+library computes something: a driver that is too old is found by that, not by counting devices.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import ctypes
 import importlib.util
 import io
 import json
+import os
 import sys
+from collections.abc import Iterable
 
 
 def try_jax(platform: str) -> list[str]:
@@ -70,17 +72,42 @@ def try_dali(platform: str) -> list[str]:
 TRIALS = {"dali": try_dali, "jax": try_jax, "tensorflow": try_tensorflow, "torch": try_torch}
 
 
-def main() -> None:
-    """Try the library that is named, if what is to be measured is installed."""
-    library, platform, measured = sys.argv[1:]
-    answer: dict[str, object] = {"is_there": False}
-    if importlib.util.find_spec(measured.partition(".")[0]) is not None:
-        answer = {"is_there": True}
+LITTLE_MEMORY = {
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+}
+"""Variables by which a library takes no more of a device than it needs: others ask, too."""
+
+
+def answer_of(library: str, platform: str, measured: Iterable[str]) -> dict[str, object]:
+    """Return the accelerators that a library computes on, or its fault.
+
+    Keeps the device until the process ends.
+
+    Args:
+        library: one of `TRIALS`.
+        platform: ``gpu`` or ``tpu``.
+        measured: modules that are to be measured; where none is installed, nothing is tried.
+
+    Returns:
+        ``absent``, the modules that are not installed, and ``names`` or ``fault``.
+    """
+    wanted = set(measured)
+    absent = {one for one in wanted if importlib.util.find_spec(one.partition(".")[0]) is None}
+    answer: dict[str, object] = {"absent": sorted(absent)}
+    if absent != wanted:
+        os.environ.update(LITTLE_MEMORY)
         try:
             answer["names"] = TRIALS[library](platform)
         except Exception as error:  # the process boundary: whatever it is becomes the answer
             answer["fault"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    sys.stdout.write(f"{json.dumps(answer)}\n")
+    return answer
+
+
+def main() -> None:
+    """Try the library that is named, if one that is to be measured is installed."""
+    library, platform, *measured = sys.argv[1:]
+    sys.stdout.write(f"{json.dumps(answer_of(library, platform, measured))}\n")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.base import Frozen
 from skymark.model.platform import Platform
+from skymark.suite.contract import SeenBy
 
 PROGRAM = Path(__file__).with_name("see_accelerator.py")
 TIMEOUT_S = 300.0
@@ -26,8 +26,8 @@ TIMEOUT_S = 300.0
 class SeenDevices(Frozen):
     """The answer of a library, or the fault that kept it from one."""
 
-    is_there: bool = True
-    """Whether what is to be measured is installed at all."""
+    absent: tuple[str, ...] = ()
+    """Modules that were to be measured and are not installed."""
     fault: str | None = None
     names: tuple[str, ...] = ()
     """The name of each accelerator, such as ``NVIDIA A100-SXM4-40GB``."""
@@ -39,29 +39,19 @@ class SeenDevices(Frozen):
         return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted)
 
 
-def seen_devices(
-    library: str,
-    platform: Platform,
-    python: Path,
-    *,
-    measured: str | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> SeenDevices:
+def seen_devices(library: SeenBy, platform: Platform, python: Path) -> SeenDevices:
     """Have a library compute on the accelerators of a platform, and return those it saw.
 
     Args:
-        library: ``dali``, ``jax``, ``tensorflow`` or ``torch``.
+        library: is asked, in a process of its own.
         platform: ``gpu`` or ``tpu``.
         python: the interpreter that it is installed for.
-        measured: the module that is to be measured, where it is another than the library.
-        variables: environment variables of the worker, where the user did not set them.
     """
-    given = worker_variables()
     path = absolute_path(os.environ.get("PYTHONPATH", ""))
     try:
         done = subprocess.run(
-            [python, "-P", PROGRAM, library, platform, measured or library],
-            env={**(variables or {}), **given, "PYTHONPATH": path},
+            [python, "-P", PROGRAM, library, platform, library],
+            env={**worker_variables(), "PYTHONPATH": path},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

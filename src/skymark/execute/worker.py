@@ -31,11 +31,14 @@ from skymark.execute.messages import (
     Prepared,
     Ready,
     Request,
+    Saw,
+    See,
     TimedRegionBegins,
     TimedRegionEnds,
     line_of,
     parse_request,
 )
+from skymark.execute.seen_devices import SeenDevices
 from skymark.machine.leaving import die_with, leave
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
@@ -73,7 +76,7 @@ class Session:
 
     def serve(self) -> None:
         """Work until the engine says so or is gone."""
-        while isinstance(request := self.channel.receive(), (Prepare, Measure, Judge)):
+        while isinstance(request := self.channel.receive(), (Prepare, Measure, Judge, See)):
             redirect_output(request.log)
             try:
                 match request:
@@ -84,6 +87,8 @@ class Session:
                         self.measure(request)
                     case Judge():
                         self.judge(request)
+                    case See():
+                        self.see(request)
             except Exception as error:  # the process boundary: becomes the record
                 traceback.print_exc()
                 self.channel.send(failure(error))
@@ -99,6 +104,13 @@ class Session:
         """Judge one round and send the verdict."""
         verdict = self.works.judge(request.cell, request.claim, request.evidence, request.seen)
         self.channel.send(Judged(verification=verdict))
+
+    def see(self, request: See) -> None:
+        """Send the accelerators that a library computes on."""
+        from skymark.execute.see_accelerator import answer_of
+
+        answer = answer_of(request.library, request.platform, request.measured)
+        self.channel.send(Saw(seen=SeenDevices.model_validate(answer)))
 
 
 class SampledRegion:

@@ -26,9 +26,7 @@ class WorkerPool:
     serves several groups, it is kept for the next group of its kind instead.
     """
 
-    def __init__(
-        self, announce: Callable[[str], None], *, keeps: bool, forks: bool = True
-    ) -> None:
+    def __init__(self, announce: Callable[[str], None], *, keeps: bool, forks: bool = True) -> None:
         """Begin without a process.
 
         Args:
@@ -63,17 +61,34 @@ class WorkerPool:
             WorkerError: none could be started.
         """
         first = next(iter(cells))
-        if not self._forks:
-            return self._kept_for(kind, cells) or WorkerProcess(kind, first, log)
+        if (kept := self._kept_for(kind, cells)) is not None:
+            return kept
         key = kind, adapter
         self._end_parents(lambda other, parent: other != key and not parent.has_forked)
+        return self.take_beside(kind, adapter, first, log)
+
+    def take_beside(self, kind: WorkerKind, adapter: str, cell: Cell, log: Path) -> WorkerProcess:
+        """Return a new worker that is to run beside others, and so is not to measure.
+
+        Args:
+            kind: what it is to run in.
+            adapter: whose it is to be.
+            cell: one of the adapter's.
+            log: gets its output.
+
+        Raises:
+            WorkerError: none could be started.
+        """
+        if not self._forks:
+            return WorkerProcess(kind, cell, log)
+        key = kind, adapter
         parent = self._by_key.pop(key, None)
         if parent is None or not parent.can_serve:
             if parent is not None:
                 self._end(parent)
-            parent = self._parent(key, first, log)
+            parent = self._parent(key, cell, log)
         self._by_key[key] = parent
-        return WorkerProcess(kind, first, log, parent)
+        return WorkerProcess(kind, cell, log, parent)
 
     def start_ahead(
         self, kind: WorkerKind, adapter: str, cells: Collection[Cell], log: Path

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import importlib
 import json
 import math
 import os
@@ -64,6 +65,8 @@ class ScriptedRunner:
         if self.forks:
             self.note("import", cell)
             self.imported = imported(adapter)
+        if len(words := adapter.split("-")) > 1 and words[1] in ("jax", "torch"):
+            importlib.import_module(words[1])
         if adapter == "fails-to-start":
             raise RuntimeError("no such device")
         if adapter == "dies-at-start":
@@ -220,7 +223,7 @@ def the_engines() -> int:
     pipes = [
         int(one.name)
         for one in Path("/proc/self/fd").iterdir()
-        if os.path.islink(one) and os.readlink(one).startswith("pipe:")
+        if one.is_symlink() and str(one.readlink()).startswith("pipe:")
     ]
     return max(one for one in pipes if fcntl.fcntl(one, fcntl.F_GETFL) & os.O_WRONLY)
 

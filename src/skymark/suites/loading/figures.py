@@ -84,8 +84,8 @@ def all_figures(rounds: Sequence[RoundResult]) -> dict[str, Figure]:
 
     The percentiles are over the pooled waits of the streams, by linear interpolation
     (type 7 of Hyndman, Fan, "Sample quantiles in statistical packages", The American Statistician
-    50(4), 1996). Peak memory is the largest of all rounds. The import has one value for each process
-    that imported: rounds in a fork of one have none.
+    50(4), 1996). Peak memory is the largest of all rounds. The import has a value for each process
+    that imported; rounds in a fork of one have none.
     """
     return {
         **figures_of(rounds, METRICS),

@@ -1,0 +1,117 @@
+"""Accelerators that libraries see, asked once for each interpreter and library, all at once.
+
+A worker of one of the adapters answers, and ends: a library keeps a device until its process ends.
+Where the worker is a fork, its parent stays for the rounds, so the import was for both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from skymark.execute.process import WorkerError, WorkerProcess
+from skymark.execute.seen_devices import SeenDevices
+from skymark.suite.contract import DeviceLibrary, SeenBy
+
+DEVICE_VARIABLES = ("CUDA_", "NVIDIA_", "ROCR_", "HIP_", "TPU_", "LIBTPU", "JAX_PLATFORM", "LD_")
+"""Beginnings of the variables that change which accelerators a library sees."""
+
+ABSENT = "LibraryAbsentError"
+"""Kind of the cause of a worker whose library is not installed."""
+
+
+class Question(NamedTuple):
+    """Equal questions have one answer."""
+
+    library: SeenBy
+    python: str
+    variables: tuple[tuple[str, str], ...]
+    """Those of the adapter that choose devices."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A group of cells whose library is asked."""
+
+    group: str
+    library: DeviceLibrary
+    start: Callable[[], WorkerProcess]
+    """Starts a worker of its adapter, which runs beside others."""
+
+
+def question_of(library: DeviceLibrary, python: object) -> Question:
+    """Return the question that an adapter's library is asked in an interpreter."""
+    chosen = {k: v for k, v in library.variables.items() if k.startswith(DEVICE_VARIABLES)}
+    return Question(library.name, str(python), tuple(sorted(chosen.items())))
+
+
+def answers(
+    questions: Mapping[Question, Sequence[Asker]], timeout_s: float, at_once: int | None = None
+) -> dict[Question, SeenDevices]:
+    """Ask each question once, several at a time.
+
+    Args:
+        questions: with the groups that ask each; the first whose library is there answers.
+        timeout_s: how long a worker may take to start, and to answer.
+        at_once: workers that import at the same time; None for one on every second core, so that
+            the import is hardly slowed by others.
+
+    Returns:
+        The answers; none to questions of groups none of whose workers started.
+    """
+    width = at_once or max(1, (os.cpu_count() or 1) // 2)
+    found: dict[Question, SeenDevices] = {}
+    waiting = deque((question, tuple(askers)) for question, askers in questions.items())
+    begun: deque[tuple[Question, tuple[Asker, ...], WorkerProcess]] = deque()
+    try:
+        while waiting or begun:
+            while waiting and len(begun) < width:
+                question, askers = waiting.popleft()
+                worker = _begun(question, askers)
+                if worker is not None:
+                    begun.append((question, askers, worker))
+                elif askers[1:]:
+                    waiting.append((question, askers[1:]))
+            if not begun:
+                continue
+            question, askers, worker = begun.popleft()
+            try:
+                if (seen := _answer(worker, timeout_s)) is not None:
+                    found[question] = seen
+                elif askers[1:]:
+                    waiting.append((question, askers[1:]))
+            finally:
+                worker.end()
+    finally:
+        for _, _, worker in begun:
+            worker.kill()
+    return found
+
+
+def _begun(question: Question, askers: Sequence[Asker]) -> WorkerProcess | None:
+    """Start the worker of the first of the askers, with the question; None if it did not."""
+    measured = tuple(dict.fromkeys(one.library.measured for one in askers))
+    try:
+        worker = askers[0].start()
+        worker.ask(question.library, measured)
+    except WorkerError:
+        return None  # the group's own start tells, when it is measured
+    return worker
+
+
+def _answer(worker: WorkerProcess, timeout_s: float) -> SeenDevices | None:
+    """Return a worker's answer; None from one that could not start."""
+    try:
+        worker.await_ready(timeout_s)
+    except WorkerError:
+        return None
+    try:
+        return worker.answer(timeout_s)
+    except WorkerError as error:
+        if error.timed_out:
+            worker.kill()
+            return SeenDevices(fault=f"no answer in {timeout_s:g} s")
+        return SeenDevices(fault=f"while it looked for a driver, {error.cause.message}")
