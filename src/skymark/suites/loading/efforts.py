@@ -60,6 +60,13 @@ EFFORTS: dict[str, Effort] = {
             LoadingLimits(min_seconds=1, min_batches=200, max_seconds=10, verified_elements=256),
         ),
         _effort(
+            "rented",
+            (3, 5),
+            0.05,
+            120.0,
+            LoadingLimits(min_seconds=4, min_batches=1, max_seconds=6, verified_elements=256),
+        ),
+        _effort(
             "standard",
             (5, 15),
             0.05,
@@ -77,4 +84,5 @@ EFFORTS: dict[str, Effort] = {
         ),
     )
 }
-"""``check`` verifies as ``quick`` does and measures one epoch: does it all work?"""
+"""``check`` verifies as ``quick`` does and measures one epoch: does it all work? ``rented`` has few
+rounds, which are long beside the work around them: each of those seconds is paid for, too."""

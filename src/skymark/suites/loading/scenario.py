@@ -37,6 +37,13 @@ TINY_BATCHES = 10
 """Whole batches of a ``tiny`` set: several for each worker, so that it can be seen whether an
 adapter does what it should, and too few to time."""
 
+LONG_BATCHES = 130
+"""Whole batches of a ``long`` set. An epoch fills the queues of 8 workers × 4 batches, or of 16 × 2,
+four times: it has a steady stream (`drives.stream`)."""
+
+STEP_BATCH = 256
+"""The largest usual batch of images that a network is trained on."""
+
 
 class Size(Frozen):
     """The size of a variant: elements, batch size, and the scenario's own dimensions."""
@@ -117,14 +124,27 @@ class Scenario(ABC):
 
     @classmethod
     def sizes(cls) -> Mapping[str, Size]:
-        """Return the size of each variant; ``tiny`` has the first `TINY_BATCHES` of the smallest.
+        """Return the size of each variant, with two that follow from the others.
 
-        Its last batch is as short as that one's.
+        ``tiny`` has the first `TINY_BATCHES` of the smallest. ``long`` is as ``medium``, with
+        `LONG_BATCHES` at least; images are as small as the smallest's, and so many that batches of
+        `STEP_BATCH` are as many, too. The last batch is as short as in those that they follow from.
         """
         smallest = next(iter(cls.variants.values()))
+        medium = cls.variants.get("medium", smallest)
         whole = TINY_BATCHES * smallest.batch_size
         elements = min(smallest.elements, whole + smallest.elements % smallest.batch_size)
-        return {"tiny": smallest.model_copy(update={"elements": elements}), **cls.variants}
+        batch = max(medium.batch_size, STEP_BATCH if cls.images else 0)
+        least = LONG_BATCHES * batch + medium.elements % medium.batch_size
+        long = {
+            "elements": max(medium.elements, least),
+            "values": smallest.values if cls.images else medium.values,
+        }
+        return {
+            "tiny": smallest.model_copy(update={"elements": elements}),
+            **cls.variants,
+            "long": medium.model_copy(update=long),
+        }
 
     @classmethod
     def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:

@@ -9,8 +9,14 @@ photographs, which noise would not.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +35,8 @@ TEXTURES = 8
 LARGE_EVERY, LARGE = 8, 2.0
 """Every eighth image has sides twice as long, as some in every collection of photographs. A crop of
 it is often twice as large as what is made of it, so that a decoder that scales shows."""
+AT_ONCE = 128
+"""Images that a process makes before it hands them over."""
 LUMA_DEVIATION = 50.0
 CHROMA_DEVIATION = 14.0
 """In 8-bit levels."""
@@ -53,28 +61,53 @@ def textures(random: np.random.Generator, side: int, count: int = TEXTURES) -> l
     return made
 
 
-def photograph(
-    random: np.random.Generator, pool: list[Texture], height: int, width: int
-) -> Image.Image:
+class Cut(NamedTuple):
+    """A picture to be cut out of the mixture of two textures."""
+
+    height: int
+    width: int
+    share: float
+    """Of the first texture in the mixture, before both are scaled to a deviation of 1."""
+    textures: tuple[int, int]
+    places: tuple[tuple[int, int], tuple[int, int]]
+    """The row and the column in each texture at which it begins."""
+    light: float
+    """Deviation of the luma, in 8-bit levels."""
+    middle: float
+    """Mean of the luma."""
+
+
+def drawn_cut(random: np.random.Generator, pool: list[Texture], height: int, width: int) -> Cut:
+    """Draw a picture of a size."""
+    share = random.uniform(0.2, 0.8)
+    first, second = (int(number) for number in random.choice(len(pool), 2, replace=False))
+    sides = len(pool[first]), len(pool[second])
+    places = [(int(random.integers(side)), int(random.integers(side))) for side in sides]
+    light = random.uniform(0.6, 1.2) * LUMA_DEVIATION
+    middle = random.uniform(90, 150)
+    return Cut(height, width, share, (first, second), (places[0], places[1]), light, middle)
+
+
+def photograph(pool: list[Texture], cut: Cut) -> Image.Image:
     """Cut one picture out of the mixture of two textures, which go on beyond their edges.
 
     Returns:
         a Pillow image in mode YCbCr, which JPEG stores as it is.
     """
-    share = random.uniform(0.2, 0.8)
+    share = cut.share
     weights = np.array([share, 1 - share]) / np.hypot(share, 1 - share)
-    mixed = np.zeros((height, width, 3), np.float32)
-    for number, weight in zip(random.choice(len(pool), 2, replace=False), weights, strict=True):
+    mixed = np.zeros((cut.height, cut.width, 3), np.float32)
+    for number, place, weight in zip(cut.textures, cut.places, weights, strict=True):
         texture = pool[number]
         rows, columns = (
-            (int(random.integers(len(texture))) + np.arange(size)) % len(texture)
-            for size in (height, width)
+            (start + np.arange(size)) % len(texture)
+            for start, size in zip(place, (cut.height, cut.width), strict=True)
         )
         mixed += np.float32(weight) * texture[rows[:, None], columns]
-    light = random.uniform(0.6, 1.2) * LUMA_DEVIATION
-    mixed *= np.array([light, CHROMA_DEVIATION, CHROMA_DEVIATION], np.float32)
-    mixed += np.array([random.uniform(90, 150), 128, 128], np.float32)
-    return Image.frombytes("YCbCr", (width, height), mixed.clip(0, 255).astype(np.uint8).tobytes())
+    mixed *= np.array([cut.light, CHROMA_DEVIATION, CHROMA_DEVIATION], np.float32)
+    mixed += np.array([cut.middle, 128, 128], np.float32)
+    pixels = mixed.clip(0, 255).astype(np.uint8).tobytes()
+    return Image.frombytes("YCbCr", (cut.width, cut.height), pixels)
 
 
 def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
@@ -100,11 +133,33 @@ def photographs(
         np.rint(side * times * random.uniform(0.75, 1.25, count)).astype(np.int32)
         for side in (height, width)
     )
-    files = (
-        jpeg_bytes(photograph(random, pool, int(h), int(w)))
-        for h, w in zip(heights, widths, strict=True)
+    sizes = zip(heights, widths, strict=True)
+    cuts = (drawn_cut(random, pool, int(h), int(w)) for h, w in sizes)
+    return _files(pool, cuts, count), heights, widths
+
+
+def _files(pool: list[Texture], cuts: Iterator[Cut], count: int) -> Iterator[npt.NDArray[np.uint8]]:
+    """Yield the JPEG files of cuts, made by a process on each core where they are many."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    if cores == 1 or count < 2 * AT_ONCE:
+        yield from (jpeg_bytes(photograph(pool, cut)) for cut in cuts)
+        return
+    # Forks, so that they have the textures; they use nothing but NumPy and Pillow.
+    forks = ProcessPoolExecutor(
+        cores, multiprocessing.get_context("fork"), _TEXTURES.extend, (pool,)
     )
-    return files, heights, widths
+    with forks:
+        chunks = iter(lambda: list(islice(cuts, AT_ONCE)), [])
+        for files in forks.map(_files_of, chunks):
+            yield from files
+
+
+_TEXTURES: list[Texture] = []
+"""The textures that a process cuts from."""
+
+
+def _files_of(cuts: Sequence[Cut]) -> list[npt.NDArray[np.uint8]]:
+    return [jpeg_bytes(photograph(_TEXTURES, cut)) for cut in cuts]
 
 
 def write_images(directory: Path, elements: int, height: int, width: int, classes: int) -> Dataset:

@@ -27,7 +27,7 @@ class CompressedAudio(Scenario):
             elements=410, batch_size=8, values={"seconds": 2.0, "crop": 1.0, "classes": 10}
         ),
         "medium": Size(
-            elements=2_000, batch_size=32, values={"seconds": 16.0, "crop": 8.0, "classes": 100}
+            elements=2_096, batch_size=32, values={"seconds": 16.0, "crop": 8.0, "classes": 100}
         ),
         "large": Size(
             elements=10_000, batch_size=64, values={"seconds": 16.0, "crop": 8.0, "classes": 1000}

@@ -23,7 +23,7 @@ class AudioTextPairs(Scenario):
     needs: ClassVar = frozenset({"map", "shuffle"})
     variants: ClassVar = {
         "small": Size(elements=410, batch_size=8, values={"seconds": 2.0}),
-        "medium": Size(elements=2_000, batch_size=32, values={"seconds": 10.0}),
+        "medium": Size(elements=2_096, batch_size=32, values={"seconds": 10.0}),
         "large": Size(elements=10_000, batch_size=64, values={"seconds": 10.0}),
     }
     encoded_media: ClassVar = True

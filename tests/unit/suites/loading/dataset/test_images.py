@@ -8,13 +8,20 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from skymark.suites.loading.dataset.images import LUMA_FALLOFF, photograph, textures, write_images
+from skymark.suites.loading.dataset.images import (
+    LUMA_FALLOFF,
+    drawn_cut,
+    photograph,
+    textures,
+    write_images,
+)
 
 
 def test_amplitude_falls_with_frequency_as_in_photographs() -> None:
     random = np.random.default_rng(0)
     pool = textures(random, 512)
-    pixels = [np.asarray(photograph(random, pool, 256, 256))[..., 0] for _ in range(12)]
+    cuts = [drawn_cut(random, pool, 256, 256) for _ in range(12)]
+    pixels = [np.asarray(photograph(pool, cut))[..., 0] for cut in cuts]
     window = np.outer(np.hanning(256), np.hanning(256))
     amplitude = np.mean(
         [np.abs(np.fft.fft2((image - image.mean()) * window)) for image in pixels], axis=0
