@@ -72,7 +72,7 @@ def test_each_round_is_a_fresh_fork_of_one_process_that_imported(round_of, tmp_p
     for _ in range(3):
         round_of("forks")
     assert len(lines_of(tmp_path, "import")) == 1
-    assert [line["number"] for line in lines_of(tmp_path, "forked")] == [0, 1, 2]
+    assert [line["first"] for line in lines_of(tmp_path, "forked")] == [True, False, False]
     pids = [line["pid"] for line in lines_of(tmp_path, "measure")]
     assert len({*pids, parent_of(tmp_path)}) == 4
     closed = [line["pid"] for line in lines_of(tmp_path, "close")]
@@ -223,3 +223,13 @@ def test_an_adapter_is_imported_once_in_a_whole_run(bed):
     assert [line["adapter"] for line in bed.journal("import")] == ["forks"]
     served = {(line["adapter"], line["pid"], line["round"]) for line in bed.journal("measure")}
     assert len(served) == len({pid for _, pid, _ in served}) == 6
+
+
+def test_the_first_that_measures_is_told_so_though_others_prepared_before(pool, kind, tmp_path):
+    log, cell = tmp_path / "cell.log", cell_of("forks")
+    for work in ("prepare", "measure", "measure"):
+        worker = pool.take(kind, "forks", [cell], log)
+        worker.await_ready()
+        worker.prepare(cell, log, 60) if work == "prepare" else worker.measure(cell, 0, EFFORT, log)
+        pool.give_back(worker)
+    assert [line["first"] for line in lines_of(tmp_path, "forked")] == [True, True, False]

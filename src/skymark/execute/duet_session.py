@@ -123,7 +123,7 @@ def run_duet(  # as many as those of a run
         RunDirectoryError, StoreRefusedError, StorageFullError: as `run_plan`.
     """
     require_pairs(plan)
-    require_accelerator(plan.platform, observer.stage, own=own)
+    require_accelerator(plan.platform, observer.stage, own=own, asks=False)
     cache = cache_directory()
     suite = suite_named(plan.suite)
     places = _places(path, revision, open_stores)

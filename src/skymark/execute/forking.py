@@ -50,7 +50,6 @@ class Parent:
         """
         self._control = control
         self._works = works
-        self._forks = 0
 
     def next_worker(self) -> Asked | None:
         """Return what to serve, in the process that is to serve it; None at the end of all.
@@ -66,7 +65,8 @@ class Parent:
             packet, descriptors, _, _ = socket.recv_fds(self._control, PACKET_BYTES, DESCRIPTORS)
             if not packet:
                 return None
-            asked = Asked(parse_serve(packet).log, *descriptors)
+            request = parse_serve(packet)
+            asked = Asked(request.log, *descriptors)
             if files is None:
                 self._tell(Serving(pid=os.getpid(), obstacle=hindered))
                 return asked
@@ -75,14 +75,13 @@ class Parent:
                 os.setsid()
                 die_with(parent)
                 files.map_again()
-                self._works.forked(self._forks)
+                self._works.forked(first=request.first)
                 reseed()
                 self._tell(Serving(pid=os.getpid()))
                 self._control.close()
                 return asked
             os.close(asked.receive)
             os.close(asked.send)
-            self._forks += 1
             _, status = os.waitpid(pid, 0)
             self._tell(Ended(code=os.waitstatus_to_exitcode(status)))
 

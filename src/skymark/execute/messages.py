@@ -151,6 +151,8 @@ class Serve(Frozen):
     """Serve at the two descriptors that come along: in a process of its own, if that can be."""
 
     log: Path
+    first: bool
+    """Whether no worker of the parent has measured yet."""
 
 
 class Serving(Frozen):

@@ -193,6 +193,8 @@ class WorkerProcess:
             WorkerError: it failed, died or took too long.
         """
         self.measured.add(cell.id)
+        if isinstance(self._process, ForkedWorker):
+            self._process.parent.has_measured = True
         self._request(Measure(cell=cell, round=round, effort=effort, log=log))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None

@@ -95,7 +95,7 @@ def run_shared(
             "--share has only some of those; leave out one of the two, or use --shard"
         )
     cells = _cells_of(plan, groups)
-    require_accelerator(plan.platform, observer.stage, own=own)
+    require_accelerator(plan.platform, observer.stage, own=own, asks=False)
     cache = cache_directory()
     venvs = Venvs(cache, observer.stage) if own else None
     interpreters = Interpreters(venvs, Path(sys.executable), target_of(plan.platform))

@@ -8,6 +8,7 @@ has the conditions. Else it serves the first round itself, and each round has a 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -103,6 +104,8 @@ class WorkerParent:
         self.obstacle: str | None = None
         """What keeps it from being forked; None while nothing is known to."""
         self.has_forked = False
+        self.has_measured = False
+        """Whether one of its workers was given a round."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             control = ("--control", str(theirs.fileno()))
@@ -141,7 +144,7 @@ class WorkerParent:
         Raises:
             OSError: the parent has died.
         """
-        packet = line_of(Serve(log=log)).encode()
+        packet = line_of(Serve(log=log, first=not self.has_measured)).encode()
         socket.send_fds(self._socket, [packet], [receive, send])
         return ForkedWorker(self)
 
@@ -196,6 +199,11 @@ class ForkedWorker:
         """Its process id; the parent's until it has begun, and where that serves itself."""
         self.poll()
         return self.parent.pid if self._serving is None else self._serving.pid
+
+    def kill(self) -> None:
+        """End it at once, if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
 
     def poll(self) -> int | None:
         """Return its exit status, or less than 0 for a signal; None while it runs."""

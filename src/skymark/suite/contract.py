@@ -258,9 +258,10 @@ class Runner(Protocol):
     """The worker's side: the cells of one group, in a process of their own.
 
     A runner that imports a library for seconds may have two more attributes: ``forks``, true where
-    the library allows its process to be forked before it measured anything, and ``forked(number)``,
-    called in each such fork first, with the number of forks before it. Its process is then kept,
-    and forked for each round, unless the import started a thread or a process, or opened a device.
+    the library allows its process to be forked before it measured anything; and
+    ``forked(first=…)``, called at the beginning of each fork, with whether none has measured before
+    it. Its process is then kept, and forked for each round, unless the import started a thread or a
+    process, or opened a device.
     """
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:

@@ -77,8 +77,8 @@ class ScriptedRunner:
         if adapter == "never-starts":
             time.sleep(3600)
 
-    def forked(self, number: int) -> None:
-        self.note("forked", number=number)
+    def forked(self, *, first: bool) -> None:
+        self.note("forked", first=first)
 
     def versions(self) -> dict[str, str]:
         return {"library": self.version}

@@ -74,9 +74,9 @@ class AdapterBench:
         """Whether the library allows a fork after its import."""
         return self._class.forks
 
-    def forked(self, number: int) -> None:
-        """Begin in a fork. The time of the import is that of the first one."""
-        if number:
+    def forked(self, *, first: bool) -> None:
+        """Begin in a fork. The time of the import is a figure of the first one that measures."""
+        if not first:
             self._import_s = None
 
     def _import(self) -> None:

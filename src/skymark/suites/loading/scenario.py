@@ -38,8 +38,8 @@ TINY_BATCHES = 10
 adapter does what it should, and too few to time."""
 
 LONG_BATCHES = 130
-"""Whole batches of a ``long`` set. An epoch fills the queues of 8 workers × 4 batches, or of 16 × 2,
-four times: it has a steady stream (`drives.stream`)."""
+"""Whole batches of a ``long`` set, at least. An epoch then has a steady stream (`drives.stream`) at
+8 workers × 4 batches, or at 16 × 2."""
 
 STEP_BATCH = 256
 """The largest usual batch of images that a network is trained on."""

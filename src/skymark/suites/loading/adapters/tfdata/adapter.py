@@ -156,7 +156,8 @@ class TfDataLoader(Loader):
         records = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).interleave(
             tf.data.TFRecordDataset,
             cycle_length=FILES_AT_ONCE,
-            num_parallel_calls=job.workers or None,
+            # TensorFlow refuses more than there are files at once.
+            num_parallel_calls=min(job.workers, FILES_AT_ONCE) or None,
         )
         mine = records.shard(job.world, job.rank)
         return mine.cache() if sum(p.stat().st_size for p in paths) <= CACHED_BYTES else mine
