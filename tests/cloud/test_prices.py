@@ -297,6 +297,13 @@ def test_a_profile_is_expected_to_take_an_hour_and_two_dollars_at_most(cost, pro
     assert said.stdout.startswith("Deadline of set-up and run ")
 
 
+def test_one_h100_is_expected_to_take_twenty_minutes_and_85_cents_at_most(cost):
+    """Machine, venvs, data, asking, imports, warm-up and verification of every round included."""
+    found = estimate(cost, "gpu_h100")
+    assert found["billed"]["expected_s"] <= 20 * 60
+    assert found["cost"]["expected_usd"] <= 0.85
+
+
 @pytest.mark.parametrize("profile", SHARED)
 def test_eight_h100_are_expected_to_take_an_hour_at_most(cost, profile):
     found = estimate(cost, profile)
@@ -307,9 +314,9 @@ def test_eight_h100_are_expected_to_take_an_hour_at_most(cost, profile):
 def test_everything_is_one_option_away_and_what_it_takes_is_said(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all", "--deadline", "9h")
     assert done.returncode == 0  # the ceiling is the gate of `skymark launch`
-    assert "--max-cost is 4.00 USD; give a higher --max-cost, --deadline" in done.stderr
+    assert "--max-cost is 2.00 USD; give a higher --max-cost, --deadline" in done.stderr
     done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all")
-    assert "longer than the deadline of 45 min 0 s: cells will be left over" in done.stdout
+    assert "longer than the deadline of 30 min 0 s: cells will be left over" in done.stdout
 
 
 def test_a_provider_whose_catalogue_is_absent_is_named(cost):

@@ -6,6 +6,7 @@ Pure functions: one estimate for ``skymark plan``, the progress bar and the pric
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from skymark.execute.partition.shard import Shard
 from skymark.model.base import Frozen
@@ -22,11 +23,22 @@ OTHER_PROFILE_FACTOR = 3.0
 """The same for a machine of another profile. Assumed."""
 
 EXPECTED_START_S = 4.0
-"""To end one worker process and start the next, its library imported. Assumed: NumPy takes 1 s,
-Grain 1.5 s and frameworks several (`skymark run`, two cores)."""
+"""To start a process that imports a library. Builds for the CPU took 0.5 to 5 s on two cores; torch
+and JAX for CUDA 4 to 9 s on a machine with an H100 (`skymark run`)."""
 
 HIGH_START_S = 30.0
 """The same on a slow or loaded machine. Assumed."""
+
+EXPECTED_FORK_S = 1.0
+"""To end the process of a round and have the next one, where an adapter's library is imported
+once. A fork takes 0.1 to 0.3 s; the libraries that cannot be forked, one in five, start anew."""
+
+ASKING = Span(low_s=1, expected_s=5, high_s=60)
+"""To ask all libraries for an accelerator at once, each imported already. Assumed: a device takes
+a few seconds to get ready."""
+
+Imports = Literal["first", "each", "none"]
+"""Rounds of a group whose process imports the library: in pairs each, else the adapter's first."""
 
 SIDES = 2
 """Of a comparison in pairs."""
@@ -93,7 +105,7 @@ def run_time(
             update={"expected_s": time_s, "high_s": time_s}
         )
     return RunTime(
-        preparing=_preparing(cells),
+        preparing=_preparing(cells).plus(NOTHING if plan.platform == "cpu" else ASKING),
         measuring=measuring,
         least_rounds=least_rounds,
         cells=len(cells),
@@ -152,9 +164,12 @@ def _measuring(
             total = total.plus(_guessed(planned, bounds))
         else:
             total = total.plus(_remembered(planned, past, plan, bounds))
-    groups = [one.group for one in cells]
-    for group in groups if in_pairs else dict.fromkeys(groups):
-        total = total.plus(_starts(group, plan, bounds, ranked))
+    groups = [(one.group, one.cell.adapter) for one in cells]
+    imported: set[str] = set()
+    for group, adapter in groups if in_pairs else dict.fromkeys(groups):
+        imports: Imports = "each" if in_pairs else "none" if adapter in imported else "first"
+        total = total.plus(_starts(group, plan, bounds, ranked, imports=imports))
+        imported.add(adapter)
     return total.times(SIDES if in_pairs else 1)
 
 
@@ -189,7 +204,9 @@ def _guessed(planned: PlannedCell, effort: Effort) -> Span:
     )
 
 
-def _starts(group: str, plan: Plan, effort: Effort, ranked: Sequence[PastRun]) -> Span:
+def _starts(
+    group: str, plan: Plan, effort: Effort, ranked: Sequence[PastRun], *, imports: Imports
+) -> Span:
     """Return the time to start the process of a group, once a round."""
     rounds = _expected_rounds(effort)
     for past in ranked:
@@ -200,9 +217,11 @@ def _starts(group: str, plan: Plan, effort: Effort, ranked: Sequence[PastRun]) -
                 expected_s=min(max(past.rounds, effort.min_rounds), rounds) * seen_s,
                 high_s=effort.max_rounds * seen_s * factor,
             )
+    first_s = 0.0 if imports == "none" else EXPECTED_START_S
+    later_s = EXPECTED_START_S if imports == "each" else EXPECTED_FORK_S
     return Span(
         low_s=0,
-        expected_s=rounds * EXPECTED_START_S,
+        expected_s=first_s + (rounds - bool(first_s)) * later_s,
         high_s=effort.max_rounds * HIGH_START_S,
     )
 

@@ -225,8 +225,8 @@ class Measurer(ABC):
             worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
 
         for group, members in self._processes(self._unfinished).items():
-            waiting = [cell for cell in members if cell.id in unprepared]
-            if waiting := self._unprepared(waiting):  # others' workers made data since
+            meant = [cell for cell in members if cell.id in unprepared]
+            if waiting := self._unprepared(meant):  # others' workers made data since
                 self._with_worker(group, waiting, prepare)
 
     def _unprepared(self, cells: Sequence[Cell]) -> Sequence[Cell]:

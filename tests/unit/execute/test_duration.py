@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from skymark.execute.duration import (
+    ASKING,
+    EXPECTED_FORK_S,
     EXPECTED_SHARE_OF_LIMIT,
     EXPECTED_START_S,
     HIGH_START_S,
@@ -38,9 +40,27 @@ def expected_s(plan, *history):
 def test_without_history_a_plan_takes_what_its_suite_guesses():
     found = run_time(plan([cell()]))
     assert found.measuring.low_s == pytest.approx(2 * GUESS.low_s)  # the fewest rounds
-    assert found.measuring.expected_s == pytest.approx(3 * (GUESS.expected_s + EXPECTED_START_S))
+    starts_s = EXPECTED_START_S + 2 * EXPECTED_FORK_S  # an import, and two forks of its process
+    assert found.measuring.expected_s == pytest.approx(3 * GUESS.expected_s + starts_s)
     assert found.measuring.high_s == pytest.approx(4 * (GUESS.high_s + HIGH_START_S))
     assert (found.cells, found.known_cells) == (1, 0)
+
+
+def test_an_adapter_s_library_is_imported_once_though_its_cells_have_processes_of_their_own():
+    one = plan([cell("CV-1")])
+    two = plan([cell("CV-1"), cell("CV-2")])
+    apart = two.model_copy(
+        update={"cells": tuple(c.model_copy(update={"group": c.cell.id}) for c in two.cells)}
+    )
+    more_s = expected_s(apart) - expected_s(one)
+    assert more_s == pytest.approx(3 * (GUESS.expected_s + EXPECTED_FORK_S))
+
+
+def test_libraries_are_asked_for_an_accelerator_before_anything_is_measured():
+    here = plan([cell()])
+    there = here.model_copy(update={"platform": "gpu"})
+    asked = run_time(there).preparing.expected_s - run_time(here).preparing.expected_s
+    assert asked == pytest.approx(ASKING.expected_s)
 
 
 def test_in_pairs_each_side_counts_and_each_round_starts_a_process():
@@ -48,7 +68,8 @@ def test_in_pairs_each_side_counts_and_each_round_starts_a_process():
     alone, pairs = (run_time(plan(cells), in_pairs=one) for one in (False, True))
     assert pairs.preparing == alone.preparing
     rounds_s = 2 * 3 * GUESS.expected_s
-    assert alone.measuring.expected_s == pytest.approx(rounds_s + 3 * EXPECTED_START_S)
+    starts_s = EXPECTED_START_S + 2 * EXPECTED_FORK_S
+    assert alone.measuring.expected_s == pytest.approx(rounds_s + starts_s)
     assert pairs.measuring.expected_s == pytest.approx(2 * (rounds_s + 2 * 3 * EXPECTED_START_S))
 
 
@@ -56,9 +77,8 @@ def test_without_a_guess_only_the_time_limit_bounds_a_round():
     found = run_time(plan([cell()], guess=None)).measuring
     limit_s = EFFORT.cell_timeout_s
     assert found.low_s == 0
-    assert found.expected_s == pytest.approx(
-        3 * (EXPECTED_SHARE_OF_LIMIT * limit_s + EXPECTED_START_S)
-    )
+    starts_s = EXPECTED_START_S + 2 * EXPECTED_FORK_S
+    assert found.expected_s == pytest.approx(3 * EXPECTED_SHARE_OF_LIMIT * limit_s + starts_s)
     assert found.high_s == pytest.approx(4 * (limit_s + HIGH_START_S))
 
 

@@ -43,9 +43,13 @@ def test_profiles_measure_at_the_size_and_the_effort_that_their_time_has_room_fo
         for name in LOADING
         if (profile := load_profile(name))
     }
-    long = (45, "medium", "standard")
-    others = dict.fromkeys(("cluster_8xh100", "cpu", "gpu_a100", "gpu_h100", "tpu_v5e"), long)
-    assert found == {"ci_cpu": (10, "small", "quick"), **others}
+    rented = dict.fromkeys(("gpu_a100", "gpu_h100", "tpu_v5e"), (30, "long", "rented"))
+    assert found == {
+        "ci_cpu": (10, "small", "quick"),
+        "cpu": (45, "medium", "standard"),
+        "cluster_8xh100": (45, "long", "rented"),
+        **rented,
+    }
 
 
 def test_a_profile_from_a_file_is_named_after_it(tmp_path):

@@ -64,7 +64,7 @@ EFFORTS: dict[str, Effort] = {
             (3, 5),
             0.05,
             120.0,
-            LoadingLimits(min_seconds=4, min_batches=1, max_seconds=6, verified_elements=256),
+            LoadingLimits(min_seconds=3, min_batches=1, max_seconds=6, verified_elements=256),
         ),
         _effort(
             "standard",
