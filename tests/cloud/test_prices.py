@@ -314,8 +314,8 @@ def test_eight_h100_are_expected_to_take_an_hour_at_most(cost, profile):
 def test_everything_is_one_option_away_and_what_it_takes_is_said(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all", "--deadline", "9h")
     assert done.returncode == 0  # the ceiling is the gate of `skymark launch`
-    assert "--max-cost is 2.00 USD; give a higher --max-cost, --deadline" in done.stderr
-    done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all")
+    assert "--max-cost is 2.50 USD; give a higher --max-cost, --deadline" in done.stderr
+    done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all", "--rounds", "5")
     assert "longer than the deadline of 30 min 0 s: cells will be left over" in done.stdout
 
 

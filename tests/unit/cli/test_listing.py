@@ -44,7 +44,7 @@ def test_an_adapter_without_pins_is_listed_with_what_writes_them(tmp_path):
 def test_rows_say_what_each_scenario_and_adapter_can_do(tmp_path):
     scenarios = {row["id"]: row for row in scenario_rows([LOADING])}
     assert scenarios["PC-1"]["axes"] == {"depth": [1, 5, 10, 50]}
-    assert scenarios["PC-1"]["variants"] == ["tiny", "small", "medium", "large"]
+    assert scenarios["PC-1"]["variants"] == ["tiny", "small", "medium", "large", "long"]
     adapters = {row["slug"]: row for row in adapter_rows([LOADING], Venvs(tmp_path))}
     assert adapters["grain"]["name"] == "Google Grain"
     assert adapters["numpy"]["native"] == []

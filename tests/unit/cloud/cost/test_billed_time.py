@@ -144,8 +144,8 @@ def test_a_profile_is_expected_to_end_within_its_deadline_and_an_hour(name):
 
 def test_a_profile_s_limits_count_where_no_others_are_given():
     profile = load_profile("gpu_a100")
-    assert limits_for(profile) == Limits(deadline_s=2700, max_cost_usd=3.0)
-    assert limits_for(profile, num_nodes=2).max_cost_usd == 6.0
+    assert limits_for(profile) == Limits(deadline_s=1800, max_cost_usd=2.5)
+    assert limits_for(profile, num_nodes=2).max_cost_usd == 5.0
     given = limits_for(profile, "2h", 5.0, num_nodes=2)
     assert given == Limits(deadline_s=7200, max_cost_usd=5.0)
     mine = profile.model_copy(update={"deadline_minutes": None, "max_cost_usd": None})
