@@ -252,6 +252,12 @@ def replayed(session: nox.Session) -> None:
 
 
 @nox.session
+def rented_share(session: nox.Session) -> None:
+    """Make the table of docs/cost.md: the share of measuring in a rented run (20 minutes)."""
+    session.run("python", "-m", "tests.rented_share", "docs/cost.md", *session.posargs)
+
+
+@nox.session
 def tune_table(session: nox.Session) -> None:
     """Make the table of docs/tuning.md: a tune beside an exhaustive sweep (an hour or two)."""
     session.run("python", "-m", "tests.tune_table", "docs/tuning.md", *session.posargs)
