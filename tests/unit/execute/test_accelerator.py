@@ -203,9 +203,7 @@ def test_nothing_is_asked_where_the_library_is_absent():
     assert (absent.absent, absent.fault, absent.names) == (("jax",), None, ())
 
 
-def test_a_run_looks_for_the_driver_and_leaves_the_rest_to_its_workers(
-    root_with_driver, libraries
-):
+def test_a_run_looks_for_the_driver_and_leaves_the_rest_to_its_workers(root_with_driver, libraries):
     libraries(jax=BREAKING_JAX, torch=CPU_TORCH)
     require_accelerator("gpu", pytest.fail, own=False, asks=False, root=root_with_driver)
 
