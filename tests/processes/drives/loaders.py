@@ -14,7 +14,7 @@ import numpy as np
 from skymark.model.platform import Platform
 from skymark.suites.loading.adapter import Loader, LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
-from skymark.suites.loading.delivery.framework import Framework
+from skymark.suites.loading.delivery.framework import Framework, Placed
 from skymark.suites.loading.delivery.loader import DeliveringLoader
 from skymark.suites.loading.scenario import Batch
 
@@ -206,11 +206,12 @@ class PlainMemory(Framework):
     def bytes_to_move(self, value: Any) -> int:
         return 0 if any(value is one for one in self.made) else value.nbytes
 
-    def place(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def place(self, batch: Mapping[str, Any]) -> Placed:
+        begin_ns = time.perf_counter_ns()
         placed = {name: self.changed(np.array(value)) for name, value in batch.items()}
         self.made += placed.values()
         self.copied.append(sum(value.nbytes for value in placed.values()))
-        return placed
+        return Placed(placed, time.perf_counter_ns() - begin_ns)
 
     def changed(self, value: np.ndarray) -> np.ndarray:
         return value

@@ -125,6 +125,7 @@ class AdapterBench:
             prefetch=settings.prefetch,
             shuffle=scenario.shuffle,
             deliver="device" if scenario.on_device else settings.deliver,
+            copies_ahead=settings.copies != "plain",
             platform=self._platform,
             options=options,
         )
@@ -168,6 +169,7 @@ class AdapterBench:
                 "page_cache": settings.page_cache,
                 "format": format,
                 "deliver": job.deliver,
+                **({"copies": settings.copies} if settings.copies else {}),
                 **({"step": settings.step} if settings.step else {}),
                 **({"shuffle": declared.shuffle} if job.shuffle else {}),
                 **({"mixing": declared.mixing} if scenario.mixture else {}),

@@ -44,7 +44,8 @@ def _devices_of(value: Any) -> Iterator[str]:
         yield _of_torch(torch, value.device)
     elif (jax := sys.modules.get("jax")) and isinstance(value, jax.Array):
         for device in value.devices():
-            is_host = device.platform == HOST
+            # Page-locked memory of the host counts as a device's, of another kind.
+            is_host = device.platform == HOST or "host" in (value.sharding.memory_kind or "")
             yield HOST if is_host else f"{device.platform}:{device.id} {device.device_kind}"
     elif (tensorflow := sys.modules.get("tensorflow")) and isinstance(value, tensorflow.Tensor):
         yield _of_tensorflow(tensorflow, value.device)

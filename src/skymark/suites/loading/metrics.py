@@ -46,8 +46,8 @@ def _epochs(number: int) -> str:
     return f"{number} epoch" if number == 1 else f"{number} epochs"
 
 
-PLACES = ("deliver", "device", "step", "accelerator")
-"""Conditions that say where batches are delivered, and what is done there with them."""
+PLACES = ("deliver", "copies", "device", "step", "accelerator")
+"""Conditions that say where and how batches are delivered, and what is done there with them."""
 
 SPREAD_OVER = (1, 10, 100)
 """Epochs of a training over which set-up and the first epoch are spread."""
