@@ -229,6 +229,7 @@ class Delivers(Honest):
 
     slug: ClassVar = "delivers"
     framework: ClassVar = "torch"
+    framework_platforms: ClassVar = frozenset({"cpu", "gpu"})
     device: ClassVar[type[PlainMemory]] = PlainMemory
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:

@@ -37,7 +37,7 @@ def test_nothing_is_copied_where_batches_are_to_stay_on_the_host(make_bench):
 
 
 def test_an_adapter_without_a_framework_is_refused_before_it_is_opened(make_bench):
-    with pytest.raises(UsageError, match="names no `framework` that reaches a device"):
+    with pytest.raises(UsageError, match="has no `framework` that reaches a cpu"):
         epochs.drive(make_bench(SCENARIO, "Honest", deliver="device"))
 
 

@@ -270,6 +270,11 @@ class Adapter(ABC):
         return {**cls.variables, **cls.acceleration.variables.get(platform, {})}
 
     @classmethod
+    def framework_on(cls, platform: Platform) -> FrameworkName | None:
+        """Return the framework that its venv has for a platform; None for none."""
+        return cls.framework if platform in cls.framework_platforms else None
+
+    @classmethod
     def cannot_share(cls, scenario: Scenario, workers: int) -> str | None:
         """Return why so many workers cannot share a scenario's data; override where some cannot.
 

@@ -144,7 +144,11 @@ class AdapterBench:
             oracle=Evidence(file, declared),
             limits=limits,
             round=round,
-            consumption=Consumption(int(settings.think_time_ms * 1e6), settings.step_kind),
+            consumption=Consumption(
+                int(settings.think_time_ms * 1e6),
+                settings.step_kind,
+                as_graph=settings.step_launch == "graph",
+            ),
             whole_warm_up=is_cold or adapter.caches != "nothing",
             timed_region_begins=region.begins,
             timed_region_ends=region.ends,

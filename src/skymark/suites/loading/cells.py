@@ -257,7 +257,9 @@ def refused_delivery(
     if settings.get("deliver") != "device" or reaches(adapter, platform):
         return None
     if name is None:
-        lacking = f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
+        lacking = (
+            f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
+        )
     elif platform not in REACHED[name]:
         lacking = f"the framework in its venv is {name}, which reaches no {platform}"
     else:
@@ -271,8 +273,8 @@ def refused_delivery(
 
 def reaches(adapter: type[Adapter], platform: Platform) -> bool:
     """Whether the framework of an adapter's venv computes on a platform's devices."""
-    name = adapter.framework
-    return bool(name) and platform in REACHED[name] & adapter.framework_platforms
+    name = adapter.framework_on(platform)
+    return name is not None and platform in REACHED[name]
 
 
 def only_elsewhere(adapter: type[Adapter]) -> str:

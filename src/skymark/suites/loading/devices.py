@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from skymark.suites.loading.scenario import Batch
 
@@ -30,6 +30,11 @@ def is_for_model(name: str, value: Any) -> bool:
     Other fields stay on the host: no accelerator has text.
     """
     return name != INDEX and getattr(getattr(value, "dtype", None), "kind", "") not in TEXT_KINDS
+
+
+def fields_for_model(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a batch that go to a device."""
+    return {name: value for name, value in batch.items() if is_for_model(name, value)}
 
 
 def on_host(value: Any) -> Any:

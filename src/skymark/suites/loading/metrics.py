@@ -189,6 +189,23 @@ METRICS = (
         shown=Shown(format="milliseconds", gives_way=9),
     ),
     Metric(
+        name="step_launch_ns",
+        heading="launch ms",
+        unit="ns",
+        description="time per batch in which a training step is handed to the device, in ms",
+        own=True,
+        shown=Shown(format="milliseconds", gives_way=10),
+    ),
+    Metric(
+        name="step_flop_share",
+        heading="of peak",
+        description="FLOP/s of training steps as a share of the device's peak in bfloat16",
+        better="higher",
+        scale="linear",
+        own=True,
+        shown=Shown(format="share", gives_way=10),
+    ),
+    Metric(
         name="first_batch_ns",
         heading="first ms",
         unit="ns",

@@ -6,7 +6,8 @@ itself, in `workers` processes (``parallel=True``); with 0 workers in the callin
 
 On a platform with a GPU, CV-1 is done on the first one (``--set dali_device=cpu`` keeps it off):
 the ``mixed`` decoder, which is nvJPEG, resizing and normalising there. Batches stay there with
-``--deliver device``, as tensors of PyTorch, and else are copied to the host. On others the CPU operators are used, which need neither a GPU nor a driver.
+``--deliver device``, as tensors of PyTorch, and else are copied to the host. On others the CPU
+operators are used, which need neither a GPU nor a driver.
 """
 
 from __future__ import annotations
@@ -170,7 +171,9 @@ class DaliLoader(Loader):
                 side = job.scenario.size["side"]
                 fields = crop_resize_normalise(fields, side, mixed=self.on_gpu)
             if self.stays_there:
-                fields = {name: node if name == INDEX else node.gpu() for name, node in fields.items()}
+                fields = {
+                    name: node if name == INDEX else node.gpu() for name, node in fields.items()
+                }
             self.pipeline.set_outputs(*fields.values())
         self.pipeline.build()
         self.names, self.first_epoch = list(fields), epoch

@@ -14,7 +14,7 @@ from skymark.measure.transfer import Transfer
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.frameworks import framework_named
-from skymark.suites.loading.devices import is_for_model
+from skymark.suites.loading.devices import fields_for_model
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Adapter, LoadingJob
@@ -34,13 +34,13 @@ def opened(adapter: Adapter, job: LoadingJob) -> Loader:
     """
     if job.deliver == "host":
         return adapter.open(job)
-    if adapter.framework is None:
+    if (framework := adapter.framework_on(job.platform)) is None:
         raise UsageError(
-            f"{adapter.slug} names no `framework` that reaches a device; measure it with --deliver "
-            "host"
+            f"{adapter.slug} has no `framework` that reaches a {job.platform}; measure it with "
+            "--deliver host"
         )
     loader = adapter.open(job)
-    start = partial(framework_named, adapter.framework, job.platform, job.rank)
+    start = partial(framework_named, framework, job.platform, job.rank)
     own = adapter.delivering(loader, job)
     return own or DeliveringLoader(loader, start, ahead=job.copies_ahead)
 
@@ -186,11 +186,6 @@ class DeliveringLoader(Loader):
     def _receive(self, batch: Mapping[str, Any]) -> None:
         if self._framework is not None:
             self._framework.receive(fields_for_model(batch))
-
-
-def fields_for_model(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a batch that go to a device."""
-    return {name: value for name, value in batch.items() if is_for_model(name, value)}
 
 
 def plain_copies(framework: Framework, size: int) -> Transfer:
