@@ -28,6 +28,9 @@ class Stream:
     def wait_stream(self, other) -> None:
         calls.append("wait for stream")
 
+    def synchronize(self) -> None:
+        calls.append("wait for stream")
+
 
 class Event:
     """A moment of the clock in place of one of a stream's."""
@@ -73,6 +76,11 @@ def page_locked(tensor):
     return tensor.clone()
 
 
+def moved(tensor, place, **options):
+    calls.append(f"to {place}")
+    return tensor
+
+
 class StandIn(Torch):
     """Takes the ways of a CUDA device."""
 
@@ -86,6 +94,7 @@ torch.cuda.Stream, torch.cuda.Event, torch.cuda.CUDAGraph = Stream, Event, Graph
 torch.cuda.graph, torch.cuda.stream, torch.cuda.device = capture, on, on
 torch.cuda.current_stream = Stream
 torch.cuda.synchronize = lambda device: None
+torch.cuda.device_count = lambda: 2
 torch.cuda.get_device_name = lambda device: CARD
 torch.Tensor.pin_memory, torch.Tensor.is_pinned = page_locked, lambda tensor: False
 torch.Tensor.record_stream = lambda tensor, stream: calls.append("used by stream")

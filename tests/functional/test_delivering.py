@@ -80,6 +80,12 @@ elif sys.argv[2] == "cuda":
     import cuda_stand_in
 
     framework = cuda_stand_in.StandIn("gpu", 0)
+elif sys.argv[2] == "spdl":
+    import cuda_stand_in, torch
+    from skymark.suites.loading.adapters.spdl import torch_with_spdl
+
+    torch.Tensor.to = cuda_stand_in.moved
+    framework = torch_with_spdl("gpu", 5)
 size = sum(map(framework.bytes_to_move, fields.values()))
 made = framework.place(fields)
 assert made.copy_ns > 0
@@ -88,6 +94,10 @@ framework.receive(placed)
 if sys.argv[2] == "cuda":
     locked, events = ["page-lock"] * 3, ["event", "event", "wait for event"]
     assert cuda_stand_in.calls == [*locked, *events, *["used by stream"] * 3]
+elif sys.argv[2] == "spdl":
+    copies = ["page-lock", "to cuda:1"] * 3
+    around = ["event", *copies, "wait for stream", "event", "wait for event"]
+    assert cuda_stand_in.calls[3:-3] == around, cuda_stand_in.calls
 aligned[:] = counted[:] = 9
 print(json.dumps({
     "size": size,
@@ -102,12 +112,18 @@ print(json.dumps({
 @pytest.mark.libraries
 @pytest.mark.parametrize(
     ("slug", "way"),
-    [*((slug, "cpu") for slug in FRAMEWORKS), ("grain", "page-locked"), ("pytorch", "cuda")],
+    [
+        *((slug, "cpu") for slug in FRAMEWORKS),
+        ("grain", "page-locked"),
+        ("pytorch", "cuda"),
+        ("spdl", "spdl"),
+    ],
 )
 def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug, way):
     built = Venvs(cache_directory()).ensure(venv_of(slug))
+    framework = FRAMEWORKS.get(slug, "torch")
     done = subprocess.run(
-        [built.python, "-W", "error::UserWarning", "-c", COPIES, FRAMEWORKS[slug], way],
+        [built.python, "-W", "error::UserWarning", "-c", COPIES, framework, way],
         env={**os.environ, "PYTHONPATH": with_stand_in()},
         capture_output=True,
         text=True,
@@ -119,7 +135,7 @@ def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug, way):
     assert found["dtypes"] == ["uint8", "int64", "int64"]
     assert found["size"] == 100_000 + 8000 + 8000
     assert found["places"] == ["cpu"]
-    assert found["types"] == [{"jax": "jaxlib"}.get(FRAMEWORKS[slug], FRAMEWORKS[slug])]
+    assert found["types"] == [{"jax": "jaxlib"}.get(framework, framework)]
 
 
 @pytest.mark.libraries

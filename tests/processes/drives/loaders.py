@@ -233,7 +233,10 @@ class Delivers(Honest):
     device: ClassVar[type[PlainMemory]] = PlainMemory
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
-        return DeliveringLoader(loader, lambda: self.device(job.platform, job.rank))
+        def start() -> PlainMemory:
+            return self.device(job.platform, job.rank)
+
+        return DeliveringLoader(loader, start, ahead=job.copies_ahead)
 
 
 class DeliversHalfPrecision(Delivers):

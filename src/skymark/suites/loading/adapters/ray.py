@@ -169,6 +169,8 @@ class RayLoader(Loader):
         Where batches go to a device, `iter_torch_batches` puts them there, as Ray's guide has it.
         """
         self.close()
+        from skymark.suites.loading.delivery.on_torch import torch_device
+
         job = self.job
         dataset, shuffling = self.dataset(epoch)
         ragged = bool(job.scenario.variable_length)
@@ -176,7 +178,7 @@ class RayLoader(Loader):
         if job.deliver == "device" and job.copies_ahead and not (ragged or job.scenario.mixes):
             iterated = partial(
                 dataset.iterator().iter_torch_batches,
-                device=f"cuda:{job.rank}" if job.page_locks else "cpu",
+                device=torch_device(job.platform, job.rank),
                 pin_memory=job.page_locks,
             )
         batches: Iterator[Batch] = iter(

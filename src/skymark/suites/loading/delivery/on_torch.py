@@ -42,10 +42,9 @@ class Torch(Framework):
         import torch
 
         self.torch = torch
+        self.device = torch_device(platform, number)
         self._copies = copies or self._to_device
         self.cuda = platform == "gpu"
-        place = f"cuda:{number % torch.cuda.device_count()}" if self.cuda else "cpu"
-        self.device = torch.device(place)
         self.stream = torch.cuda.Stream(self.device) if self.cuda else None
 
     def bytes_to_move(self, value: Any) -> int:
@@ -94,3 +93,12 @@ class Torch(Framework):
 
     def _to_device(self, sources: dict[str, Any]) -> dict[str, Any]:
         return {name: one.to(self.device, non_blocking=True) for name, one in sources.items()}
+
+
+def torch_device(platform: Platform, number: int) -> Any:
+    """Return a CUDA device, counted from the first again beyond the last, or the CPU."""
+    import torch
+
+    if platform != "gpu":
+        return torch.device("cpu")
+    return torch.device("cuda", number % torch.cuda.device_count())
