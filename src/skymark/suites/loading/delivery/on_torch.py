@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,7 +44,7 @@ class Torch(Framework):
 
         self.torch = torch
         self.device = torch_device(platform, number)
-        self._copies = copies or self._to_device
+        self._copies = copies
         self.cuda = platform == "gpu"
         self.stream = torch.cuda.Stream(self.device) if self.cuda else None
 
@@ -60,9 +61,10 @@ class Torch(Framework):
         cuda = self.torch.cuda
         sources = {name: self._page_locked(value) for name, value in batch.items()}
         with cuda.stream(self.stream):
+            copy = self._copy_of(sources)
             begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
-            placed = self._copies(sources)
+            placed = copy()
             end.record()
         end.synchronize()
         if any(self._is_there(value) for value in batch.values()):
@@ -91,8 +93,27 @@ class Torch(Framework):
             value = self.torch.from_numpy(np.require(value, requirements=("C", "W")))
         return value if value.is_cuda or value.is_pinned() else value.pin_memory()
 
-    def _to_device(self, sources: dict[str, Any]) -> dict[str, Any]:
-        return {name: one.to(self.device, non_blocking=True) for name, one in sources.items()}
+    def _copy_of(self, sources: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+        """Return what starts the copies; the device's memory for them is there already.
+
+        The largest comes first: meanwhile the others are launched.
+        """
+        if self._copies is not None:
+            return partial(self._copies, sources)
+        there = self._is_there
+        placed = {
+            name: one if there(one) else self.torch.empty_like(one, device=self.device)
+            for name, one in sources.items()
+        }
+        moved = [name for name, one in sources.items() if not there(one)]
+        moved.sort(key=lambda name: -int(sources[name].nbytes))
+
+        def copy() -> dict[str, Any]:
+            for name in moved:
+                placed[name].copy_(sources[name], non_blocking=True)
+            return placed
+
+        return copy
 
 
 def torch_device(platform: Platform, number: int) -> Any:
