@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,26 +16,37 @@ from skymark.suites.loading.suite import venv_of
 from tests.functional.conftest import run_in
 
 FRAMEWORKS = {"grain": "jax", "pytorch": "torch", "tfdata": "tensorflow"}
-ADAPTERS = (*FRAMEWORKS, "numpy")
+OF_THEIR_OWN = ("spdl", "ray", "dali", "deeplake")
+"""Libraries of the host, which have PyTorch for this."""
 
 
 @pytest.mark.libraries
-def test_batches_go_to_the_device_of_each_framework_and_are_verified(tmp_path):
+@pytest.mark.parametrize(("copies", "others"), [("ahead", OF_THEIR_OWN), ("plain", ())])
+def test_batches_go_to_the_device_of_each_framework_and_are_verified(tmp_path, copies, others):
+    slugs = (*FRAMEWORKS, *others)
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "TAB-1", "--adapters", *ADAPTERS, "--deliver", "device"),
-        *("--effort", "check", "--timeout", "300"),
+        *(tmp_path, "run", "--scenarios", "TAB-1:tiny", "--adapters", *slugs, "numpy"),
+        *("--deliver", "device", "--set", f"copies={copies}", "--effort", "check"),
+        *("--timeout", "300"),
     )
     assert ran.status == 0, ran.stderr
     records = {record.cell.adapter: record for record in ran.records.values()}
-    for slug in FRAMEWORKS:
+    for slug in slugs:
         record = records[slug]
         assert record.status is Status.OK, record.cause
         assert record.verification.compared_elements > 0
         assert record.conditions["deliver"] == "device"
+        assert record.conditions["copies"] == copies
         assert record.metrics["delivery_bytes_per_s"].value > 0
         assert record.metrics["copy_bytes_per_s"].value > 0
     assert records["numpy"].status is Status.UNSUPPORTED
     assert records["numpy"].cause.kind == "lacks-framework"
+
+
+def with_stand_in() -> str:
+    """Return the path of imports of a process that may import `cuda_stand_in`."""
+    places = (import_root(cache_directory()), Path(__file__).parent)
+    return os.pathsep.join(map(os.fspath, places))
 
 
 COPIES = """
@@ -51,8 +63,41 @@ fields = {"aligned": aligned, "backwards": counted[::-1], "read-only": counted +
 fields["read-only"].flags.writeable = False
 wanted = {name: value.copy() for name, value in fields.items()}
 framework = framework_named(sys.argv[1], "cpu", 5)
+if sys.argv[2] == "page-locked":
+    from skymark.suites.loading import devices
+    from skymark.suites.loading.delivery.on_jax import page_locked_memory
+
+    framework.page_locked = page_locked_memory(framework.device)
+    buffer = framework.buffer(8)
+    assert buffer.sharding.memory_kind == "pinned_host"
+    assert framework.bytes_to_move(buffer) == 8
+    (there,) = framework.place({"buffer": buffer}).fields.values()
+    assert there.sharding.memory_kind == "device"
+    devices.HOST = "the host"
+    assert devices_of({"buffer": buffer}) == {"the host"} != devices_of({"there": there})
+    devices.HOST = "cpu"
+elif sys.argv[2] == "cuda":
+    import cuda_stand_in
+
+    framework = cuda_stand_in.StandIn("gpu", 0)
+elif sys.argv[2] == "spdl":
+    import cuda_stand_in, torch
+    from skymark.suites.loading.adapters.spdl import torch_with_spdl
+
+    torch.Tensor.to = cuda_stand_in.moved
+    framework = torch_with_spdl("gpu", 5)
 size = sum(map(framework.bytes_to_move, fields.values()))
-placed = framework.place(fields)
+made = framework.place(fields)
+assert made.copy_ns > 0
+placed = made.fields
+framework.receive(placed)
+if sys.argv[2] == "cuda":
+    locked, events = ["page-lock"] * 3, ["event", "event", "wait for event"]
+    assert cuda_stand_in.calls == [*locked, *events, *["used by stream"] * 3]
+elif sys.argv[2] == "spdl":
+    copies = ["page-lock", "to cuda:1"] * 3
+    around = ["event", *copies, "wait for stream", "event", "wait for event"]
+    assert cuda_stand_in.calls[3:-3] == around, cuda_stand_in.calls
 aligned[:] = counted[:] = 9
 print(json.dumps({
     "size": size,
@@ -65,22 +110,32 @@ print(json.dumps({
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize("slug", FRAMEWORKS)
-def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug):
+@pytest.mark.parametrize(
+    ("slug", "way"),
+    [
+        *((slug, "cpu") for slug in FRAMEWORKS),
+        ("grain", "page-locked"),
+        ("pytorch", "cuda"),
+        ("spdl", "spdl"),
+    ],
+)
+def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug, way):
     built = Venvs(cache_directory()).ensure(venv_of(slug))
+    framework = FRAMEWORKS.get(slug, "torch")
     done = subprocess.run(
-        [built.python, "-W", "error::UserWarning", "-c", COPIES, FRAMEWORKS[slug]],
-        env={**os.environ, "PYTHONPATH": os.fspath(import_root(cache_directory()))},
+        [built.python, "-W", "error::UserWarning", "-c", COPIES, framework, way],
+        env={**os.environ, "PYTHONPATH": with_stand_in()},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["equal"] == [True, True, True]
     assert found["dtypes"] == ["uint8", "int64", "int64"]
     assert found["size"] == 100_000 + 8000 + 8000
     assert found["places"] == ["cpu"]
-    assert found["types"] == [{"jax": "jaxlib"}.get(FRAMEWORKS[slug], FRAMEWORKS[slug])]
+    assert found["types"] == [{"jax": "jaxlib"}.get(framework, framework)]
 
 
 @pytest.mark.libraries

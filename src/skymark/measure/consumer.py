@@ -5,7 +5,44 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Work:
+    """The training steps of a pass; those of several passes or processes add up."""
+
+    steps: int = 0
+    busy_ns: int = 0
+    launch_ns: int = 0
+    """Time in which steps were handed to the device, of those of which it is known."""
+    flops: int = 0
+    """Floating-point operations, of the steps of which they are counted."""
+    peak_flops_per_s: float | None = None
+    """Of one device; None where it is unknown."""
+
+    def plus(self, other: Work) -> Work:
+        """Return both together."""
+        return Work(
+            self.steps + other.steps,
+            self.busy_ns + other.busy_ns,
+            self.launch_ns + other.launch_ns,
+            self.flops + other.flops,
+            self.peak_flops_per_s or other.peak_flops_per_s,
+        )
+
+    @property
+    def flop_share(self) -> float | None:
+        """Operations per second of busy time, as a share of the peak."""
+        if not (self.flops and self.busy_ns and self.peak_flops_per_s):
+            return None
+        return self.flops / self.busy_ns * 1e9 / self.peak_flops_per_s
+
+    @property
+    def launch_ns_per_step(self) -> float | None:
+        """Mean time to hand a step to the device."""
+        return self.launch_ns / self.steps if self.launch_ns else None
 
 
 class Consumer(ABC):
@@ -17,6 +54,15 @@ class Consumer(ABC):
     @abstractmethod
     def consume(self, batch: Any) -> int:
         """Use a batch, wait until that is done, and return the ns an accelerator was busy."""
+
+    def take_work(self) -> Work | None:
+        """Return the steps made since the last call; None of a consumer that makes none."""
+        return None
+
+
+def work_of(consumer: Consumer | None) -> Work | None:
+    """Return the steps that a consumer made since it was last asked; None where it makes none."""
+    return None if consumer is None else consumer.take_work()
 
 
 class Sleeper(Consumer):

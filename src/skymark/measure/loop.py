@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skymark.measure.consumer import Consumer
+from skymark.measure.consumer import Consumer, Work
 from skymark.measure.transfer import Transfer
 
 Clock = Callable[[], int]
@@ -56,6 +56,8 @@ class Pass:
     complete: bool = True
     transfer: Transfer | None = None
     """The copies to an accelerator in the waits; `timed_pass` knows of none."""
+    work: Work | None = None
+    """The training steps between the waits; `timed_pass` knows of none."""
 
 
 def end(arrived: int, first_ns: int, last_ns: int) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from skymark.model.platform import Platform
 from skymark.suites.loading.adapter import Loader, LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
-from skymark.suites.loading.delivery.framework import Framework
+from skymark.suites.loading.delivery.framework import Framework, Placed
 from skymark.suites.loading.delivery.loader import DeliveringLoader
 from skymark.suites.loading.scenario import Batch
 
@@ -206,11 +206,12 @@ class PlainMemory(Framework):
     def bytes_to_move(self, value: Any) -> int:
         return 0 if any(value is one for one in self.made) else value.nbytes
 
-    def place(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def place(self, batch: Mapping[str, Any]) -> Placed:
+        begin_ns = time.perf_counter_ns()
         placed = {name: self.changed(np.array(value)) for name, value in batch.items()}
         self.made += placed.values()
         self.copied.append(sum(value.nbytes for value in placed.values()))
-        return placed
+        return Placed(placed, time.perf_counter_ns() - begin_ns)
 
     def changed(self, value: np.ndarray) -> np.ndarray:
         return value
@@ -228,10 +229,14 @@ class Delivers(Honest):
 
     slug: ClassVar = "delivers"
     framework: ClassVar = "torch"
+    framework_platforms: ClassVar = frozenset({"cpu", "gpu"})
     device: ClassVar[type[PlainMemory]] = PlainMemory
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
-        return DeliveringLoader(loader, lambda: self.device(job.platform, job.rank))
+        def start() -> PlainMemory:
+            return self.device(job.platform, job.rank)
+
+        return DeliveringLoader(loader, start, ahead=job.copies_ahead)
 
 
 class DeliversHalfPrecision(Delivers):

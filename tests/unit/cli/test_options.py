@@ -48,6 +48,7 @@ def test_settings_come_from_their_own_options_and_from_set():
         "think_time_ms": 1.5,
         "page_cache": "cold",
         "deliver": "device",
+        "copies": "ahead",
         "format": "parquet",
         "batch_size": 16,
         "http_latency_ms": 2,

@@ -38,7 +38,8 @@ def test_a_plan_needs_the_venvs_of_the_cells_that_will_run():
     assert found["grain@0.2.17"].packages == ("grain==0.2.17",)
     on_gpu = venvs_of_plan(plan, "cuda13")
     assert list(on_gpu) == list(found)
-    assert on_gpu["numpy"] == found["numpy"]
+    assert on_gpu["spdl"] == found["spdl"]
+    assert on_gpu["numpy"].locked == "adapters/numpy.gpu-cuda13.txt"
     assert on_gpu["grain@0.2.17"].declared == "adapters/grain.gpu-cuda13.in"
 
 

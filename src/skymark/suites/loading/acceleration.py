@@ -34,6 +34,9 @@ HOST_ONLY = Acceleration()
 TORCH = Acceleration(seen_by={"gpu": "torch"}, pins={"cuda12": "gpu"})
 """The usual pins have the newest torch, whose wheel is for CUDA 13. It knows no TPU by itself."""
 
+TORCH_FROM_HOST = Acceleration(pins={"cuda12": "gpu"})
+"""Of libraries that work on the host, and use torch for batches that go to a GPU."""
+
 JAX = Acceleration(
     seen_by={"gpu": "jax", "tpu": "jax"},
     pins={"cuda12": "gpu", "cuda13": "gpu-cuda13", "tpu": "tpu"},

@@ -84,6 +84,8 @@ class LoadingJob:
     world: int = 1
     deliver: Literal["host", "device"] = "host"
     """Where a batch is to be when its wait ends."""
+    copies_ahead: bool = True
+    """Whether the next batch is copied to the device while one is used, where batches go there."""
     platform: Platform = "cpu"
     """What the machine has besides a CPU; where it is a GPU, libraries use that as they can."""
     options: Mapping[str, Setting] = field(default_factory=dict)
@@ -160,6 +162,12 @@ class Loader(ABC):
         """Return the position after the latest batch delivered (ability ``checkpoint``)."""
         raise NotImplementedError
 
+    def will_be_saved(self, batches: int) -> None:
+        """Be told that `state` will be asked for after so many batches of the next pass.
+
+        Override in a loader that takes batches from another one ahead.
+        """
+
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Continue an epoch from a position, in a new process (ability ``checkpoint``)."""
         raise NotImplementedError
@@ -227,6 +235,8 @@ class Adapter(ABC):
     started threads or processes by then, or has opened a device, is not, whatever is said here."""
     framework: ClassVar[FrameworkName | None] = None
     """The framework of its venv that puts its batches on an accelerator, such as ``torch``."""
+    framework_platforms: ClassVar[frozenset[Platform]] = frozenset({"cpu", "gpu", "tpu"})
+    """The platforms for which its venv has that framework."""
     acceleration: ClassVar[Acceleration] = HOST_ONLY
     """How it sees accelerators, and its builds for them."""
     python: ClassVar[str | None] = None
@@ -261,6 +271,11 @@ class Adapter(ABC):
     def variables_on(cls, platform: Platform) -> dict[str, str]:
         """Return the environment variables of a worker on a platform."""
         return {**cls.variables, **cls.acceleration.variables.get(platform, {})}
+
+    @classmethod
+    def framework_on(cls, platform: Platform) -> FrameworkName | None:
+        """Return the framework that its venv has for a platform; None for none."""
+        return cls.framework if platform in cls.framework_platforms else None
 
     @classmethod
     def cannot_share(cls, scenario: Scenario, workers: int) -> str | None:

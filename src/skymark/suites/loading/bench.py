@@ -135,6 +135,7 @@ class AdapterBench:
             prefetch=settings.prefetch,
             shuffle=scenario.shuffle,
             deliver="device" if scenario.on_device else settings.deliver,
+            copies_ahead=settings.copies != "plain",
             platform=self._platform,
             options=options,
         )
@@ -153,7 +154,11 @@ class AdapterBench:
             oracle=Evidence(file, declared),
             limits=limits,
             round=round,
-            consumption=Consumption(int(settings.think_time_ms * 1e6), settings.step_kind),
+            consumption=Consumption(
+                int(settings.think_time_ms * 1e6),
+                settings.step_kind,
+                as_graph=settings.step_launch == "graph",
+            ),
             whole_warm_up=is_cold or adapter.caches != "nothing",
             timed_region_begins=region.begins,
             timed_region_ends=region.ends,
@@ -178,6 +183,7 @@ class AdapterBench:
                 "page_cache": settings.page_cache,
                 "format": format,
                 "deliver": job.deliver,
+                **({"copies": settings.copies} if settings.copies else {}),
                 **({"step": settings.step} if settings.step else {}),
                 **({"shuffle": declared.shuffle} if job.shuffle else {}),
                 **({"mixing": declared.mixing} if scenario.mixture else {}),

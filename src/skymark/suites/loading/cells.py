@@ -26,7 +26,7 @@ from skymark.suites.loading.registry import (
 )
 from skymark.suites.loading.settings import read_settings
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
-from skymark.suites.loading.step.kind import IMAGE_NETWORKS, TRAINED_BY
+from skymark.suites.loading.step.kind import IMAGE_BATCH, IMAGE_NETWORKS, TRAINED_BY
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.importing import RealData
@@ -141,6 +141,24 @@ def cell_of(
     )
 
 
+def settings_of(
+    cls: type[Scenario], settings: Mapping[str, Setting], platform: Platform
+) -> dict[str, Setting]:
+    """Return a scenario's settings, with those that follow from them and from the platform.
+
+    Batches that go to a device are copied ahead. A network of images takes `IMAGE_BATCH` of them
+    per step on an accelerator, which smaller batches do not fill.
+    """
+    given, _ = read_settings(settings)
+    found = dict(settings)
+    if given.deliver == "device":
+        found.setdefault("copies", "ahead")
+    step = given.step_kind
+    if platform != "cpu" and cls.images and step and step.network in IMAGE_NETWORKS:
+        found.setdefault("batch_size", IMAGE_BATCH)
+    return found
+
+
 def planned_cell(cell: Cell, effort: Effort, platform: Platform) -> PlannedCell:
     """Return a cell with its process, its machine and its time.
 
@@ -241,18 +259,33 @@ def refused_delivery(
 ) -> tuple[Status, Cause] | None:
     """Return why an adapter's batches cannot be put on a platform's accelerator, if asked for."""
     name = adapter.framework
-    if settings.get("deliver") != "device" or (name and platform in REACHED[name]):
+    if settings.get("deliver") != "device" or reaches(adapter, platform):
         return None
-    lacking = (
-        f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
-        if name is None
-        else f"the framework in its venv is {name}, which reaches no {platform}"
-    )
+    if name is None:
+        lacking = (
+            f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
+        )
+    elif platform not in REACHED[name]:
+        lacking = f"the framework in its venv is {name}, which reaches no {platform}"
+    else:
+        lacking = only_elsewhere(adapter)
     return Status.UNSUPPORTED, Cause(
         kind="lacks-framework",
         message=f"{adapter.name} cannot deliver batches to a device: {lacking}",
         action="measure it with --deliver host",
     )
+
+
+def reaches(adapter: type[Adapter], platform: Platform) -> bool:
+    """Whether the framework of an adapter's venv computes on a platform's devices."""
+    name = adapter.framework_on(platform)
+    return name is not None and platform in REACHED[name]
+
+
+def only_elsewhere(adapter: type[Adapter]) -> str:
+    """Say for which platforms an adapter's venv has its framework."""
+    platforms = " or ".join(sorted(adapter.framework_platforms))
+    return f"its venv has {adapter.framework} on machines with a {platforms} only"
 
 
 def refused_workers(
@@ -290,14 +323,17 @@ def refused_step(
             action="measure it with --step mlp:MS",
         )
     name = adapter.framework
-    if name and name in TRAINED_BY and platform in REACHED[name]:
+    if name in TRAINED_BY and reaches(adapter, platform):
         return None
-    lacking = (
-        f"no framework in its venv that has a training step: {' or '.join(TRAINED_BY.values())}"
-        if name is None
-        else f"the framework in its venv is {name}, which "
-        + (f"reaches no {platform}" if name in TRAINED_BY else "has no training step here")
-    )
+    if name is None:
+        trained_by = " or ".join(TRAINED_BY.values())
+        lacking = f"no framework in its venv that has a training step: {trained_by}"
+    elif name not in TRAINED_BY:
+        lacking = f"the framework in its venv is {name}, which has no training step here"
+    elif platform not in REACHED[name]:
+        lacking = f"the framework in its venv is {name}, which reaches no {platform}"
+    else:
+        lacking = only_elsewhere(adapter)
     return Status.UNSUPPORTED, Cause(
         kind="lacks-framework",
         message=f"{adapter.name} cannot make the step {kind.network}: {lacking}",

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from skymark.suites.loading.scenario import Batch
 
@@ -32,6 +32,11 @@ def is_for_model(name: str, value: Any) -> bool:
     return name != INDEX and getattr(getattr(value, "dtype", None), "kind", "") not in TEXT_KINDS
 
 
+def fields_for_model(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a batch that go to a device."""
+    return {name: value for name, value in batch.items() if is_for_model(name, value)}
+
+
 def on_host(value: Any) -> Any:
     """Return an array that NumPy can copy: PyTorch alone copies from no device by itself."""
     torch = sys.modules.get("torch")
@@ -44,7 +49,8 @@ def _devices_of(value: Any) -> Iterator[str]:
         yield _of_torch(torch, value.device)
     elif (jax := sys.modules.get("jax")) and isinstance(value, jax.Array):
         for device in value.devices():
-            is_host = device.platform == HOST
+            # Page-locked memory of the host counts as a device's, of another kind.
+            is_host = device.platform == HOST or "host" in (value.sharding.memory_kind or "")
             yield HOST if is_host else f"{device.platform}:{device.id} {device.device_kind}"
     elif (tensorflow := sys.modules.get("tensorflow")) and isinstance(value, tensorflow.Tensor):
         yield _of_tensorflow(tensorflow, value.device)

@@ -46,6 +46,8 @@ def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
         "utilisation": outcome.busy_ns / outcome.timed_ns if outcome.busy_ns else None,
         "stream_utilisation": stream.busy_ns / stream.ns if outcome.busy_ns else None,
         "step_ns": outcome.busy_ns / outcome.consumed if outcome.busy_ns else None,
+        "step_launch_ns": outcome.work.launch_ns_per_step,
+        "step_flop_share": outcome.work.flop_share,
         "first_batch_ns": outcome.first_batch_ns,
         "delivery_bytes_per_s": outcome.transfer.moved_bytes_per_s,
         "copy_bytes_per_s": outcome.transfer.copied_bytes_per_s,

@@ -46,8 +46,8 @@ def _epochs(number: int) -> str:
     return f"{number} epoch" if number == 1 else f"{number} epochs"
 
 
-PLACES = ("deliver", "device", "step", "accelerator")
-"""Conditions that say where batches are delivered, and what is done there with them."""
+PLACES = ("deliver", "copies", "device", "step", "accelerator")
+"""Conditions that say where and how batches are delivered, and what is done there with them."""
 
 SPREAD_OVER = (1, 10, 100)
 """Epochs of a training over which set-up and the first epoch are spread."""
@@ -187,6 +187,23 @@ METRICS = (
         description="time per batch in which an accelerator is busy, in ms, on average",
         own=True,
         shown=Shown(format="milliseconds", gives_way=9),
+    ),
+    Metric(
+        name="step_launch_ns",
+        heading="launch ms",
+        unit="ns",
+        description="time per batch in which a training step is handed to the device, in ms",
+        own=True,
+        shown=Shown(format="milliseconds", gives_way=10),
+    ),
+    Metric(
+        name="step_flop_share",
+        heading="of peak",
+        description="FLOP/s of training steps as a share of the device's peak in bfloat16",
+        better="higher",
+        scale="linear",
+        own=True,
+        shown=Shown(format="share", gives_way=10),
     ),
     Metric(
         name="first_batch_ns",

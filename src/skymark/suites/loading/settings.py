@@ -34,10 +34,16 @@ class LoadingSettings(Frozen):
     page_cache: Literal["warm", "cold"] = "warm"
     deliver: Literal["host", "device"] = "host"
     """Where a batch is when its wait ends: in memory, or on the accelerator and synchronised."""
+    copies: Literal["plain", "ahead"] | None = None
+    """Of batches to the accelerator: ``ahead``, the next one while one is used, which planning sets
+    where batches go there; ``plain``, each when it is asked for."""
     think_time_ms: float = Field(default=0.0, ge=0, le=MOST)
     """Time per batch that an accelerator would compute."""
     step: str | None = None
     """The training step made with each batch; see `StepKind.parse`."""
+    step_launch: Literal["graph", "eager"] = "graph"
+    """How PyTorch launches a step of an image network on a GPU: as one CUDA graph, or kernel by
+    kernel."""
     http_latency_ms: float = Field(default=1.0, ge=0, le=MOST)
     """Median time to the first byte of an object; by default that of a store nearby."""
     http_latency_tail: float = Field(default=1.0, ge=1, le=1000)
@@ -46,6 +52,17 @@ class LoadingSettings(Frozen):
     """Requests that the server answers at a time, the others wait; None for all."""
     http_bandwidth_mb_s: float = Field(default=200.0, gt=0)
     """Rate at which an object's bytes come, in 10⁶ bytes per second."""
+
+    @field_validator("copies")
+    @classmethod
+    def _is_of_a_device(cls, copies: str | None, info: ValidationInfo) -> str | None:
+        if copies is not None and info.data.get("deliver") == "host":
+            raise PydanticCustomError(
+                "copies_to_the_host",
+                "batches in host memory are not copied to a device; add --deliver device, or leave "
+                "it out",
+            )
+        return copies
 
     @field_validator("step")
     @classmethod

@@ -1,4 +1,4 @@
-"""Warnings of this suite's own: of few batches, warm-up, costly restarts, and other steps."""
+"""Warnings of this suite's own: of few batches, warm-up, costly restarts, and doubtful steps."""
 
 from __future__ import annotations
 
@@ -21,9 +21,20 @@ STEP_DIFFERENCE = 1.25
 """The time of a calibrated step over that asked for, or the reverse, above which it is another."""
 
 
+LAUNCH_BOUND = 0.8
+"""The time to launch a step over the step's own, above which the launches decide it."""
+
+
 def warnings_of(rounds: Sequence[RoundResult]) -> tuple[StabilityWarning, ...]:
     """Return what makes waits, warm-up and rates of these rounds doubtful; empty if nothing."""
-    checks = (few_waits, unfinished_warm_up, restarts_included, costly_restarts, other_step)
+    checks = (
+        few_waits,
+        unfinished_warm_up,
+        restarts_included,
+        costly_restarts,
+        other_step,
+        launch_bound_step,
+    )
     found = (check(rounds) for check in checks)
     return tuple(warning for warning in found if warning is not None)
 
@@ -128,6 +139,26 @@ def other_step(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
         ),
         action="look at `step_ns`; on a CPU give the loader fewer --workers, or take "
         "--think-time-ms",
+    )
+
+
+def launch_bound_step(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
+    """Warn of a step that takes as long as a processor needs to launch its kernels."""
+    ratios = [
+        one.metrics["step_launch_ns"] / one.metrics["step_ns"]
+        for one in rounds
+        if "step_launch_ns" in one.metrics and one.metrics.get("step_ns")
+    ]
+    if not ratios or (ratio := median(ratios)) < LAUNCH_BOUND:
+        return None
+    return StabilityWarning(
+        kind="launch-bound",
+        message=(
+            f"launching the training step took {ratio:.0%} of its time: the processor that starts "
+            "its kernels sets its speed, and the accelerator waits between them"
+        ),
+        action="choose larger batches (--set batch_size=256); leave out --set step_launch=eager, "
+        "so that the step of an image network is one CUDA graph; or give mlp:MS more milliseconds",
     )
 
 

@@ -31,7 +31,9 @@ from skymark.suites.loading.cells import (
     check_axes,
     opened_data,
     planned_cell,
+    reaches,
     scenario_variants,
+    settings_of,
     specification_of,
 )
 from skymark.suites.loading.efforts import EFFORTS
@@ -40,7 +42,7 @@ from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.options import OPTIONS, LoadingOptions
 from skymark.suites.loading.reference import AdapterReference, SlugReference
 from skymark.suites.loading.registry import adapter_class, adapter_reference, adapters, scenarios
-from skymark.suites.loading.settings import check_settings
+from skymark.suites.loading.settings import check_settings, read_settings
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
 from skymark.suites.loading.stability import warnings_of
 from skymark.suites.loading.storage import Storage
@@ -125,7 +127,11 @@ class LoadingSuite(Suite):
         }
         return [
             planned_cell(
-                cell_of(cls, variant, reference, axes, selection.settings, specified[cls, variant]),
+                cell_of(
+                    *(cls, variant, reference, axes),
+                    settings_of(cls, selection.settings, selection.platform),
+                    specified[cls, variant],
+                ),
                 effort,
                 selection.platform,
             )
@@ -162,9 +168,17 @@ class LoadingSuite(Suite):
         )
 
     def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
-        """Return the library by which a cell's adapter sees the accelerator of a platform."""
+        """Return the library by which a cell's adapter sees the accelerator of a platform.
+
+        A library that works on the host has none, unless its batches go to the accelerator.
+        """
         cls = adapter_class(reference_of(cell))
-        if (seen_by := cls.acceleration.seen_by.get(platform)) is None:
+        settings, _ = read_settings(cell.settings)
+        used = settings.deliver == "device" or settings.step is not None
+        seen_by = cls.acceleration.seen_by.get(platform)
+        if seen_by is None and used and platform != "cpu" and reaches(cls, platform):
+            seen_by = cls.framework
+        if seen_by is None:
             return None
         return DeviceLibrary(
             name=seen_by,

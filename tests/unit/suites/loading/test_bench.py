@@ -119,8 +119,8 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
     result, _ = measured(cell_of(format="memory"), cache)
     # The engine adds the accelerator; `caches` is a condition of those adapters that keep work,
     # `works_ahead` of those that do an epoch's while it restarts, `cores` of servers, `step` of
-    # training steps, `mixing` of mixed sources.
-    others = {"accelerator", "caches", "works_ahead", "cores", "mixing", "step"}
+    # training steps, `mixing` of mixed sources, `copies` of batches that go to a device.
+    others = {"accelerator", "caches", "works_ahead", "cores", "mixing", "step", "copies"}
     assert set(result.conditions) == set(LoadingSuite().declaration.conditions) - others
     assert result.conditions == {
         "operators": "reference",

@@ -121,10 +121,13 @@ def test_every_warning_says_what_to_do() -> None:
     assert all(len(one.action) > 20 for one in found)
 
 
-def trained(step: str, step_ns: float) -> list[RoundResult]:
+def trained(step: str, step_ns: float, **more: float) -> list[RoundResult]:
     return [
         one.model_copy(
-            update={"conditions": {"step": step}, "metrics": {**one.metrics, "step_ns": step_ns}}
+            update={
+                "conditions": {"step": step},
+                "metrics": {**one.metrics, "step_ns": step_ns, **more},
+            }
         )
         for one in rounds_at([100.0] * 5)
     ]
@@ -134,3 +137,12 @@ def test_a_calibrated_step_that_takes_another_time_is_warned_of() -> None:
     assert kinds(trained("mlp:5", 6.1e6)) == kinds(trained("mlp:5", 4.1e6)) == set()
     assert kinds(trained("mlp:5", 6.5e6)) == kinds(trained("mlp:5", 3.9e6)) == {"step-time"}
     assert kinds(trained("resnet50", 6.5e6)) == set()
+
+
+def test_a_step_that_takes_as_long_as_its_launches_is_warned_of() -> None:
+    bound = trained("resnet50", 25e6, step_launch_ns=24e6)
+    assert kinds(bound) == {"launch-bound"}
+    (warning,) = LoadingSuite().warnings(bound, STANDARD)
+    assert warning.message.startswith("launching the training step took 96% of its time")
+    assert "choose larger batches" in warning.action
+    assert kinds(trained("resnet50", 25e6, step_launch_ns=2e6)) == set()

@@ -388,7 +388,7 @@ TARGETS = ("cuda12", "cuda13", "tpu")
 
 
 def test_a_library_has_pins_of_its_own_where_its_builds_differ_and_the_usual_ones_elsewhere():
-    grain, torch, usual = venv_of("grain"), venv_of("pytorch"), venv_of("numpy")
+    grain, torch, numpy = venv_of("grain"), venv_of("pytorch"), venv_of("numpy")
     assert [grain.built_for(target).locked for target in TARGETS] == [
         "adapters/grain.gpu.txt",
         "adapters/grain.gpu-cuda13.txt",
@@ -397,7 +397,13 @@ def test_a_library_has_pins_of_its_own_where_its_builds_differ_and_the_usual_one
     # The newest torch is built for CUDA 13, and knows no TPU.
     assert torch.built_for("cuda12").locked == "adapters/pytorch.gpu.txt"
     assert torch.built_for("cuda13") == torch.built_for("tpu") == torch
-    assert all(usual.built_for(target) == usual for target in TARGETS)
+    # NumPy has torch for a GPU only.
+    assert [numpy.built_for(target).locked for target in (*TARGETS, "cpu")] == [
+        "adapters/numpy.gpu.txt",
+        "adapters/numpy.gpu-cuda13.txt",
+        "adapters/numpy.txt",
+        "adapters/numpy.txt",
+    ]
     assert venv_of("tfdata").built_for("cuda13").locked == "adapters/tfdata.gpu.txt"
     assert all(venv_of("grain").built_for("cpu") == venv_of("grain") for _ in TARGETS)
 
@@ -426,7 +432,7 @@ def test_a_library_that_is_asked_for_an_accelerator_is_among_the_pins(slug):
         ("dali", "cuda12"): ("nvidia-dali-cuda120==", "nvidia-nvjpeg-cu12=="),
         ("dali", "cuda13"): ("nvidia-dali-cuda130==", "nvidia-nvjpeg=="),
     }
-    (planned,) = plan("TAB-1", adapters=(slug,))
+    (planned,) = plan("TAB-1", adapters=(slug,), settings={"deliver": "device"})
     for target in TARGETS:
         library = LoadingSuite().device_library(planned.cell, platform_of(target))
         locked = venv_of(slug).built_for(target).locked

@@ -5,8 +5,9 @@ threads, with boxes and flips as inputs. Work that is a Python function is done 
 itself, in `workers` processes (``parallel=True``); with 0 workers in the calling thread.
 
 On a platform with a GPU, CV-1 is done on the first one (``--set dali_device=cpu`` keeps it off):
-the ``mixed`` decoder, which is nvJPEG, resizing and normalising there; then batches are copied to
-the host. On others the CPU operators are used, which need neither a GPU nor a driver.
+the ``mixed`` decoder, which is nvJPEG, resizing and normalising there. Batches stay there with
+``--deliver device``, as tensors of PyTorch, and else are copied to the host. On others the CPU
+operators are used, which need neither a GPU nor a driver.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import INDEX
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Element
@@ -126,7 +128,9 @@ class DaliLoader(Loader):
         self.native = native
         self.bucketed = bool(job.scenario.bucket_boundaries)
         devices = ("gpu", "cpu") if job.platform == "gpu" else ("cpu", "gpu")
-        if job.choice("dali_device", *devices) == "gpu" and native:
+        self.on_gpu = job.choice("dali_device", *devices) == "gpu" and native
+        self.stays_there = self.on_gpu and job.deliver == "device"
+        if self.on_gpu and not self.stays_there:
             self.worked_on = "gpu:0"
         self.pipeline: Any = None
         self.names: list[str] = []
@@ -145,11 +149,10 @@ class DaliLoader(Loader):
         names = list(source.fields([0], epoch))
         processes = 0 if self.native else job.workers
         ahead = {"prefetch_queue_depth": max(job.prefetch, processes)} if processes else {}
-        on_gpu = self.worked_on is not None
         self.pipeline = Pipeline(
             batch_size=job.batch_size,
             num_threads=max(1, job.workers) if self.native else 1,
-            device_id=0 if on_gpu else None,
+            device_id=0 if self.on_gpu else None,
             prefetch_queue_depth=job.prefetch,
             py_num_workers=processes,
             enable_checkpointing=True,
@@ -165,13 +168,18 @@ class DaliLoader(Loader):
             )
             fields = dict(zip(names, nodes, strict=True))
             if self.native:
-                fields = crop_resize_normalise(fields, job.scenario.size["side"], mixed=on_gpu)
+                side = job.scenario.size["side"]
+                fields = crop_resize_normalise(fields, side, mixed=self.on_gpu)
+            if self.stays_there:
+                fields = {
+                    name: node if name == INDEX else node.gpu() for name, node in fields.items()
+                }
             self.pipeline.set_outputs(*fields.values())
         self.pipeline.build()
         self.names, self.first_epoch = list(fields), epoch
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yield batches of NumPy arrays."""
+        """Yield batches of NumPy arrays, or of tensors on the GPU."""
         if self.pipeline is not None and self.next_epoch == epoch:
             self.pipeline.reset()
         else:
@@ -186,6 +194,8 @@ class DaliLoader(Loader):
             yield from batches_of(
                 (element for run in runs for element in elements_of(run)), self.job
             )
+        elif self.stays_there:
+            yield from map(on_gpu, runs)
         else:
             for run in runs:
                 yield {name: tensors.as_cpu().as_array() for name, tensors in run.items()}
@@ -222,6 +232,22 @@ def elements_of(run: dict[str, Any]) -> Iterator[Element]:
 
     for row in zip(*run.values(), strict=True):
         yield dict(zip(run, map(np.array, row), strict=True))
+
+
+def on_gpu(run: dict[str, Any]) -> dict[str, Any]:
+    """Copy the results of one run, whose memory DALI uses again, to tensors on the first GPU."""
+    import torch
+    from nvidia.dali.plugin.pytorch import feed_ndarray, to_torch_type
+
+    stream = torch.cuda.current_stream(0)
+    batch: dict[str, Any] = {INDEX: run[INDEX].as_array()}
+    for name in run.keys() - {INDEX}:
+        made = run[name].as_tensor()
+        kind = to_torch_type[made.dtype]
+        batch[name] = torch.empty(made.shape(), dtype=kind, device=stream.device)
+        feed_ndarray(made, batch[name], cuda_stream=stream)
+    stream.synchronize()
+    return batch
 
 
 @adapter
@@ -269,6 +295,7 @@ class Dali(Adapter):
         pins={"cuda12": "gpu"},
         distributions={"cuda12": "nvidia-dali-cuda120"},
     )
+    framework: ClassVar = "torch"
     options: ClassVar = {
         "dali_device": "`gpu` or `cpu`, where CV-1 is done; else `gpu` on a platform that has one"
     }

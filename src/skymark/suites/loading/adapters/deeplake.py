@@ -20,6 +20,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH_FROM_HOST
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
@@ -233,6 +234,8 @@ class DeepLake(Adapter):
         "source:tar": OWN_FORMAT,
     }
     formats: ClassVar = ("deeplake", "memory", OVER_HTTP)
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH_FROM_HOST
     native: ClassVar = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
     variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
+from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
@@ -106,6 +107,9 @@ class NumpyReference(Adapter):
         "jax": "NumPy has no device arrays",
     }
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
+    framework: ClassVar = "torch"
+    framework_platforms: ClassVar = frozenset({"gpu"})
+    acceleration: ClassVar = Acceleration(pins={"cuda12": "gpu", "cuda13": "gpu-cuda13"})
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the loop."""

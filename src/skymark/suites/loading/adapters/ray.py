@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH_FROM_HOST
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
@@ -163,15 +164,26 @@ class RayLoader(Loader):
         return rows.map_batches(work, batch_format="pyarrow", compute=tasks), shuffling
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yield batches of NumPy arrays; fields of varying length are collated here."""
+        """Yield batches of NumPy arrays; fields of varying length are collated here.
+
+        Where batches go to a device, `iter_torch_batches` puts them there, as Ray's guide has it.
+        """
         self.close()
+        from skymark.suites.loading.delivery.on_torch import torch_device
+
         job = self.job
         dataset, shuffling = self.dataset(epoch)
         ragged = bool(job.scenario.variable_length)
+        iterated = partial(dataset.iter_batches, batch_format="numpy")
+        if job.deliver == "device" and job.copies_ahead and not (ragged or job.scenario.mixes):
+            iterated = partial(
+                dataset.iterator().iter_torch_batches,
+                device=torch_device(job.platform, job.rank),
+                pin_memory=job.page_locks,
+            )
         batches: Iterator[Batch] = iter(
-            dataset.iter_batches(
+            iterated(
                 batch_size=job.batch_size,
-                batch_format="numpy",
                 prefetch_batches=job.prefetch,
                 drop_last=job.drop_last and not ragged,
                 **shuffling,
@@ -239,6 +251,8 @@ class RayData(Adapter):
     works_ahead: ClassVar = "epoch"
     version: ClassVar = 2
     formats: ClassVar = ("parquet", "memory", "files", "tar", "http")
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH_FROM_HOST
     variables: ClassVar = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DATA_DISABLE_PROGRESS_BARS": "1",

@@ -12,16 +12,21 @@ own decoders need the system's FFmpeg libraries, which its packages do not carry
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.suites.loading.acceleration import TORCH_FROM_HOST
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
+    from skymark.model.platform import Platform
     from skymark.suites.loading.dataset.canonical import Element
+    from skymark.suites.loading.delivery.framework import Framework
     from skymark.suites.loading.scenario import Batch
 
     Work = tuple[int, list[int]]
@@ -157,7 +162,32 @@ class Spdl(Adapter):
         "jax": "SPDL delivers host arrays and does not know JAX's device meshes",
     }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH_FROM_HOST
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the loader; a pipeline starts with each epoch."""
         return SpdlLoader(job)
+
+    def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
+        """Return a loader whose batches SPDL's own function copies to a GPU."""
+        from skymark.suites.loading.delivery.loader import DeliveringLoader
+
+        start = partial(torch_with_spdl, job.platform, job.rank)
+        return DeliveringLoader(loader, start, ahead=job.copies_ahead)
+
+
+def torch_with_spdl(platform: Platform, number: int) -> Framework:
+    """Return a device of PyTorch with `spdl.io.transfer_tensor_h2d`, which has a stream per thread.
+
+    Called in a thread in the background, as it is here, it is SPDL's way to copy a batch ahead. On
+    the CPU it is not called.
+    """
+    from spdl.io import transfer_tensor_h2d
+
+    from skymark.suites.loading.delivery.on_torch import Torch
+
+    framework = Torch(platform, number, transfer_tensor_h2d)
+    if framework.cuda:
+        os.environ["LOCAL_RANK"] = str(framework.device.index)  # tells SPDL the device
+    return framework

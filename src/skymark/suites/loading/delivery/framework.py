@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from skymark.model.platform import Platform
@@ -16,6 +17,15 @@ REACHED: Mapping[FrameworkName, frozenset[Platform]] = {
     "torch": frozenset({"cpu", "gpu"}),
 }
 """The platforms whose devices each framework computes on, as its wheels come."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Arrays on a device."""
+
+    fields: dict[str, Any]
+    copy_ns: int
+    """Time of the copies to the device. Copies to page-locked memory before them are not in it."""
 
 
 class Framework(ABC):
@@ -36,8 +46,15 @@ class Framework(ABC):
         """Return the bytes of an array, 0 where it lies on the device already."""
 
     @abstractmethod
-    def place(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy arrays to the device and wait until they are there; those that are there stay."""
+    def place(self, batch: Mapping[str, Any]) -> Placed:
+        """Copy arrays to the device and wait until they are there; those that are there stay.
+
+        Any thread may call it. When it returns, the arrays of the host may be written into.
+        """
+
+    def receive(self, fields: Mapping[str, Any]) -> None:
+        """Note that the calling thread will use arrays that `place` has returned in any thread."""
+        del fields
 
     def buffer(self, size: int) -> Any:
         """Return a host buffer of so many bytes, of the kind that is copied fastest."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import count
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,9 @@ from skymark.measure.transfer import Transfer
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.frameworks import framework_named
-from skymark.suites.loading.devices import is_for_model
+from skymark.suites.loading.devices import fields_for_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from skymark.suites.loading.adapter import Adapter, LoadingJob
     from skymark.suites.loading.delivery.framework import Framework
     from skymark.suites.loading.scenario import Batch
@@ -35,14 +34,15 @@ def opened(adapter: Adapter, job: LoadingJob) -> Loader:
     """
     if job.deliver == "host":
         return adapter.open(job)
-    if adapter.framework is None:
+    if (framework := adapter.framework_on(job.platform)) is None:
         raise UsageError(
-            f"{adapter.slug} names no `framework` that reaches a device; measure it with --deliver "
-            "host"
+            f"{adapter.slug} has no `framework` that reaches a {job.platform}; measure it with "
+            "--deliver host"
         )
     loader = adapter.open(job)
-    start = partial(framework_named, adapter.framework, job.platform, job.rank)
-    return adapter.delivering(loader, job) or DeliveringLoader(loader, start)
+    start = partial(framework_named, framework, job.platform, job.rank)
+    own = adapter.delivering(loader, job)
+    return own or DeliveringLoader(loader, start, ahead=job.copies_ahead)
 
 
 def transfer_of(loader: Loader) -> Transfer | None:
@@ -50,18 +50,45 @@ def transfer_of(loader: Loader) -> Transfer | None:
     return loader.take_transfer() if isinstance(loader, DeliveringLoader) else None
 
 
+@dataclass(frozen=True)
+class Delivered:
+    """A batch whose fields for a model are on the device."""
+
+    batch: dict[str, Any]
+    moved_bytes: int
+    """0 where they were there already."""
+
+
 class DeliveringLoader(Loader):
     """A loader that hands out a batch when it is on the device.
 
-    Copies are timed here, inside the wait; nothing is copied ahead. `start` makes the framework
-    when the first batch is there: worker processes are forked before that.
+    With `ahead`, a thread of its own takes the next batch from the other loader as soon as one is
+    handed out, and copies it while that one is used. It never takes more than one: two batches lie
+    on the device. The next batch is taken when the copy of the last one is complete, so that a
+    library may write it into the same memory. Without `ahead`, a batch is taken and copied when it
+    is asked for.
+
+    The first batch of an epoch is taken in the thread that asks for it: there, libraries start
+    their processes. Batches that lie on the device already are not taken ahead, for nothing is to
+    be copied.
+
+    Args:
+        loader: makes the batches.
+        start: makes the framework when the first batch is there: worker processes are forked
+            before that.
+        ahead: whether to copy one batch ahead.
     """
 
-    def __init__(self, loader: Loader, start: Callable[[], Framework]) -> None:
+    def __init__(
+        self, loader: Loader, start: Callable[[], Framework], *, ahead: bool = True
+    ) -> None:
         self.loader = loader
         self.worked_on = loader.worked_on
         self._start = start
         self._framework: Framework | None = None
+        self._copier = ThreadPoolExecutor(1, "skymark-copies") if ahead else None
+        self._next: Future[Delivered | None] | None = None
+        self._saved_after: int | None = None
         self._batches = self._moved_bytes = self._moving_ns = 0
         self._plain: Transfer | None = None
 
@@ -77,18 +104,31 @@ class DeliveringLoader(Loader):
         """Deliver an epoch from a batch on."""
         return self._delivered(self.loader.seek(epoch, batches))
 
+    def will_be_saved(self, batches: int) -> None:
+        """Take nothing ahead after so many batches of the next pass."""
+        self._saved_after = batches
+
     def state(self) -> bytes:
-        """Return the other loader's position."""
+        """Return the other loader's position, which is that after the latest batch delivered.
+
+        Raises:
+            RuntimeError: the other loader is one batch further; see `will_be_saved`.
+        """
+        if self._next is not None:
+            raise RuntimeError("the next batch was taken ahead; call will_be_saved before the pass")
         return self.loader.state()
 
     def close(self) -> None:
-        """Close the other loader."""
+        """End the thread and close the other loader."""
+        if self._copier is not None:
+            self._copier.shutdown()
         self.loader.close()
 
     def take_transfer(self) -> Transfer:
         """Return what was moved since the last call, beside plain copies to the same device.
 
-        The plain copies are made once, when there was a batch to tell their size.
+        The plain copies are made once, when there was a batch to tell their size. Call it between
+        passes.
         """
         moved = Transfer(self._moved_bytes, self._moving_ns)
         if self._plain is None and self._framework is not None and moved.moved_bytes:
@@ -97,33 +137,60 @@ class DeliveringLoader(Loader):
         return moved.plus(self._plain or Transfer())
 
     def _delivered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        wait = self.loader.ready
-        for batch in batches:
-            wait(batch)
-            yield self._deliver(batch)
+        saved_after, self._saved_after = self._saved_after, None
+        batches = iter(batches)
+        following: Future[Delivered | None] | None = None
+        try:
+            for number in count(1):
+                one = self._take(batches) if following is None else following.result()
+                following = self._next = None
+                if one is None:
+                    return
+                if one.moved_bytes:
+                    self._receive(one.batch)
+                    if self._copier is not None and number != saved_after:
+                        following = self._next = self._copier.submit(self._take, batches)
+                yield one.batch
+        finally:
+            if following is not None:
+                self._leave(following)
 
-    def _deliver(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def _leave(self, following: Future[Delivered | None]) -> None:
+        """Drop the batch after a pass that was left: one thread at a time may ask for batches."""
+        if not following.cancel():
+            wait([following])
+        if self._next is following:
+            self._next = None
+
+    def _take(self, batches: Iterator[Batch]) -> Delivered | None:
+        """Take a batch from the other loader and deliver it; None at the end."""
+        batch = next(batches, None)
+        if batch is None:
+            return None
+        self.loader.ready(batch)
+        return self._deliver(batch)
+
+    def _deliver(self, batch: Mapping[str, Any]) -> Delivered:
         if self._framework is None:
             self._framework = self._start()
         framework = self._framework
-        fields = {name: value for name, value in batch.items() if is_for_model(name, value)}
+        fields = fields_for_model(batch)
         size = sum(map(framework.bytes_to_move, fields.values()))
-        begin = time.perf_counter_ns()
         placed = framework.place(fields)
         if size:
-            self._moving_ns += time.perf_counter_ns() - begin
+            self._moving_ns += placed.copy_ns
             self._moved_bytes += size
             self._batches += 1
-        return {name: placed.get(name, batch[name]) for name in batch}
+        return Delivered({name: placed.fields.get(name, batch[name]) for name in batch}, size)
+
+    def _receive(self, batch: Mapping[str, Any]) -> None:
+        if self._framework is not None:
+            self._framework.receive(fields_for_model(batch))
 
 
 def plain_copies(framework: Framework, size: int) -> Transfer:
     """Copy a buffer of so many bytes to the device several times; the median is the time of one."""
     buffer = {"buffer": framework.buffer(size)}
     framework.place(buffer)
-    moments = [time.perf_counter_ns()]
-    for _ in range(PLAIN_COPIES):
-        framework.place(buffer)
-        moments.append(time.perf_counter_ns())
-    taken = [end - begin for begin, end in pairwise(moments)]
+    taken = [framework.place(buffer).copy_ns for _ in range(PLAIN_COPIES)]
     return Transfer(copied_bytes=size, copying_ns=int(median(taken)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from skymark.model.platform import Platform
-from skymark.suites.loading.delivery.framework import Framework, FrameworkName
+from skymark.suites.loading.delivery.framework import Framework, FrameworkName, Placed
 
 
 class TensorFlow(Framework):
@@ -29,13 +30,14 @@ class TensorFlow(Framework):
         size: int = value.shape.num_elements() * value.dtype.size
         return 0 if self._is_there(value) else size
 
-    def place(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def place(self, batch: Mapping[str, Any]) -> Placed:
         """Make every array anew on the device, and wait for the device.
 
         `tf.identity` copies between devices; on the CPU it would return the same memory.
         """
         copied = self.tf.identity if self.kind == "GPU" else self.tf.raw_ops.DeepCopy
         argument = "input" if self.kind == "GPU" else "x"
+        begin_ns = time.perf_counter_ns()
         with self.tf.device(self.device):
             placed = {
                 name: value
@@ -45,7 +47,7 @@ class TensorFlow(Framework):
             }
         if self.kind == "GPU":
             self.tf.test.experimental.sync_devices()
-        return placed
+        return Placed(placed, time.perf_counter_ns() - begin_ns)
 
     def _is_there(self, value: Any) -> bool:
         return self.kind == "GPU" and "GPU" in str(getattr(value, "device", ""))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skymark.measure.consumer import work_of
 from skymark.measure.loop import Pass, end, timed_pass
 from skymark.suites.loading.delivery.loader import transfer_of
 from skymark.suites.loading.devices import devices_of, on_host
@@ -70,7 +71,7 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
             copy=partial(noted_copy, loader, places),
             receiver=arrivals,
         )
-        done.transfer = transfer_of(loader)
+        done.transfer, done.work = transfer_of(loader), work_of(consumer)
         bench.note_places(places)
         bench.oracle.check_arrivals(epoch, arrivals.cause)
         return done

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from skymark.machine.leaving import leave
+from skymark.measure.consumer import work_of
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.loader import opened, transfer_of
@@ -81,7 +82,7 @@ class Host:
             receiver=arrivals,
         )
         end_ns = time.perf_counter_ns()
-        done.transfer = transfer_of(loader)
+        done.transfer, done.work = transfer_of(loader), work_of(self.consumer)
         remote = RemotePass(
             done, begin_ns, end_ns, places=frozenset(places), arrival_fault=arrivals.cause
         )

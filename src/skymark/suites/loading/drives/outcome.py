@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skymark.measure.consumer import Work
 from skymark.measure.process_tree import cpu_seconds_of_tree
 from skymark.measure.transfer import Transfer
 from skymark.model.record import Resources
@@ -154,6 +155,8 @@ class Outcome:
     """Whether each wait comes after its epoch's lead, and is measured."""
     transfer: Transfer = field(default_factory=Transfer)
     """What the measured epochs copied to the device."""
+    work: Work = field(default_factory=Work)
+    """The training steps of the measured epochs."""
     resources: Resources = field(default_factory=Resources)
     extra: dict[str, float] = field(default_factory=dict)
 
@@ -218,6 +221,7 @@ class Outcome:
             self.consumed += batches / len(parts)
             self.elements += sum(sizes)
             self.transfer = self.transfer.plus(done.transfer or Transfer())
+            self.work = self.work.plus(done.work or Work())
             firsts = [one.wait_ns[0] for one in parts if one.wait_ns]
             self.restart_ns += [max(firsts)] if firsts else []
             if self.lead:

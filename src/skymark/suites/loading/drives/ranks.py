@@ -7,6 +7,7 @@ import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from skymark.measure.consumer import Work
 from skymark.measure.loop import Pass
 from skymark.measure.transfer import Transfer
 from skymark.model.record import Resources
@@ -155,6 +156,7 @@ def together(ranks: Sequence[RemotePass]) -> Pass:
         done.wait_ns += rank.done.wait_ns
         done.indices += rank.done.indices
         done.transfer = (done.transfer or Transfer()).plus(rank.done.transfer or Transfer())
+        done.work = (done.work or Work()).plus(rank.done.work or Work())
         done.kept |= {len(done.kept) + n: batch for n, batch in enumerate(rank.done.kept.values())}
     return done
 

@@ -81,6 +81,7 @@ def interrupt(loader: Loader, epoch: int, like: Pass) -> Interrupted:
     """Run an epoch untimed, as far as another went, saving the position half way."""
     found = Interrupted(epoch, complete=like.complete)
     ready, stop = awaiting(loader), max(1, len(like.indices) // 2)
+    loader.will_be_saved(stop)
     for number, batch in enumerate(loader.epoch(epoch), 1):
         if ready is not None:
             ready(batch)

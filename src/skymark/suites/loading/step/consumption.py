@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from skymark.measure.consumer import Consumer, Sleeper
+from skymark.measure.consumer import Consumer, Sleeper, Work
 from skymark.model.errors import UsageError
-from skymark.suites.loading.devices import is_for_model
+from skymark.suites.loading.devices import fields_for_model
 from skymark.suites.loading.step.kind import StepKind
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Consumption:
     """Time to sleep; 0 for none."""
     step: StepKind | None = None
     """The training step to make; None for none."""
+    as_graph: bool = True
+    """Whether PyTorch launches a step of an image network on a GPU as one CUDA graph."""
 
     def consumer(self, adapter: Adapter, job: LoadingJob) -> Consumer | None:
         """Return the consumer of a job's batches; None where they are not consumed.
@@ -34,13 +36,30 @@ class Consumption:
             UsageError: a step is asked for, and the adapter has no framework that has one.
         """
         if self.step is not None:
-            if adapter.framework is None:
+            if (framework := adapter.framework_on(job.platform)) is None:
                 raise UsageError(
-                    f"{adapter.slug} names no framework for the step {self.step.network}; measure "
+                    f"{adapter.slug} has no framework for the step {self.step.network}; measure "
                     "it with --think-time-ms"
                 )
-            return Trainer(partial(step_of, self.step, adapter.framework, job))
+            return Trainer(partial(self._step_of, self.step, framework, job))
         return Sleeper(self.think_ns) if self.think_ns else None
+
+    def _step_of(self, kind: StepKind, framework: FrameworkName, job: LoadingJob) -> Step:
+        """Make a step on the device of a job's rank.
+
+        Raises:
+            UsageError: the framework has no steps.
+        """
+        device, images = (job.platform, job.rank), job.scenario.images
+        if framework == "torch":
+            from skymark.suites.loading.step.on_torch import torch_step
+
+            return torch_step(kind, *device, images, as_graph=self.as_graph)
+        if framework == "jax":
+            from skymark.suites.loading.step.on_jax import jax_step
+
+            return jax_step(kind, *device, images)
+        raise UsageError(f"{framework} has no training step; measure with --think-time-ms")
 
 
 class Trainer(Consumer):
@@ -53,42 +72,32 @@ class Trainer(Consumer):
         self._start = start
         self._made: Step | None = None
         self._seen: set[tuple[tuple[int, ...], ...]] = set()
+        self._work = Work()
 
     def prepare(self, batch: Mapping[str, Any]) -> None:
-        """Make the step, and make it twice with each new shape of batches: JAX compiles for it."""
-        step, fields = self._step(), fields_of(batch)
+        """Make the step, and let it prepare for each new shape of batches: JAX compiles for it."""
+        step, fields = self._step(), fields_for_model(batch)
         shapes = tuple(tuple(value.shape) for value in fields.values())
         if shapes not in self._seen:
             self._seen.add(shapes)
-            for _ in range(2):
-                step.train(step.inputs(fields))
+            step.prepare(step.inputs(fields))
 
     def consume(self, batch: Mapping[str, Any]) -> int:
         """Make a step and return how long the device computed; copying the batch is not in it."""
         step = self._step()
-        return step.train(step.inputs(fields_of(batch)))
+        inputs = step.inputs(fields_for_model(batch))
+        busy_ns = step.train(inputs)
+        self._work = self._work.plus(
+            Work(1, busy_ns, step.launch_ns or 0, step.flops(inputs), step.peak_flops_per_s)
+        )
+        return busy_ns
+
+    def take_work(self) -> Work:
+        """Return the steps made since the last call, those of `prepare` left out."""
+        work, self._work = self._work, Work()
+        return work
 
     def _step(self) -> Step:
         if self._made is None:
             self._made = self._start()
         return self._made
-
-
-def fields_of(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's fields of a batch."""
-    return {name: value for name, value in batch.items() if is_for_model(name, value)}
-
-
-def step_of(kind: StepKind, framework: FrameworkName, job: LoadingJob) -> Step:
-    """Make a step on the device of a job's rank.
-
-    Raises:
-        UsageError: the framework has no steps.
-    """
-    if framework == "torch":
-        from skymark.suites.loading.step.on_torch import torch_step as make
-    elif framework == "jax":
-        from skymark.suites.loading.step.on_jax import jax_step as make
-    else:
-        raise UsageError(f"{framework} has no training step; measure with --think-time-ms")
-    return make(kind, job.platform, job.rank, job.scenario.images)

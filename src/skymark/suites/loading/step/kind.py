@@ -14,6 +14,9 @@ Network = Literal["resnet50", "vit_b16", "mlp"]
 IMAGE_NETWORKS: tuple[Network, ...] = ("resnet50", "vit_b16")
 """Networks that are trained on images, and so on scenarios that deliver such."""
 
+IMAGE_BATCH = 256
+"""Images per step on an accelerator, where no batch size is given."""
+
 LEAST_MS, MOST_MS = 0.1, 1000.0
 """Bounds of a calibrated step: below, starting it takes as long as it does; above, finding its size
 takes too long."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from skymark.suites.loading.delivery.on_jax import Jax
 from skymark.suites.loading.devices import HOST
 from skymark.suites.loading.step import jax_networks
 from skymark.suites.loading.step.calibration import Calibrated, calibrated_by
+from skymark.suites.loading.step.flops import FLOPS_PER_IMAGE, peak_flops_per_s
 from skymark.suites.loading.step.kind import StepKind
 from skymark.suites.loading.step.step import IMAGE_SIDE, SEED, Step
 
@@ -39,6 +40,9 @@ def jax_step(kind: StepKind, platform: Platform, number: int, images: Sequence[s
 class JaxStep(Step):
     """A network's weights and momentum on a device, and its compiled updates."""
 
+    loops: ClassVar[bool] = False
+    """Whether a step has a number of updates that changes without compiling anew."""
+
     def __init__(
         self, platform: Platform, number: int, make: Callable[[Any], Any], loss: Loss
     ) -> None:
@@ -57,18 +61,22 @@ class JaxStep(Step):
             if isinstance(value, jax.Array) and value.devices() == {self.framework.device}
         }
         placed = self.framework.place({n: batch[n] for n in batch if n not in there})
-        return {**placed, **there}
+        return {**placed.fields, **there}
 
     def train(self, inputs: Any) -> int:
         """Make the updates of a step."""
         begin = time.perf_counter_ns()
-        made = self._updated(self._weights, self._momentum, inputs, np.int32(self.updates))
+        updates = np.int32(self.updates) if self.loops else None
+        made = self._updated(self._weights, self._momentum, inputs, updates)
         self._weights, self._momentum = jax.block_until_ready(made)
         return time.perf_counter_ns() - begin
 
 
 def updated(loss: Loss, weights: Any, momentum: Any, inputs: Any, updates: Any) -> tuple[Any, Any]:
-    """Return weights and momentum after so many updates by gradient descent with momentum."""
+    """Return weights and momentum after so many updates by gradient descent with momentum.
+
+    With None it is one, without a loop, which would ask the device before each whether to go on.
+    """
 
     def update(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         weights, momentum = state
@@ -76,6 +84,8 @@ def updated(loss: Loss, weights: Any, momentum: Any, inputs: Any, updates: Any) 
         momentum = jax.tree.map(lambda m, g: MOMENTUM * m + g, momentum, gradients)
         return jax.tree.map(lambda w, m: w - RATE * m, weights, momentum), momentum
 
+    if updates is None:
+        return update(0, (weights, momentum))
     made: tuple[Any, Any] = lax.fori_loop(0, updates, update, (weights, momentum))
     return made
 
@@ -92,7 +102,10 @@ class ImageStep(JaxStep):
         }[network]
         self.images = tuple(images)
         self._kind = jnp.float32 if platform == HOST else jnp.bfloat16
+        self._flops_per_image = FLOPS_PER_IMAGE[network]
         super().__init__(platform, number, make, partial(first_class_loss, scores))
+        if platform != HOST:
+            self.peak_flops_per_s = peak_flops_per_s(self.framework.device.device_kind)
 
     def inputs(self, batch: Mapping[str, Any]) -> Any:
         """Return ``[n, side, side, 3]``, all views of all elements in one."""
@@ -101,6 +114,10 @@ class ImageStep(JaxStep):
         if images.shape[1:3] != (IMAGE_SIDE, IMAGE_SIDE):
             images = jax.image.resize(images, (len(images), IMAGE_SIDE, IMAGE_SIDE, 3), "bilinear")
         return jax.block_until_ready(images)
+
+    def flops(self, inputs: Any) -> int:
+        """Return those of all images, forward and backward."""
+        return len(inputs) * self._flops_per_image
 
 
 def first_class_loss(scores: Loss, weights: Any, images: Any) -> Any:
@@ -112,6 +129,8 @@ def first_class_loss(scores: Loss, weights: Any, images: Any) -> Any:
 
 class SquareStep(JaxStep):
     """A step of so many updates of a square network."""
+
+    loops: ClassVar = True
 
     def __init__(self, platform: Platform, number: int, size: Calibrated) -> None:
         make = partial(jax_networks.square, width=size.width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,22 +16,33 @@ from skymark.model.platform import Platform
 from skymark.suites.loading.delivery.on_torch import Torch
 from skymark.suites.loading.step import torch_networks
 from skymark.suites.loading.step.calibration import Calibrated, calibrated_by
+from skymark.suites.loading.step.flops import FLOPS_PER_IMAGE, peak_flops_per_s
 from skymark.suites.loading.step.kind import StepKind
 from skymark.suites.loading.step.step import IMAGE_SIDE, SEED, Step
 
+WARM_UP = 3
+"""Steps before one is recorded as a CUDA graph, in which cuDNN tries its algorithms."""
 
-def torch_step(kind: StepKind, platform: Platform, number: int, images: Sequence[str]) -> Step:
-    """Return a step on a device; `images` are the fields that a network of images is trained on."""
+
+def torch_step(
+    kind: StepKind, platform: Platform, number: int, images: Sequence[str], *, as_graph: bool
+) -> Step:
+    """Return a step on a device.
+
+    Args:
+        kind: of the step.
+        platform: of the device.
+        number: of the device.
+        images: the fields that a network of images is trained on.
+        as_graph: whether a step of such a network is launched as one CUDA graph.
+    """
     if kind.ms is None:
-        return ImageStep(kind.network, platform, number, images)
+        return ImageStep(kind.network, platform, number, images, as_graph=as_graph)
     return SquareStep(platform, number, calibrated_on(kind.ms, platform, number))
 
 
 class TorchStep(Step):
-    """A network, its optimiser and its device.
-
-    Weights are float32; on a GPU a network of images computes in bfloat16, as it is trained there.
-    """
+    """A network, its optimiser, which is fused on a GPU, and its device. Weights are float32."""
 
     def __init__(self, platform: Platform, number: int, make: Callable[[], nn.Module]) -> None:
         self.framework = Torch(platform, number)
@@ -40,16 +52,22 @@ class TorchStep(Step):
             torch.manual_seed(SEED)
             network = make()
         self.network = network.to(self.device).train()
-        self.optimiser = torch.optim.SGD(self.network.parameters(), lr=1e-4, momentum=0.9)
+        self.optimiser = torch.optim.SGD(
+            self.network.parameters(), lr=1e-4, momentum=0.9, fused=self.framework.cuda
+        )
 
     def fields(self, batch: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         """Return all fields as tensors of the device."""
         there = {name: value for name, value in batch.items() if self._is_there(value)}
         placed = self.framework.place({n: batch[n] for n in batch if n not in there})
-        return {**placed, **there}
+        self.framework.receive(placed.fields)
+        return {**placed.fields, **there}
 
     def timed(self, work: Callable[[], None]) -> int:
-        """Return the nanoseconds of work on the device: by its own events, or by the clock."""
+        """Return the nanoseconds of work on the device: by its own events, or by the clock.
+
+        On a GPU, `launch_ns` is the time until the work was handed to it.
+        """
         if not self.framework.cuda:
             started = time.perf_counter_ns()
             work()
@@ -57,7 +75,9 @@ class TorchStep(Step):
         with torch.cuda.device(self.device):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
+            launching_ns = time.perf_counter_ns()
             work()
+            self.launch_ns = time.perf_counter_ns() - launching_ns
             end.record()
             end.synchronize()
         ms: float = begin.elapsed_time(end)
@@ -78,33 +98,100 @@ class TorchStep(Step):
         return isinstance(value, torch.Tensor) and value.device.type == self.device.type
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A step that was recorded with inputs of one shape, to be repeated with others."""
+
+    inputs: torch.Tensor
+    """Memory from which each repetition reads."""
+    repeat: Callable[[], None]
+
+
 class ImageStep(TorchStep):
-    """A step of a network that classifies images."""
+    """A step of a network that classifies images.
+
+    On a GPU it computes in bfloat16, with channels last in memory, and is launched as one CUDA
+    graph: kernel by kernel, a processor takes longer to launch a small batch's step than the GPU
+    takes to compute it.
+    """
 
     def __init__(
-        self, network: str, platform: Platform, number: int, images: Sequence[str]
+        self,
+        network: str,
+        platform: Platform,
+        number: int,
+        images: Sequence[str],
+        *,
+        as_graph: bool = True,
     ) -> None:
         make = {"resnet50": torch_networks.resnet50, "vit_b16": torch_networks.VisionTransformer}
         super().__init__(platform, number, make[network])
         self.images = tuple(images)
+        self.as_graph = as_graph and self.framework.cuda
+        self._recorded: dict[int, Recorded] = {}
+        self._pool: Any = None
+        self._flops_per_image = FLOPS_PER_IMAGE[network]
+        if self.framework.cuda:
+            self.network = self.network.to(memory_format=torch.channels_last)
+            self.peak_flops_per_s = peak_flops_per_s(torch.cuda.get_device_name(self.device))
 
     def inputs(self, batch: Mapping[str, Any]) -> torch.Tensor:
-        """Return float32 ``[n, 3, side, side]``, all views of all elements in one."""
+        """Return ``[n, 3, side, side]``, all views of all elements in one, channels last in memory.
+
+        They are float32 on the CPU and bfloat16 on a GPU.
+        """
         fields = self.fields({name: batch[name] for name in self.images})
         images = torch.cat(list(fields.values())).permute(0, 3, 1, 2).float()
         if images.shape[-2:] != (IMAGE_SIDE, IMAGE_SIDE):
             images = functional.interpolate(images, (IMAGE_SIDE, IMAGE_SIDE), mode="bilinear")
+        if self.framework.cuda:
+            images = images.to(torch.bfloat16)
         self.synchronise()
         return images
 
+    def prepare(self, inputs: torch.Tensor) -> None:
+        """Record a step with so many images, where it is to be a graph, and make it twice."""
+        if self.as_graph:
+            self._recorded[len(inputs)] = self.record(inputs)
+        super().prepare(inputs)
+
     def train(self, inputs: torch.Tensor) -> int:
         """Make a step; all images are of the first class, for no figure is of what is learned."""
-        return self.timed(lambda: self._train(inputs))
+        if (recorded := self._recorded.get(len(inputs))) is None:
+            return self.timed(partial(self._train, inputs))
+        recorded.inputs.copy_(inputs)
+        return self.timed(recorded.repeat)
+
+    def flops(self, inputs: torch.Tensor) -> int:
+        """Return those of all images, forward and backward."""
+        return len(inputs) * self._flops_per_image
+
+    def record(self, images: torch.Tensor) -> Recorded:
+        """Record a step as a CUDA graph, as PyTorch's notes on CUDA have it.
+
+        Other threads may use the device meanwhile: they copy batches, and page-lock their memory.
+        """
+        static = images.clone()
+        fastest = torch.backends.cudnn.flags(enabled=True, benchmark=True)
+        with torch.cuda.device(self.device), fastest:
+            beside = torch.cuda.Stream(self.device)
+            beside.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(beside):
+                for _ in range(WARM_UP):
+                    self._train(static)
+            torch.cuda.current_stream(self.device).wait_stream(beside)
+            graph = torch.cuda.CUDAGraph()
+            self.optimiser.zero_grad()
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                self._train(static)
+        self._pool = graph.pool()
+        return Recorded(static, graph.replay)
 
     def _train(self, images: torch.Tensor) -> None:
         labels = torch.zeros(len(images), dtype=torch.int64, device=self.device)
-        half = self.framework.cuda
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+        # A cache of cast weights would not be made anew when a graph is repeated.
+        half = {"enabled": self.framework.cuda, "cache_enabled": not self.as_graph}
+        with torch.autocast(self.device.type, torch.bfloat16, **half):
             loss = functional.cross_entropy(self.network(images), labels)
         self.update(loss)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from skymark.model.errors import UsageError
 from skymark.model.plan import Selection
 from skymark.model.record import Status
 from skymark.suites.loading.delivery.framework import REACHED
@@ -27,18 +28,47 @@ def refusals(platform, deliver="device"):
     return {one.cell.adapter: one.refusal for one in planned if one.refusal}
 
 
-WITHOUT = {slug for slug in ABLE if adapters()[slug].framework is None}
-
-
-@pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_an_adapter_without_a_framework_cannot_deliver_to_a_device(platform):
-    found = refusals(platform)
-    assert set(found) == WITHOUT
+def test_every_adapter_delivers_to_a_gpu_and_those_with_a_framework_there_to_the_cpus_device():
+    assert refusals("gpu") == {}
+    found = refusals("cpu")
+    assert set(found) == {"numpy"}
     status, cause = found["numpy"]
     assert status is Status.UNSUPPORTED
     assert cause.kind == "lacks-framework"
-    assert "no framework of an accelerator in its venv" in cause.message
+    assert "its venv has torch on machines with a gpu only" in cause.message
     assert cause.action == "measure it with --deliver host"
+
+
+def test_copies_are_made_ahead_unless_they_are_to_be_plain():
+    def cell(**settings):
+        selection = Selection(scenarios=("TAB-1",), adapters=("grain",), settings=settings)
+        return LoadingSuite().plan(selection, EFFORTS["check"])[0].cell
+
+    assert "copies" not in cell(deliver="host").settings
+    ahead, plain = cell(deliver="device"), cell(deliver="device", copies="plain")
+    assert ahead.settings["copies"] == "ahead"
+    assert ahead.hash == cell(deliver="device", copies="ahead").hash != plain.hash
+    with pytest.raises(UsageError, match="add --deliver device"):
+        cell(copies="plain")
+
+
+@pytest.mark.parametrize(
+    ("slug", "settings", "library"),
+    [
+        ("spdl", {}, None),
+        ("spdl", {"deliver": "device"}, "torch"),
+        ("numpy", {"step": "resnet50"}, "torch"),
+        ("dali", {"deliver": "device"}, "dali"),
+        ("pytorch", {}, "torch"),
+    ],
+)
+def test_a_library_of_the_host_is_asked_for_the_gpu_where_its_batches_go_there(
+    slug, settings, library
+):
+    selection = Selection(scenarios=("CV-1",), adapters=(slug,), settings=settings, platform="gpu")
+    (one,) = LoadingSuite().plan(selection, EFFORTS["check"])
+    found = LoadingSuite().device_library(one.cell, "gpu")
+    assert (found and found.name) == library
 
 
 def test_only_jax_reaches_a_tpu():
@@ -56,7 +86,7 @@ def test_a_framework_is_one_that_can_see_the_accelerator_of_its_platform():
     for cls in adapters().values():
         if cls.framework is not None:
             for platform, seen_by in cls.acceleration.seen_by.items():
-                assert seen_by == cls.framework
+                assert seen_by in {cls.framework, cls.slug}
                 assert platform in REACHED[cls.framework]
 
 

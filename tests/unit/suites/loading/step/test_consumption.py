@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from skymark.measure.consumer import Sleeper
+from skymark.measure.consumer import Sleeper, Work
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.drives import epochs
@@ -24,7 +24,10 @@ MLP = StepKind.parse("mlp:5")
 
 
 class Noting(Step):
-    """A step of 7 ns by the device's clock."""
+    """A step of 7 ns by the device's clock, of which 2 pass until it is launched."""
+
+    launch_ns = 2
+    peak_flops_per_s = 1e12
 
     def __init__(self):
         self.shapes, self.trained = [], 0
@@ -36,6 +39,9 @@ class Noting(Step):
     def train(self, inputs):
         self.trained += 1
         return 7
+
+    def flops(self, inputs):
+        return 100 * len(next(iter(inputs.values())))
 
 
 def batch_of(size):
@@ -54,7 +60,8 @@ def test_the_step_is_made_with_the_first_batch_and_tried_with_each_shape():
     for size in (4, 2, 2, 4):
         trainer.prepare(batch_of(size))
     (step,) = made
-    assert step.shapes == [{"x": (4, 3)}] * 2 + [{"x": (2, 3)}] * 2
+    assert step.shapes == [{"x": (4, 3)}, {"x": (2, 3)}]
+    assert step.trained == 2 * 2
 
 
 def test_a_batch_is_trained_on_once_and_the_devices_time_is_returned():
@@ -64,6 +71,12 @@ def test_a_batch_is_trained_on_once_and_the_devices_time_is_returned():
     before = step.trained
     assert trainer.consume(batch_of(4)) == 7
     assert step.trained == before + 1
+    work = trainer.take_work()
+    assert work == Work(steps=1, busy_ns=7, launch_ns=2, flops=400, peak_flops_per_s=1e12)
+    assert work.flop_share == pytest.approx(400 / 7e-9 / 1e12)
+    assert trainer.take_work() == Work()
+    assert Work().flop_share is None
+    assert Work().launch_ns_per_step is None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,22 +89,27 @@ class WithNoting(Consumption):
         return Trainer(lambda: self.given)
 
 
+SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
+
+
 def test_every_measured_batch_but_the_last_of_a_stopped_pass_is_trained_on(make_bench):
-    scenario = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
     step = Noting()
-    bench = make_bench(scenario, "Honest")
+    bench = make_bench(SCENARIO, "Honest")
     outcome = epochs.drive(dataclasses.replace(bench, consumption=WithNoting(given=step)))
     assert bench.oracle.verdict().passed, bench.oracle.verdict().cause
     measured = [epoch for epoch in outcome.epoch if epoch]
     assert outcome.consumed == len(measured)
-    assert outcome.busy_ns == 7 * len(measured)
+    assert outcome.busy_ns == outcome.work.busy_ns == 7 * len(measured)
+    assert outcome.work.steps == len(measured)
+    assert outcome.work.flops == 100 * outcome.elements
+    assert outcome.work.launch_ns_per_step == 2
     tried = 2 * 2  # full batches, and the short last one
     assert step.trained == len(outcome.epoch) + tried
 
 
-def test_an_adapter_without_a_framework_cannot_train():
-    with pytest.raises(UsageError, match="numpy names no framework for the step mlp"):
-        Consumption(step=MLP).consumer(NumpyReference(), None)
+def test_an_adapter_without_a_framework_cannot_train(make_bench):
+    with pytest.raises(UsageError, match="numpy has no framework for the step mlp"):
+        Consumption(step=MLP).consumer(NumpyReference(), make_bench(SCENARIO, "Honest").job)
 
 
 def test_batches_are_consumed_by_sleep_or_not_at_all_without_a_step():

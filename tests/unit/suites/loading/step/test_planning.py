@@ -12,12 +12,15 @@ from skymark.suites.loading.suite import LoadingSuite
 
 ABLE = {slug for slug, cls in adapters().items() if not cls.native_only or "CV-1" in cls.native}
 """Adapters that do CV-1: all but those for other media."""
-TRAINED = {slug for slug in ABLE if adapters()[slug].framework in {"torch", "jax"}}
+TRAINED = {slug for slug in ABLE if adapters()[slug].framework_on("cpu") in {"torch", "jax"}}
 
 
-def planned(step, scenario="CV-1", slugs=tuple(ABLE), platform="cpu"):
+def planned(step, scenario="CV-1", slugs=tuple(ABLE), platform="cpu", given=None):
     selection = Selection(
-        scenarios=(scenario,), adapters=slugs, settings={"step": step}, platform=platform
+        scenarios=(scenario,),
+        adapters=slugs,
+        settings={"step": step, **(given or {})},
+        platform=platform,
     )
     return LoadingSuite().plan(selection, EFFORTS["check"])
 
@@ -35,7 +38,7 @@ def test_adapters_with_torch_or_jax_can_train_and_no_others():
     for status, cause in found.values():
         assert (status, cause.kind) == (Status.UNSUPPORTED, "lacks-framework")
         assert cause.action == "measure it with --think-time-ms"
-    assert "no framework in its venv that has a training step" in found["numpy"][1].message
+    assert "its venv has torch on machines with a gpu only" in found["numpy"][1].message
     assert "tensorflow, which has no training step" in found["tfdata"][1].message
 
 
@@ -63,6 +66,29 @@ def test_a_network_of_images_is_trained_on_scenarios_that_deliver_images(network
 def test_a_mesh_of_devices_has_no_step():
     (one,) = planned("mlp:5", "DIST-2", ("grain",))
     assert one.refusal[1].kind == "lacks-step"
+
+
+@pytest.mark.parametrize(
+    ("step", "scenario", "platform", "given", "size"),
+    [
+        ("resnet50", "CV-1", "gpu", {}, 256),
+        ("vit_b16", "MM-1", "tpu", {}, 256),
+        ("resnet50", "CV-1", "gpu", {"batch_size": 32}, 32),
+        ("resnet50", "CV-1", "cpu", {}, None),
+        ("mlp:5", "CV-1", "gpu", {}, None),
+        ("resnet50", "TAB-1", "gpu", {}, None),
+    ],
+)
+def test_a_network_of_images_gets_256_of_them_on_an_accelerator(
+    step, scenario, platform, given, size
+):
+    (one,) = planned(step, scenario, ("grain",), platform, given)
+    assert one.cell.settings.get("batch_size") == size
+
+
+def test_numpy_trains_where_its_venv_has_torch():
+    (one,) = planned("resnet50", slugs=("numpy",), platform="gpu")
+    assert one.refusal is None
 
 
 def test_a_step_makes_another_cell():

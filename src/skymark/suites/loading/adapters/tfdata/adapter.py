@@ -124,7 +124,24 @@ class TfDataLoader(Loader):
         options.experimental_optimization.map_fusion = True
         options.threading.private_threadpool_size = max(1, job.workers)
         options.threading.max_intra_op_parallelism = 1
-        return dataset.with_options(options)
+        dataset = dataset.with_options(options)
+        return dataset.apply(self.to_device) if self.copies_ahead else dataset
+
+    @property
+    def copies_ahead(self) -> bool:
+        """Whether tf.data copies a batch to the device ahead; such an iterator has no position."""
+        job = self.job
+        saved = "checkpoint" in job.scenario.requirements(job.scenario.axes)
+        return job.deliver == "device" and job.copies_ahead and not saved
+
+    def to_device(self, dataset: Any) -> Any:
+        """Return a dataset whose next batch is copied to the device of the job's rank."""
+        import tensorflow as tf
+
+        kind, rank = self.job.platform.upper(), self.job.rank
+        number = rank % len(tf.config.list_logical_devices(kind))
+        place = tf.data.experimental.prefetch_to_device(f"/{kind}:{number}", buffer_size=1)
+        return place(dataset)
 
     def tables(self, epoch: Any) -> Tensors:
         """Return the tables of random parameters that TensorFlow's operators need in an epoch."""
