@@ -6,6 +6,7 @@ engine, its workers and their ends are real.
 
 from __future__ import annotations
 
+import os
 import time
 from threading import Thread
 
@@ -36,7 +37,8 @@ def gpu_bed(bed, driver, tmp_path, monkeypatch):
     """A bed on a machine with a GPU."""
     (tmp_path / "libraries").mkdir()
     (tmp_path / "libraries" / "torch.py").write_text(WORKING_TORCH)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "libraries"))
+    paths = (str(tmp_path / "libraries"), os.environ["SKYMARK_WORKER_PATH"])
+    monkeypatch.setenv("SKYMARK_WORKER_PATH", os.pathsep.join(paths))
     driver.has(H100)
     return bed
 
