@@ -76,7 +76,6 @@ class Parent:
                 die_with(parent)
                 files.map_again()
                 self._works.forked(first=request.first)
-                reseed()
                 self._tell(Serving(pid=os.getpid()))
                 self._control.close()
                 return asked
@@ -108,12 +107,6 @@ def obstacle(works: Any, control: int) -> str | None:
     if threads := len(list((PROCESS / "task").iterdir())) - 1:
         return f"the import started {threads} thread(s)"
     return None
-
-
-def reseed() -> None:
-    """Give NumPy's global generator a state of its own; Python's has one in each fork."""
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed()
 
 
 def _descriptors(control: int) -> list[str]:

@@ -44,6 +44,14 @@ def test_what_cannot_end_in_time_ends_when_enough_is_known(arrived, first_s, las
     assert ENOUGH.within(10 * SECOND)(arrived, first_ns, last_ns) == int(more_s * SECOND)
 
 
+def test_with_a_time_of_its_own_it_ends_then_though_the_epoch_would_end_in_time():
+    early = dataclasses.replace(ENOUGH, is_always=True).within(10 * SECOND)
+    assert ENOUGH.within(10 * SECOND)(21, SECOND, 2 * SECOND) > 0
+    assert early(21, SECOND, 2 * SECOND) == 0
+    assert early(20, SECOND, 2 * SECOND) > 0, "the queues may not be full"
+    assert early(30, SECOND, int(1.9 * SECOND)) > 0, "the stream was too short"
+
+
 def test_an_effort_that_wants_no_seconds_does_not_go_on_for_ever():
     none = dataclasses.replace(ENOUGH, stream_ns=0).within(10 * SECOND)
     assert none(1, 50, 50) > 0

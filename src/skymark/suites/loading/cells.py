@@ -186,8 +186,9 @@ def guess(cell: Cell, effort: Effort) -> Span:
     limits = LoadingLimits.of(effort)
     elements = min(limits.verified_elements, LoadingSpecification.of(cell).size.elements)
     least_s = scenario_class(cell.scenario).times_as_long * limits.min_seconds
-    # The warm-up takes about as long as what is measured after it.
-    expected_s = 2 * least_s + BESIDES_S + elements * VERIFYING_S_PER_ELEMENT
+    # Without a limit of its own, the warm-up takes about as long as what is measured after it.
+    warm_up_s = least_s if limits.warm_up_seconds is None else 2 * limits.warm_up_seconds
+    expected_s = least_s + warm_up_s + BESIDES_S + elements * VERIFYING_S_PER_ELEMENT
     return Span(
         low_s=least_s,
         expected_s=min(expected_s, effort.cell_timeout_s),

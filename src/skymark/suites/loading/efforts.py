@@ -20,6 +20,9 @@ class LoadingLimits(Frozen):
     min_seconds: float
     min_batches: int
     max_seconds: float
+    warm_up_seconds: float | None = None
+    """Time after which a warm-up epoch need not come to its end; None for `min_seconds`, and only
+    where it would not end in `max_seconds`."""
     verified_elements: int
     """Elements per round whose content is compared with the reference, besides every index."""
 
@@ -38,7 +41,7 @@ def _effort(
         max_rounds=rounds[1],
         target_relative_interval=interval,
         cell_timeout_s=timeout_s,
-        limits=limits.model_dump(),
+        limits=limits.model_dump(exclude_none=True),
     )
 
 
@@ -64,7 +67,13 @@ EFFORTS: dict[str, Effort] = {
             (3, 5),
             0.05,
             120.0,
-            LoadingLimits(min_seconds=3, min_batches=1, max_seconds=6, verified_elements=256),
+            LoadingLimits(
+                min_seconds=4,
+                min_batches=1,
+                max_seconds=6,
+                warm_up_seconds=1,
+                verified_elements=256,
+            ),
         ),
         _effort(
             "standard",

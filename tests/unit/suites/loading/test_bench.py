@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
+import numpy as np
 import pytest
 
 from skymark.machine import page_cache
@@ -252,3 +253,16 @@ def listening():
         for connection in process.net_connections("tcp")
         if connection.status == psutil.CONN_LISTEN and connection.family == socket.AF_INET
     }
+
+
+def test_the_first_fork_that_measures_tells_the_time_of_the_import_and_the_others_none(cache):
+    bench = AdapterBench(cell_of(), cache)
+    bench.prepare(cell_of())
+    states = []
+    for first in (True, False):
+        bench.forked(first=first)
+        states.append(np.random.get_state()[1].tolist())
+        result = bench.measure(cell_of(), 0, SHORT, Region())
+        assert ("import_s" in result.metrics) is first
+    bench.close()
+    assert states[0] != states[1]

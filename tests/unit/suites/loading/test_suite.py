@@ -74,7 +74,7 @@ def test_a_tiny_set_has_ten_batches_of_the_smallest_and_its_short_last_one():
         assert tiny.elements // tiny.batch_size == 10
         assert tiny.elements % tiny.batch_size == smallest.elements % smallest.batch_size
         assert tiny == smallest.model_copy(update={"elements": tiny.elements})
-        assert list(by_name) == ["tiny", *cls.variants]
+        assert list(by_name) == ["tiny", *cls.variants, "long"]
 
 
 def test_all_adapters_can_be_named_beside_one_of_ones_own():

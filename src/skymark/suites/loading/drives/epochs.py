@@ -131,10 +131,12 @@ def enough_for(bench: Bench) -> Enough | None:
     job, limits = bench.job, bench.limits
     if bench.whole_warm_up:
         return None
+    least_s = limits.min_seconds if limits.warm_up_seconds is None else limits.warm_up_seconds
     return Enough(
         batches=max(bench.lead, batches_holding(job, limits.verified_elements)),
         of_batches=batches_holding(job, job.scenario.epoch_elements),
-        stream_ns=int(limits.min_seconds * 1e9),
+        stream_ns=int(least_s * 1e9),
+        is_always=limits.warm_up_seconds is not None,
     )
 
 

@@ -23,6 +23,8 @@ class Enough:
     """Batches of the whole epoch."""
     stream_ns: int
     """Time that it has to go on after its first batch."""
+    is_always: bool = False
+    """Whether it suffices of an epoch that would end in time, too."""
 
     def within(self, most_ns: int) -> GoOn:
         """Return until when an epoch goes on that is stopped after `most_ns`."""
@@ -40,6 +42,6 @@ class Enough:
         streamed_ns = last_ns - first_ns
         if arrived > max(1, self.batches) and streamed_ns >= self.stream_ns:
             whole_ns = first_ns + streamed_ns * (self.of_batches - 1) / (arrived - 1)
-            if whole_ns > most_ns:
+            if self.is_always or whole_ns > most_ns:
                 return 0
         return max(0, min(max(self.stream_ns, 1), most_ns - last_ns))
