@@ -288,6 +288,12 @@ def clip_speed(session: nox.Session) -> None:
 
 
 @nox.session
+def published(session: nox.Session) -> None:
+    """Make the tables of docs/measured.md from the runs in benchmarks/results (seconds)."""
+    session.run("python", "-m", "tests.published_runs", "docs/measured.md", *session.posargs)
+
+
+@nox.session
 def attacks(session: nox.Session) -> None:
     """Make the table of attacks of docs/security.md: every attempt to do harm (some minutes)."""
     session.run("python", "-m", "tests.attacks", "docs/security.md", *session.posargs)
