@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
@@ -56,6 +56,28 @@ ABILITIES: Mapping[str, str] = {
 
 SHUFFLE = re.compile(r"global|shards|(shards, )?buffer [1-9]\d*")
 """Kinds of shuffle; see `Adapter.shuffles`."""
+
+
+Model = Literal["processes", "threads"]
+"""What workers are: processes, each with an interpreter of its own, or threads of one."""
+
+
+class Execution(NamedTuple):
+    """What makes a job's batches, such as ``8 processes``; the calling thread where nothing else.
+
+    `note` says more of it, such as ``in a process of their own``.
+    """
+
+    model: Model | None = None
+    count: int = 0
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.model is None or not self.count:
+            return "the calling thread"
+        model = self.model if self.count > 1 else {"processes": "1 process"}.get(self.model)
+        several = f"{self.count} {self.model}" if self.count > 1 else model or "1 thread"
+        return f"{several} {self.note}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -216,6 +238,9 @@ class Adapter(ABC):
     media_only: ClassVar[str] = ""
     """Why only scenarios of encoded media are measured, for the `unsupported` record; empty where
     rows of numbers are, too."""
+    runs_in: ClassVar[tuple[Model, ...]] = ()
+    """What its workers can be; see `execution`. Empty where it has none: work is done in the
+    calling thread."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1
@@ -270,6 +295,21 @@ class Adapter(ABC):
         """
         del scenario, workers
         return None
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return what makes a job's batches; the record has it.
+
+        A library that `runs_in` either uses processes where Python does work that holds the
+        interpreter's lock (`Scenario.holds_lock`), and threads where the work is small or its own
+        operators do it. Override where options or formats decide.
+        """
+        if not job.workers or not self.runs_in:
+            return Execution()
+        model = self.runs_in[0]
+        if len(self.runs_in) > 1:
+            in_python = job.scenario.holds_lock and job.scenario.id not in self.native
+            model = "processes" if in_python else "threads"
+        return Execution(model, job.workers)
 
     def shuffle_kind(self, job: LoadingJob) -> str:
         """Return the kind of shuffle of a job; override where format or options change it."""

@@ -232,6 +232,7 @@ class DeepLake(Adapter):
         "source:files": OWN_FORMAT,
         "source:tar": OWN_FORMAT,
     }
+    runs_in: ClassVar = ("threads",)
     formats: ClassVar = ("deeplake", "memory", OVER_HTTP)
     native: ClassVar = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
     variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
