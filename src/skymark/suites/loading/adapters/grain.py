@@ -109,7 +109,7 @@ def processes_of(job: LoadingJob) -> int | None:
         UsageError: it is no number, or negative.
     """
     asked = job.options.get("grain_processes")
-    if asked is None or (isinstance(asked, int) and asked >= 0):
+    if asked is None or (type(asked) is int and asked >= 0):
         return asked
     raise UsageError(
         f"grain_processes={asked!r} is no number of processes; give one, or 0 for threads"

@@ -213,7 +213,9 @@ class Spdl(Adapter):
     distribution: ClassVar = "spdl"
     imports: ClassVar = "spdl.pipeline"
     homepage: ClassVar = "https://facebookresearch.github.io/spdl"
-    guide: ClassVar = "https://facebookresearch.github.io/spdl/0.8.0/getting_started/execution_models.html"
+    guide: ClassVar = (
+        "https://facebookresearch.github.io/spdl/0.8.0/getting_started/execution_models.html"
+    )
     abilities: ClassVar = frozenset(
         {
             "map",
