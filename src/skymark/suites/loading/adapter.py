@@ -63,21 +63,19 @@ Model = Literal["processes", "threads"]
 
 
 class Execution(NamedTuple):
-    """What makes a job's batches, such as ``8 processes``; the calling thread where nothing else.
+    """Workers of a job, as the record has them: ``8 processes``, or ``the calling thread``."""
 
-    `note` says more of it, such as ``in a process of their own``.
-    """
-
-    model: Model | None = None
-    count: int = 0
+    model: Model = "threads"
+    workers: int = 0
     note: str = ""
+    """More about them, such as ``in a process of their own``."""
 
     def __str__(self) -> str:
-        if self.model is None or not self.count:
+        if not self.workers:
             return "the calling thread"
-        model = self.model if self.count > 1 else {"processes": "1 process"}.get(self.model)
-        several = f"{self.count} {self.model}" if self.count > 1 else model or "1 thread"
-        return f"{several} {self.note}".rstrip()
+        model = {"processes": "process", "threads": "thread"}[self.model]
+        named = f"1 {model}" if self.workers == 1 else f"{self.workers} {self.model}"
+        return f"{named} {self.note}".rstrip()
 
 
 @dataclass(frozen=True)

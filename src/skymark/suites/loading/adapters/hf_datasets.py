@@ -268,4 +268,4 @@ class HuggingFaceDatasets(Adapter):
         """Return a stream, or a table that workers read if there are any."""
         if job.format in {"tar", "http-tar"}:
             return StreamLoader(job)
-        return WorkersLoader(job) if self.execution(job).count else TableLoader(job)
+        return WorkersLoader(job) if self.execution(job).workers else TableLoader(job)

@@ -27,6 +27,7 @@ an NVIDIA driver, and none to libjpeg-turbo.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 EXECUTIONS = ("processes", "process", "threads")
 """SPDL's execution models MP, MTP and MT."""
 HELD = 4
-"""Batches of a process that are neither in its sink nor in its queue: one in the making, one on the
-way, and two that the consumer holds."""
+"""Batches in shared memory besides those of a process's queue: one that is written, and three that
+the consumer may hold. With more of them in its hands it would wait for ever for the next."""
 PADDING_BYTES = 1 << 12
 """Of a segment of shared memory: each field begins at a multiple of 64 bytes."""
 
@@ -101,7 +102,7 @@ class Stage:
         element = self.job.transform(self.reader[0], 0)
         batch = self.job.collate([element] * self.job.batch_size)
         mixed = self.job.mix(batch, 0)
-        return max(sum(value.nbytes for value in one.values()) for one in (batch, mixed))
+        return max(sum(int(value.nbytes) for value in one.values()) for one in (batch, mixed))
 
 
 class SpdlLoader(Loader):
@@ -123,7 +124,7 @@ class SpdlLoader(Loader):
 
         return (
             PipelineBuilder()
-            .add_source(source, continuous=True)
+            .add_source(source, continuous=self.model == "threads")
             .pipe(self.stage, concurrency=threads, output_order="input")
             .add_sink(ahead)
         )
@@ -153,7 +154,7 @@ class SpdlLoader(Loader):
         if not job.scenario.variable_length:
             # Where a batch's shape is drawn, the first may be small; unused memory costs nothing.
             size = 8 * self.stage.largest_bytes() + PADDING_BYTES
-            arena = SharedMemorySegmentPool(size, job.prefetch + threads + HELD)
+            arena = SharedMemorySegmentPool(size, job.prefetch + HELD)
         batches = run_pipeline_in_subprocess(
             self.configured(source, threads, 1).get_config(),
             num_threads=threads,
@@ -161,7 +162,7 @@ class SpdlLoader(Loader):
             buffer_size=job.prefetch,
             arena=arena,
         )
-        return batches.__iter__
+        return partial(iter, batches)
 
     def results(self, epoch: int) -> Iterator[Any]:
         """Yield the stages' results of one epoch, of each pipeline in turn."""
@@ -252,7 +253,7 @@ class Spdl(Adapter):
 
     def execution(self, job: LoadingJob) -> Execution:
         """Return the processes or threads that an option asks for, else those of the work."""
-        usual = super().execution(job).model or "threads"
+        usual = super().execution(job).model
         model = job.choice("spdl_execution", usual, *EXECUTIONS)
         count = max(1, job.workers)
         if model == "processes":

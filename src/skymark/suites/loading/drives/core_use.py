@@ -14,10 +14,9 @@ def idle_core_s() -> float:
 
     Waiting for a disk counts as idle. The kernel counts in ticks of 10 ms.
     """
-    cores = psutil.cpu_times(percpu=True)
-    return sum(
-        cores[core].idle + getattr(cores[core], "iowait", 0.0) for core in os.sched_getaffinity(0)
-    )
+    every = psutil.cpu_times(percpu=True)
+    used_here = (every[core] for core in os.sched_getaffinity(0))
+    return sum(float(core.idle + getattr(core, "iowait", 0.0)) for core in used_here)
 
 
 @dataclass
