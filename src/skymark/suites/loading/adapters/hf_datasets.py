@@ -3,7 +3,7 @@
 Tables are a `Dataset` in PyTorch's DataLoader, whose workers decode and transform, as the
 library's guide says (https://huggingface.co/docs/datasets/use_with_pytorch): it has no workers of
 its own for this and reads nothing ahead. Where a batch is made in less time than it takes to send
-it to another process, and without workers, ``shuffle``, ``with_format("arrow")`` and ``iter`` work
+it to another process, and of rows of numbers with fewer workers than `FEWEST_FOR_ROWS`, ``shuffle``, ``with_format("arrow")`` and ``iter`` work
 in the calling thread. In both, rows are taken at once as Arrow, and become arrays without a copy.
 Tar shards, local or on a server, are an `IterableDataset`, shuffled through a buffer of
 `SHUFFLE_BUFFER` elements (``--set shuffle_buffer=N``), in the calling thread.
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling a stream: the library's default."""
+FEWEST_FOR_ROWS = 3
+"""Workers from which on they are worth it for rows of numbers: to send a batch of them takes about
+half of the CPU time that it takes to make it, so two processes do no more than the calling thread.
+"""
 ROWS_PER_WRITE = 1000
 ARROW_FILE = "data.arrow"
 
@@ -261,8 +265,10 @@ class HuggingFaceDatasets(Adapter):
 
     def execution(self, job: LoadingJob) -> Execution:
         """Return the DataLoader's processes, where batches take long enough to make."""
-        streams = job.format in {"tar", "http-tar"}
-        return super().execution(job) if job.scenario.holds_lock and not streams else Execution()
+        scenario, streams = job.scenario, job.format in {"tar", "http-tar"}
+        worth = scenario.encoded_media or job.workers >= FEWEST_FOR_ROWS
+        in_processes = scenario.holds_lock and worth and not streams
+        return super().execution(job) if in_processes else Execution()
 
     def open(self, job: LoadingJob) -> Loader:
         """Return a stream, or a table that workers read if there are any."""
