@@ -54,12 +54,12 @@ class Row:
     limit: str = ""
 
 
-def measured(way: Way, workers: int, directory: Path) -> list[Record]:
+def measured(way: Way, workers: int, effort: str, directory: Path) -> list[Record]:
     """Measure one way with so many workers."""
     settings = (f"batch_size={BATCH_SIZE}", *way.settings)
     command = [way.python, "-m", "skymark", "run", "--scenarios", SCENARIO, "--adapters"]
     command += [*way.adapters, "--workers", str(workers), "--set", *settings, *way.environment]
-    command += ["--effort", "quick", "--rounds", "1", "--output", os.fspath(directory)]
+    command += ["--effort", effort, "--rounds", "1", "--output", os.fspath(directory)]
     done = subprocess.run(command, check=False)
     if done.returncode not in {0, 1}:
         raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}")
@@ -114,12 +114,15 @@ def without_lock(python: str, venv: Path, libraries: Sequence[str]) -> Path:
     return made
 
 
-def rows_of(chosen: Sequence[Way], workers: Sequence[int], directory: Path) -> dict[str, Row]:
+def rows_of(
+    chosen: Sequence[Way], workers: Sequence[int], effort: str, directory: Path
+) -> dict[str, Row]:
     """Measure every way with every number of workers."""
     rows: dict[str, Row] = {}
     for way in chosen:
         for count in workers:
-            for record in measured(way, count, directory / f"{way.name}-{count}".replace(" ", "-")):
+            place = directory / f"{way.name}-{count}".replace(" ", "-")
+            for record in measured(way, count, effort, place):
                 named = execution(record) if record.status is Status.OK else way.name
                 model = way.name if way.name == "free-threaded" else named
                 note(record, rows.setdefault(f"{record.cell.adapter}, {model}", Row()), count)
@@ -140,6 +143,7 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("--workers", nargs="+", type=int, default=list(WORKERS))
     parser.add_argument("--adapters", nargs="+", help="only these libraries")
+    parser.add_argument("--effort", default="quick", help="of each round, such as check")
     asked = parser.parse_args()
     python = next(filter(None, map(shutil.which, FREE_THREADED)), None)
     with tempfile.TemporaryDirectory() as name:
@@ -152,7 +156,7 @@ def main() -> None:
                 for way in chosen
                 if kept[way.name]
             ]
-        rows = rows_of(chosen, asked.workers, directory)
+        rows = rows_of(chosen, asked.workers, asked.effort, directory)
         facts = facts_of(open_run(next(directory.glob("*-*"))))
     cells = table(rows, asked.workers)
     if python is None:

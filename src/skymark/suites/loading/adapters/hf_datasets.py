@@ -1,11 +1,11 @@
 """Hugging Face Datasets: memory-mapped Arrow files, shuffled by index, read in batches.
 
-Tables are a `Dataset` in PyTorch's DataLoader, whose workers decode and transform, as the
-library's guide says (https://huggingface.co/docs/datasets/use_with_pytorch): it has no workers of
-its own for this and reads nothing ahead. Where a batch is made in less time than it takes to send
-it to another process, and of rows of numbers with fewer workers than `FEWEST_FOR_ROWS`, ``shuffle``, ``with_format("arrow")`` and ``iter`` work
-in the calling thread. In both, rows are taken at once as Arrow, and become arrays without a copy.
-Tar shards, local or on a server, are an `IterableDataset`, shuffled through a buffer of
+Tables are a `Dataset` in PyTorch's DataLoader, whose workers decode and transform, as the library's
+guide says (https://huggingface.co/docs/datasets/use_with_pytorch): it has no workers of its own for
+this and reads nothing ahead. Small work is done in the calling thread, with ``shuffle``,
+``with_format("arrow")`` and ``iter``, and so are rows of numbers with fewer workers than
+`FEWEST_FOR_ROWS`. In both, rows are taken at once as Arrow, and become arrays without a copy. Tar
+shards, local or on a server, are an `IterableDataset`, shuffled through a buffer of
 `SHUFFLE_BUFFER` elements (``--set shuffle_buffer=N``), in the calling thread.
 """
 
