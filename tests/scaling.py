@@ -2,8 +2,8 @@
 
     python -m tests.scaling docs/scaling.md --workers 1 2 4
 
-measures images of CV-1 with each library's own choice of processes or threads, and with the others
-that SPDL and Grain have. Where an interpreter without Python's lock is found, both run there, too.
+measures images of CV-1 with each library's own choice of processes or threads, and with the other
+models of SPDL and Grain. These two also run in an interpreter without Python's lock, if there is one.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def note(record: Record, row: Row, workers: int) -> None:
 
 
 def ways(python: str | None, venv: Path) -> list[Way]:
-    """Return the models: each library's own, then those that are asked for by a setting."""
+    """Return the models: first each library's own, then the others of Grain and SPDL."""
     known = [slug for slug in adapters() if slug not in ELSEWHERE]
     both = ("grain", "spdl")
     found = [

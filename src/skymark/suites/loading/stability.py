@@ -178,7 +178,7 @@ def unused_cores(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
             "how"
         )
     else:
-        why = f"its workers waited, and the process that takes the batches used {consumer:.1f}"
+        why = f"they waited, and the process that takes the batches used {consumer:.1f} cores"
         action = (
             "look for slow storage (page_cache, http_…), and for queues that are too short "
             "(--prefetch)"

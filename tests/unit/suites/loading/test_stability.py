@@ -177,7 +177,7 @@ def test_processes_that_make_more_than_one_process_receives_are_said_to() -> Non
 def test_workers_that_wait_for_storage_are_said_to_wait() -> None:
     cause = cause_of_unused(loaded("8 processes", 1.1, 14.0, 0.2))
     assert cause is not None
-    assert cause.endswith("its workers waited, and the process that takes the batches used 0.2")
+    assert cause.endswith("they waited, and the process that takes the batches used 0.2 cores")
 
 
 def test_workers_with_all_cores_or_a_busy_machine_or_a_slow_consumer_are_not_warned_of() -> None:

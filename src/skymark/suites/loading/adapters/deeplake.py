@@ -4,11 +4,11 @@ Its own random order (a query with ``ORDER BY RANDOM()``) cannot be seeded, so t
 here: each batch asks every column for its rows at once. JPEG images are an `Image` column, which
 Deep Lake decodes itself; that replaces the first stage of the scenarios in `native`.
 
-Where the rest of the work holds Python's lock, rows are taken by the workers of PyTorch's
-DataLoader, as its guide says. They are processes of a fork server, for Deep Lake has threads of its
-own. Elsewhere `workers` are threads that make whole batches, and `prefetch` is how many batches
-each may be ahead; 0 means in the calling thread. What Deep Lake has read from an object store it
-keeps in memory, so there every epoch opens the dataset anew.
+If the rest of the work holds Python's lock, the workers of PyTorch's DataLoader take the rows, as
+its guide says. A fork server starts these processes, because Deep Lake has threads of its own.
+Otherwise `workers` are threads that make whole batches, each at most `prefetch` batches ahead; 0
+means in the calling thread. Deep Lake keeps in memory all data that it has read from an object
+store, so there every epoch opens the dataset anew.
 
 Importing Deep Lake makes it report to Sentry, which no setting turns off: the environment sends
 it to a proxy that is not there.

@@ -7,9 +7,9 @@ each. They write large fields of a batch straight into shared memory. Small work
 less than sending it, is done by the threads of `ReadOptions`. ``--set grain_processes=N`` asks for
 N processes, or with 0 for threads; without `workers` batches are made in the calling thread.
 
-Grain's own search (`grain.experimental.pick_performance_config`) takes as many processes as it is
-allowed, or fewer where a batch times their number exceeds a budget of memory. `workers` is that
-number here, so there is nothing to search for; its `autotune` is not implemented yet.
+Grain's own search (`grain.experimental.pick_performance_config`) takes the most processes that you
+allow it, or fewer if their batches exceed a budget of memory. Here you allow `workers`, so there is
+nothing to search for. Its `autotune` is not implemented (release 0.2.18).
 """
 
 from __future__ import annotations

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling a stream: the library's default."""
 FEWEST_FOR_ROWS = 3
-"""Workers from which on they are worth it for rows of numbers: to send a batch of them takes about
-half of the CPU time that it takes to make it, so two processes do no more than the calling thread.
-"""
+"""Fewest workers that are worth it for rows of numbers. To send such a batch takes about half of
+the CPU time to make it, so two processes do hardly more than the calling thread."""
 ROWS_PER_WRITE = 1000
 ARROW_FILE = "data.arrow"
 

@@ -1,27 +1,27 @@
 """SPDL: a pipeline whose stages run concurrently in threads, or such pipelines in processes.
 
-The shape is that of SPDL's own loaders: a source that yields the indices of a batch, a stage that
-fetches, transforms and collates whole batches concurrently, and a sink that holds ready batches.
-`output_order` is ``input``, because the default is order of completion. Pipelines serve all epochs
-(``continuous=True``); their sources wait until an epoch is asked for.
+Its pipelines have the shape of SPDL's own loaders. A source yields the indices of a batch. A stage
+fetches, transforms and collates whole batches concurrently. A sink holds ready batches.
+`output_order` is ``input``, because the default is order of completion. Pipelines and processes
+serve all epochs; a source waits until an epoch is asked for.
 
 Its guide has three execution models, for ``--set spdl_execution=``:
 
 - ``threads``: `workers` threads of this process (at least one: SPDL always works in the
   background) and a sink of `prefetch` batches. Used where the work is small.
-- ``process``: the same pipeline in one process of its own (`run_pipeline_in_subprocess`), so that
-  the loader's Python does not hold up the training loop's.
+- ``process``: the same pipeline in a process of its own (`run_pipeline_in_subprocess`). The
+  loader's Python then does not hold up the training loop.
 - ``processes``: `workers` processes with a pipeline of one thread and `prefetch` batches each. Used
-  where Python's work holds the interpreter's lock. The region of worker processes that the guide
-  has for it (`ProcessPoolExecutorConfig`) keeps no order and pickles every batch. So each process
-  makes every `workers`-th batch instead, and they are taken in turn.
+  where Python's work holds the interpreter's lock. The guide's region of worker processes
+  (`ProcessPoolExecutorConfig`) keeps no order and pickles every batch. Here each process makes
+  every `workers`-th batch, and batches are taken in turn.
 
 Batches of processes come in SPDL's segments of shared memory (`SharedMemorySegmentPool`), unless
 their fields vary in length.
 
-Images are decoded by Pillow. SPDL's own decoders are those of FFmpeg, and no wheel of its brings
-FFmpeg's libraries: releases up to 0.8.0 have bindings to FFmpeg 4 to 9 and to nvJPEG, which needs
-an NVIDIA driver, and none to libjpeg-turbo.
+Pillow decodes images. SPDL decodes with FFmpeg 4 to 9, whose libraries no wheel of it brings, and
+on a GPU with nvJPEG, for which it needs FFmpeg's libraries, too. It has no decoder of libjpeg-turbo
+(release 0.8.0).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 EXECUTIONS = ("processes", "process", "threads")
 """SPDL's execution models MP, MTP and MT."""
 HELD = 4
-"""Batches in shared memory besides those of a process's queue: one that is written, and three that
-the consumer may hold. With more of them in its hands it would wait for ever for the next."""
+"""Batches in shared memory besides a process's queue: one in the making, and three for the consumer.
+A consumer that keeps more of them waits for the next one until SPDL gives up, after a minute."""
 PADDING_BYTES = 1 << 12
 """Of a segment of shared memory: each field begins at a multiple of 64 bytes."""
 
