@@ -3,7 +3,7 @@
     python -m tests.scaling docs/scaling.md --workers 1 2 4
 
 measures images of CV-1 with each library's own choice of processes or threads, and with the other
-models of SPDL and Grain. These two also run in an interpreter without Python's lock, if there is one.
+models of SPDL and Grain. These two also run in an interpreter without the lock, if one is there.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 EXECUTIONS = ("processes", "process", "threads")
 """SPDL's execution models MP, MTP and MT."""
 HELD = 4
-"""Batches in shared memory besides a process's queue: one in the making, and three for the consumer.
-A consumer that keeps more of them waits for the next one until SPDL gives up, after a minute."""
+"""Batches in shared memory besides a process's queue: one in the making, three for the consumer. A
+consumer that keeps more of them waits for the next one until SPDL gives up, after a minute."""
 PADDING_BYTES = 1 << 12
 """Of a segment of shared memory: each field begins at a multiple of 64 bytes."""
 
