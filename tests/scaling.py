@@ -82,8 +82,9 @@ def note(record: Record, row: Row, workers: int) -> None:
     if record.status is not Status.OK:
         row.cells[workers] = record.status.value
         return
-    rate, used = (record.metrics[name].value for name in ("samples_per_s", "cores_used"))
-    row.cells[workers] = f"{rate:,.0f} · {used:.1f}"
+    names = ("samples_per_s", "cores_used", "cores_idle")
+    rate, used, idle = (record.metrics[name].value for name in names)
+    row.cells[workers] = f"{rate:,.0f} · {used:.1f} of {used + idle:.1f}"
     said = [one.message for one in record.warnings if one.kind == "unused-cores"]
     row.limit = said[0].partition(": ")[2] if said else ""
 
