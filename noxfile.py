@@ -264,6 +264,12 @@ def tune_table(session: nox.Session) -> None:
 
 
 @nox.session
+def scaling(session: nox.Session) -> None:
+    """Make the table of docs/scaling.md: libraries by number of workers (an hour on 16 cores)."""
+    session.run("python", "-m", "tests.scaling", "docs/scaling.md", *session.posargs)
+
+
+@nox.session
 def cache_table(session: nox.Session) -> None:
     """Make the tables of docs/caches.md: each cache policy, up to 64 processes (an hour)."""
     session.run("python", "-m", "tests.cache_table", *(session.posargs or ["docs/caches.md"]))

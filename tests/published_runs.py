@@ -1,6 +1,6 @@
 """Make the tables of docs/measured.md from the runs in benchmarks/results.
 
-    python -m tests.published_runs docs/measured.md
+python -m tests.published_runs docs/measured.md
 """
 
 from __future__ import annotations

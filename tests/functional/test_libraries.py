@@ -85,13 +85,26 @@ def test_litdata_mixes_parquet_files_that_were_indexed_in_any_order(tmp_path):
 
 
 @pytest.mark.libraries
-def test_batches_of_grains_worker_processes_are_plain_arrays(tmp_path):
+@pytest.mark.parametrize(
+    ("slug", "option", "execution", "scenarios"),
+    [
+        ("grain", "grain_processes=3", "3 processes", ("NLP-2", "MIX-1", "PR-1", "PR-5")),
+        ("spdl", "spdl_execution=processes", "2 processes", ("NLP-2", "PR-2")),
+        ("spdl", "spdl_execution=process", "2 threads in a process of their own", ("CV-4",)),
+    ],
+)
+def test_what_is_usually_done_in_threads_is_verified_in_processes_too(
+    tmp_path, slug, option, execution, scenarios
+):
+    cells = (f"{name}:tiny" for name in scenarios)
     ran = run_in(
-        *(tmp_path, "run", "--scenarios", "TAB-1:tiny", "--effort", "check", "--timeout", "600"),
-        *("--adapters", "grain", "--set", "grain_processes=2"),
+        *(tmp_path, "run", "--effort", "check", "--timeout", "600", "--scenarios", *cells),
+        *("--adapters", slug, "--set", option),
     )
-    (record,) = ran.records.values()
-    assert (record.status, record.cause) == (Status.OK, None), ran.stderr
+    for record in ran.records.values():
+        assert (record.status, record.cause) == (Status.OK, None), ran.stderr
+        assert record.conditions["execution"] == execution
+    assert len(ran.records) == len(scenarios)
 
 
 @pytest.mark.libraries

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
@@ -56,6 +56,26 @@ ABILITIES: Mapping[str, str] = {
 
 SHUFFLE = re.compile(r"global|shards|(shards, )?buffer [1-9]\d*")
 """Kinds of shuffle; see `Adapter.shuffles`."""
+
+
+Model = Literal["processes", "threads"]
+"""What workers are: processes, each with an interpreter of its own, or threads of one."""
+
+
+class Execution(NamedTuple):
+    """Workers of a job, as the record has them: ``8 processes``, or ``the calling thread``."""
+
+    model: Model = "threads"
+    workers: int = 0
+    note: str = ""
+    """More about them, such as ``in a process of their own``."""
+
+    def __str__(self) -> str:
+        if not self.workers:
+            return "the calling thread"
+        model = {"processes": "process", "threads": "thread"}[self.model]
+        named = f"1 {model}" if self.workers == 1 else f"{self.workers} {self.model}"
+        return f"{named} {self.note}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -224,6 +244,9 @@ class Adapter(ABC):
     media_only: ClassVar[str] = ""
     """Why only scenarios of encoded media are measured, for the `unsupported` record; empty where
     rows of numbers are, too."""
+    runs_in: ClassVar[tuple[Model, ...]] = ()
+    """What its workers can be; see `execution`. Empty where it has none: work is done in the
+    calling thread."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1
@@ -285,6 +308,21 @@ class Adapter(ABC):
         """
         del scenario, workers
         return None
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return what makes a job's batches; the record has it.
+
+        A library that `runs_in` either uses processes where Python does work that holds the
+        interpreter's lock (`Scenario.holds_lock`), and threads where the work is small or its own
+        operators do it. Override where options or formats decide.
+        """
+        if not job.workers or not self.runs_in:
+            return Execution()
+        model = self.runs_in[0]
+        if len(self.runs_in) > 1:
+            in_python = job.scenario.holds_lock and job.scenario.id not in self.native
+            model = "processes" if in_python else "threads"
+        return Execution(model, job.workers)
 
     def shuffle_kind(self, job: LoadingJob) -> str:
         """Return the kind of shuffle of a job; override where format or options change it."""

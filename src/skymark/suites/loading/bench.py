@@ -185,6 +185,7 @@ class AdapterBench:
             verification=NOT_JUDGED,
             conditions={
                 "operators": "native" if declared.native else "reference",
+                "execution": str(adapter.execution(job)),
                 "page_cache": settings.page_cache,
                 "format": format,
                 "deliver": job.deliver,

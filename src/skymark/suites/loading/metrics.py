@@ -246,6 +246,25 @@ METRICS = (
         shown=Shown(digits=2, gives_way=7),
     ),
     Metric(
+        name="cores_used",
+        heading="cores",
+        description="cores that the whole process tree kept busy in the measured epochs",
+        scale="linear",
+        shown=Shown(digits=2, gives_way=6),
+    ),
+    Metric(
+        name="cores_idle",
+        heading="idle cores",
+        description="cores of the machine that nobody used in the measured epochs",
+        scale="linear",
+    ),
+    Metric(
+        name="cores_of_consumer",
+        heading="consumer's cores",
+        description="cores that the process that takes the batches kept busy, its threads included",
+        scale="linear",
+    ),
+    Metric(
         name="peak_pss_bytes",
         heading="peak mem",
         unit="B",
@@ -347,7 +366,8 @@ METHOD = (
     ),
     (
         "Memory is the largest proportional set size seen of the worker's process tree, "
-        "memory-mapped files included; CPU time is that of the whole tree in the measured epochs."
+        "memory-mapped files included; CPU time is that of the whole tree in the measured epochs, "
+        "and `cores` is that time per second of those epochs."
     ),
     (
         "With `deliver` at device a wait ends when the batch is on the accelerator. The rate of "
@@ -392,6 +412,7 @@ DECLARATION = Declaration(
     },
     conditions=(
         "operators",
+        "execution",
         "page_cache",
         "format",
         "shuffle",

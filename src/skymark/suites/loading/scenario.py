@@ -100,6 +100,10 @@ class Scenario(ABC):
     """Fields that hold images as a network is trained on: float32 ``[B, height, width, 3]``."""
     encoded_media: ClassVar[bool] = False
     """Whether elements hold encoded images or audio, for which one file each is usual."""
+    holds_lock: ClassVar[bool] = False
+    """Whether a batch of the reference's work keeps Python's lock busy for longer than it takes to
+    send the batch from one process to another, about a millisecond. Libraries that have both then
+    do that work in processes, and in threads otherwise."""
     roundings: ClassVar[int] = 32
     """Roundings to float32 that a value goes through at most, of which the tolerance of float
     fields follows (`skymark.suites.loading.oracle.arithmetic`), unless a library's own operators do

@@ -1,7 +1,8 @@
-"""Warnings of this suite's own: of few batches, warm-up, costly restarts, and doubtful steps."""
+"""Warnings of this suite: few batches, warm-up, restarts, doubtful steps, unused cores."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
@@ -20,6 +21,18 @@ COSTLY_RESTARTS = 1.25
 STEP_DIFFERENCE = 1.25
 """The time of a calibrated step over that asked for, or the reverse, above which it is another."""
 
+UNUSED = 0.25
+"""Share of the workers' cores left unused, above which a cause is looked for."""
+
+LEAST_WAITED = 0.9
+"""Share of the time that batches are waited for, below which the consumer keeps workers idle."""
+
+LEAST_TIMED_S = 0.5
+"""Of all rounds; idle time is counted in ticks of 10 ms."""
+
+BUSY = 0.85
+"""Cores of a process or a lock above which it is the limit."""
+
 
 LAUNCH_BOUND = 0.8
 """The time to launch a step over the step's own, above which the launches decide it."""
@@ -34,6 +47,7 @@ def warnings_of(rounds: Sequence[RoundResult]) -> tuple[StabilityWarning, ...]:
         costly_restarts,
         other_step,
         launch_bound_step,
+        unused_cores,
     )
     found = (check(rounds) for check in checks)
     return tuple(warning for warning in found if warning is not None)
@@ -160,6 +174,51 @@ def launch_bound_step(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
         action="choose larger batches (--set batch_size=256); leave out --set step_launch=eager, "
         "so that the step of an image network is one CUDA graph; or give mlp:MS more milliseconds",
     )
+
+
+def unused_cores(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
+    """Warn of workers whose cores were idle while batches were waited for, and name the cause."""
+    execution = str(rounds[0].conditions.get("execution", "")) if rounds else ""
+    workers = re.match(r"(\d+) (process|thread)", execution)
+    known = [one for one in rounds if "cores_used" in one.metrics]
+    if workers is None or not known or sum(one.timed_ns for one in known) < LEAST_TIMED_S * 1e9:
+        return None
+    if median(_waited_share(one) for one in known) < LEAST_WAITED:
+        return None
+    count = int(workers[1])
+    used, idle, consumer = (
+        median(one.metrics[name] for one in known)
+        for name in ("cores_used", "cores_idle", "cores_of_consumer")
+    )
+    if min(count - used, idle) < UNUSED * count:
+        return None
+    native = known[0].conditions.get("operators") == "native"
+    if workers[2] == "process" and consumer > BUSY:
+        why = f"the process that receives the batches was busy {consumer:.0%} of the time"
+        action = "batches this cheap need fewer --workers; larger batches are received in less time"
+    elif workers[2] == "thread" and not native and used > BUSY:
+        why = "Python's lock holds its threads"
+        action = (
+            "give the library processes, where it has them: `execution` in docs/adapters.md tells "
+            "how"
+        )
+    else:
+        why = f"they waited, and the process that takes the batches used {consumer:.1f} cores"
+        action = (
+            "look for slow storage (page_cache, http_…), and for queues that are too short "
+            "(--prefetch)"
+        )
+    return StabilityWarning(
+        kind="unused-cores",
+        message=f"{execution} used {used:.1f} of {count} cores, and {idle:.1f} were idle: {why}",
+        action=action,
+    )
+
+
+def _waited_share(round: RoundResult) -> float:
+    """Return the part of the measured epochs in which a batch was waited for."""
+    pairs = zip(round.samples["wait_ns"], round.samples["epoch"], strict=True)
+    return sum(wait for wait, epoch in pairs if epoch > 0) / round.timed_ns
 
 
 def _epoch_times(round: RoundResult) -> list[float]:

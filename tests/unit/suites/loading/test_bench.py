@@ -125,6 +125,7 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
     assert set(result.conditions) == set(LoadingSuite().declaration.conditions) - others
     assert result.conditions == {
         "operators": "reference",
+        "execution": "the calling thread",
         "page_cache": "warm",
         "format": "memory",
         "shuffle": "global",

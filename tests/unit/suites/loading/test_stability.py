@@ -146,3 +146,54 @@ def test_a_step_that_takes_as_long_as_its_launches_is_warned_of() -> None:
     assert warning.message.startswith("launching the training step took 96% of its time")
     assert "choose larger batches" in warning.action
     assert kinds(trained("resnet50", 25e6, step_launch_ns=2e6)) == set()
+
+
+def loaded(
+    execution: str, used: float, idle: float, consumer: float, **more: object
+) -> list[RoundResult]:
+    """Steady rounds of workers that kept so many cores busy; `waited` is of the time."""
+    wait_ns = int(1e9 * float(more.get("waited", 1)) / 200)
+    cores = {"cores_used": used, "cores_idle": idle, "cores_of_consumer": consumer}
+    return [
+        one.model_copy(
+            update={
+                "timed_ns": 10**9,
+                "metrics": {**one.metrics, **cores},
+                "conditions": {"execution": execution, "operators": more.get("operators", "")},
+            }
+        )
+        for one in rounds_at([1000, 1001, 1000], (wait_ns,) * 250)
+    ]
+
+
+def cause_of_unused(rounds: Sequence[RoundResult]) -> str | None:
+    found = [one for one in LoadingSuite().warnings(rounds, STANDARD) if one.kind == "unused-cores"]
+    return found[0].message if found else None
+
+
+def test_threads_that_share_one_core_are_said_to_be_held_by_pythons_lock() -> None:
+    assert cause_of_unused(loaded("8 threads", 2.4, 13.0, 2.4)) == (
+        "8 threads used 2.4 of 8 cores, and 13.0 were idle: Python's lock holds its threads"
+    )
+    native = cause_of_unused(loaded("8 threads", 2.4, 13.0, 2.4, operators="native"))
+    assert native is not None
+    assert "lock" not in native
+
+
+def test_processes_that_make_more_than_one_process_receives_are_said_to() -> None:
+    cause = cause_of_unused(loaded("8 processes", 3.1, 12.0, 0.97))
+    assert cause is not None
+    assert cause.endswith("the process that receives the batches was busy 97% of the time")
+
+
+def test_workers_that_wait_for_storage_are_said_to_wait() -> None:
+    cause = cause_of_unused(loaded("8 processes", 1.1, 14.0, 0.2))
+    assert cause is not None
+    assert cause.endswith("they waited, and the process that takes the batches used 0.2 cores")
+
+
+def test_workers_with_all_cores_or_a_busy_machine_or_a_slow_consumer_are_not_warned_of() -> None:
+    assert cause_of_unused(loaded("8 processes", 7.1, 8.0, 0.2)) is None
+    assert cause_of_unused(loaded("8 processes", 1.9, 0.1, 0.2)) is None
+    assert cause_of_unused(loaded("8 processes", 1.0, 15.0, 0.2, waited=0.5)) is None
+    assert cause_of_unused(loaded("the calling thread", 1.0, 15.0, 1.0)) is None

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import Acceleration
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 from skymark.suites.loading.devices import INDEX
 
@@ -300,6 +300,12 @@ class Dali(Adapter):
         "dali_device": "`gpu` or `cpu`, where CV-1 is done; else `gpu` on a platform that has one"
     }
     native: ClassVar = frozenset({"CV-1"})
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return the threads of its operators, or the processes of a parallel source."""
+        if job.scenario.id in self.native:
+            return Execution("threads", max(1, job.workers))
+        return Execution("processes", job.workers)
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the loader; its pipeline is built when an epoch is asked for."""

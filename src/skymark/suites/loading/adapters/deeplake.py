@@ -1,11 +1,14 @@
 """Deep Lake: columns in its own format, read in batches of random rows.
 
-Deep Lake 4 has no loader without PyTorch or TensorFlow, and its own random order (a query with
-``ORDER BY RANDOM()``) cannot be seeded, so the order is drawn here: each batch asks every column
-for its rows at once. JPEG images are an `Image` column, which Deep Lake decodes itself; that
-replaces the first stage of the scenarios in `native`. `workers` are threads that make whole
-batches, `prefetch` is how many batches each may be ahead; 0 means in the calling thread. What it
-has read from an object store it keeps in memory, so there every epoch opens the dataset anew.
+Its own random order (a query with ``ORDER BY RANDOM()``) cannot be seeded, so the order is drawn
+here: each batch asks every column for its rows at once. JPEG images are an `Image` column, which
+Deep Lake decodes itself; that replaces the first stage of the scenarios in `native`.
+
+If the rest of the work holds Python's lock, the workers of PyTorch's DataLoader take the rows, as
+its guide says. A fork server starts these processes, because Deep Lake has threads of its own.
+Otherwise `workers` are threads that make whole batches, each at most `prefetch` batches ahead; 0
+means in the calling thread. Deep Lake keeps in memory all data that it has read from an object
+store, so there every epoch opens the dataset anew.
 
 Importing Deep Lake makes it report to Sentry, which no setting turns off: the environment sends
 it to a proxy that is not there.
@@ -16,12 +19,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH_FROM_HOST
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapters.pytorch import Elements, Key, PyTorchLoader
 from skymark.suites.loading.bucketing import batches_of
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
@@ -31,10 +35,12 @@ if TYPE_CHECKING:
 
     from skymark.model.cell import Setting
     from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
-    from skymark.suites.loading.scenario import Batch, Scenario
+    from skymark.suites.loading.scenario import Batch, Scenario, Stage
 
 OWN_FORMAT = "Deep Lake reads its own format only; other files have to be imported into it first"
 OVER_HTTP = "http-deeplake"
+DECODED = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
+"""Scenarios whose images it decodes."""
 APPENDED_ROWS = 4096
 """Rows handed to Deep Lake at a time when a dataset is written."""
 
@@ -88,32 +94,29 @@ def opened(job: LoadingJob) -> Any:
     return deeplake.open_read_only(f"s3://{TABLE_IN_BUCKET}", client)
 
 
-class DeepLakeLoader(Loader):
-    """Batches of rows gathered from an open dataset, in a pool of threads."""
+class Rows(Elements):
+    """Rows of a dataset, opened where they are used: an open one cannot be sent to a worker."""
 
-    def __init__(self, job: LoadingJob, *, decodes: bool) -> None:
+    def __init__(self, job: LoadingJob) -> None:
         self.job = job
-        self.decodes = decodes
-        self.memory = f"mem://skymark-{id(self)}" if job.format == "memory" else None
-        if self.memory is not None:
-            self.dataset = write(job.dataset, self.memory)
-        else:
-            self.dataset = opened(job)
-        self.stages = job.scenario.stages()
-        self.pool = ThreadPoolExecutor(job.workers) if job.workers else None
+        self.decodes = job.scenario.id in DECODED
+        self._opened: Any = None
 
-    def order(self, epoch: int) -> list[list[int]]:
-        """Return this rank's batches of indices, in an order from seed and epoch alone."""
-        import numpy as np
+    @property
+    def dataset(self) -> Any:
+        """The open dataset."""
+        if self._opened is None:
+            self._opened = opened(self.job)
+        return self._opened
 
-        job = self.job
-        order = np.arange(len(job.dataset))
-        if job.shuffle:
-            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
-        mine = order[job.rank :: job.world].tolist()
-        batches = [mine[at : at + job.batch_size] for at in range(0, len(mine), job.batch_size)]
-        short = job.drop_last and len(batches[-1]) < job.batch_size
-        return batches[:-1] if short and not job.scenario.bucket_boundaries else batches
+    @dataset.setter
+    def dataset(self, dataset: Any) -> None:
+        self._opened = dataset
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The scenario's work; made where it is used, for functions cannot be sent to a worker."""
+        return self.job.scenario.stages()
 
     def read(self, indices: list[int]) -> list[Element]:
         """Return raw elements; their images are Pillow images if Deep Lake decodes."""
@@ -141,9 +144,52 @@ class DeepLakeLoader(Loader):
             element = stage.apply(element, parameters)
         return element
 
+    def fetch(self, keys: list[Key]) -> Iterator[tuple[int, Element]]:
+        """Read elements at once, and transform one after another."""
+        raw = self.read([index for _, index in keys])
+        for (epoch, _), element in zip(keys, raw, strict=True):
+            yield epoch, self.transform(element, epoch)
+
+
+class WorkersLoader(PyTorchLoader):
+    """One DataLoader of rows, whose workers a fork server starts."""
+
+    elements: ClassVar = Rows
+    start_method: ClassVar = "forkserver"
+
+    def __init__(self, job: LoadingJob) -> None:
+        from multiprocessing import set_forkserver_preload
+
+        set_forkserver_preload(["torch.utils.data", __name__])
+        super().__init__(job)
+
+
+class DeepLakeLoader(Loader):
+    """Batches of rows gathered from an open dataset, in a pool of threads."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        self.job = job
+        self.rows = Rows(job)
+        self.memory = f"mem://skymark-{id(self)}" if job.format == "memory" else None
+        self.rows.dataset = opened(job) if self.memory is None else write(job.dataset, self.memory)
+        self.pool = ThreadPoolExecutor(job.workers) if job.workers else None
+
+    def order(self, epoch: int) -> list[list[int]]:
+        """Return this rank's batches of indices, in an order from seed and epoch alone."""
+        import numpy as np
+
+        job = self.job
+        order = np.arange(len(job.dataset))
+        if job.shuffle:
+            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
+        mine = order[job.rank :: job.world].tolist()
+        batches = [mine[at : at + job.batch_size] for at in range(0, len(mine), job.batch_size)]
+        short = job.drop_last and len(batches[-1]) < job.batch_size
+        return batches[:-1] if short and not job.scenario.bucket_boundaries else batches
+
     def elements(self, epoch: int, indices: list[int]) -> list[Element]:
         """Read and transform the elements of a batch."""
-        return [self.transform(element, epoch) for element in self.read(indices)]
+        return [self.rows.transform(element, epoch) for element in self.rows.read(indices)]
 
     def batch(self, epoch: int, indices: list[int]) -> Batch:
         """Read, transform and collate a batch."""
@@ -152,7 +198,7 @@ class DeepLakeLoader(Loader):
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yield batches of NumPy arrays; what came from a bucket in an epoch is not kept."""
         if self.job.format == OVER_HTTP:
-            self.dataset = opened(self.job)
+            self.rows.dataset = opened(self.job)
         order = self.order(epoch)
         if self.job.scenario.bucket_boundaries:
             lists = self.ahead(partial(self.elements, epoch), order)
@@ -236,7 +282,8 @@ class DeepLake(Adapter):
     formats: ClassVar = ("deeplake", "memory", OVER_HTTP)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH_FROM_HOST
-    native: ClassVar = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
+    native: ClassVar = DECODED
+    version: ClassVar = 2
     variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
 
     @classmethod
@@ -252,6 +299,13 @@ class DeepLake(Adapter):
         place = directory / TABLE_IN_BUCKET if format == OVER_HTTP else directory
         write(dataset, f"file://{place}")
 
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return processes where Python's work holds the lock, but for data in memory."""
+        processes = job.scenario.holds_lock and job.format == "deeplake"
+        return Execution("processes" if processes else "threads", job.workers)
+
     def open(self, job: LoadingJob) -> Loader:
-        """Return the loader."""
-        return DeepLakeLoader(job, decodes=job.scenario.id in self.native)
+        """Return the DataLoader, or the pool of threads."""
+        execution = self.execution(job)
+        in_processes = execution.model == "processes" and execution.workers
+        return WorkersLoader(job) if in_processes else DeepLakeLoader(job)

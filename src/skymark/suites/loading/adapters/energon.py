@@ -174,6 +174,7 @@ class Energon(Adapter):
         "source:http": "shards are read from disk or from cloud stores, not over plain HTTP",
     }
     shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("indexed-tar",)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

@@ -1,10 +1,15 @@
-"""Google Grain: a MapDataset over a random-access source, read ahead by threads.
+"""Google Grain: a MapDataset over a random-access source, read ahead by processes or threads.
 
-Each stage of the work is a map of its own. `workers` are the threads of Grain's `ReadOptions`,
-which read, transform and collate whole batches ahead of the consumer; 0 turns them off. Worker
-processes (`mp_prefetch`), which Grain recommends where Python code keeps many cores busy, are
-started with ``--set grain_processes=N``: starting them takes more than a second, so they live on
-from epoch to epoch, and meanwhile fill their buffers of `prefetch` batches each.
+Each stage of the work is a map of its own. Where Python's work holds the interpreter's lock,
+`workers` are the processes of `mp_prefetch`, as Grain recommends. Starting them takes more than a
+second, so they live on from epoch to epoch, and meanwhile fill their buffers of `prefetch` batches
+each. They write large fields of a batch straight into shared memory. Small work, which would cost
+less than sending it, is done by the threads of `ReadOptions`. ``--set grain_processes=N`` asks for
+N processes, or with 0 for threads; without `workers` batches are made in the calling thread.
+
+Grain's own search (`grain.experimental.pick_performance_config`) takes the most processes that you
+allow it, or fewer if their batches exceed a budget of memory. Here you allow `workers`, so there is
+nothing to search for. Its `autotune` is not implemented (release 0.2.18).
 """
 
 from __future__ import annotations
@@ -16,9 +21,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.model.errors import UsageError
 from skymark.suites.loading.acceleration import JAX
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.scenario import Scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +33,13 @@ if TYPE_CHECKING:
     from skymark.model.cell import Setting
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.mixture import Mixture
-    from skymark.suites.loading.scenario import Batch, Scenario, Stage
+    from skymark.suites.loading.scenario import Batch, Stage
 
 RECORDS_PER_FILE = 10_000
+PASSED_OVER = 1000
+"""Elements of an epoch that was left in its middle: so few take less time than new processes."""
+SHARED_BYTES = 1 << 16
+"""A field of a batch from this size on is stacked in shared memory; of less, a copy is cheaper."""
 
 
 def apply(
@@ -62,14 +73,59 @@ def plain(batch: Batch) -> Batch:
     return {name: np.asarray(value) for name, value in batch.items()}
 
 
+class Collate:
+    """The scenario's collation; in a worker process it stacks large fields in shared memory.
+
+    Grain calls `enable_shared_memory_output` there. What it finds in ordinary memory it copies.
+    """
+
+    def __init__(self, job: LoadingJob) -> None:
+        self.job = job
+        self.shares = False
+
+    def enable_shared_memory_output(self) -> None:
+        """Stack in shared memory from now on, unless the scenario collates in its own way."""
+        self.shares = type(self.job.scenario).collate is Scenario.collate
+
+    def __call__(self, elements: list[Element]) -> Batch:
+        if not self.shares:
+            return self.job.collate(elements)
+        return {name: stacked([element[name] for element in elements]) for name in elements[0]}
+
+
+def stacked(values: list[Any]) -> Any:
+    """Stack equal shapes, in shared memory where that is worth it."""
+    import numpy as np
+    from grain.multiprocessing import SharedMemoryArray
+
+    first = np.asarray(values[0])
+    if first.nbytes * len(values) < SHARED_BYTES:
+        return np.stack(values)
+    return np.stack(values, out=SharedMemoryArray((len(values), *first.shape), first.dtype))
+
+
+def processes_of(job: LoadingJob) -> int | None:
+    """Return the number of processes that an option asks for; None where none does.
+
+    Raises:
+        UsageError: it is no number, or negative.
+    """
+    asked = job.options.get("grain_processes")
+    if asked is None or (type(asked) is int and asked >= 0):
+        return asked
+    raise UsageError(
+        f"grain_processes={asked!r} is no number of processes; give one, or 0 for threads"
+    )
+
+
 class GrainLoader(Loader):
     """One endless MapDataset, iterated epoch by epoch."""
 
-    def __init__(self, job: LoadingJob) -> None:
+    def __init__(self, job: LoadingJob, execution: Execution) -> None:
         import grain
 
         self.job = job
-        self.processes = int(job.options.get("grain_processes", 0))
+        self.processes = execution.workers if execution.model == "processes" else 0
         self.bucketed = bool(job.scenario.bucket_boundaries)
         self.iterator: Any = None
         self.first_epoch = self.delivered = 0
@@ -109,7 +165,7 @@ class GrainLoader(Loader):
     def batched(self, dataset: Any) -> Any:
         """Return the dataset in batches."""
         job = self.job
-        return dataset.batch(job.batch_size, drop_remainder=job.drop_last, batch_fn=job.collate)
+        return dataset.batch(job.batch_size, drop_remainder=job.drop_last, batch_fn=Collate(job))
 
     def start(self, epoch: int, skip: int = 0) -> Any:
         """Return Grain's iterator from a batch of an epoch on; with processes it is endless."""
@@ -117,7 +173,7 @@ class GrainLoader(Loader):
 
         if self.iterator is not None:
             place = (epoch - self.first_epoch) * self.steps + skip
-            if self.processes and self.delivered == place:
+            if self.processes and self.reaches(place):
                 return self.iterator
             self.iterator.close()
         job, begin = self.job, epoch * self.steps + skip
@@ -140,6 +196,14 @@ class GrainLoader(Loader):
         self.first_epoch, self.delivered = epoch, skip
         self.iterator = iter(dataset)
         return self.iterator
+
+    def reaches(self, place: int) -> bool:
+        """Go on to a batch that is near, and return whether the iterator is there."""
+        left = place - self.delivered
+        if 0 < left <= PASSED_OVER // (1 if self.bucketed else self.job.batch_size):
+            for _ in self.count(islice(self.iterator, left)):
+                pass
+        return self.delivered == place
 
     def of_stream(self, epoch: int) -> Any:
         """Return an epoch of the mixture, in batches; with processes, all from there on."""
@@ -219,6 +283,7 @@ class Grain(Adapter):
             "source:http",
         }
     )
+    runs_in: ClassVar = ("threads", "processes")
     formats: ClassVar = (
         "arrayrecord",
         "canonical",
@@ -233,8 +298,10 @@ class Grain(Adapter):
     framework: ClassVar = "jax"
     acceleration: ClassVar = JAX
     options: ClassVar = {
-        "grain_processes": "worker processes (`mp_prefetch`) in place of threads; 0 for none"
+        "grain_processes": "worker processes (`mp_prefetch`), 0 for threads; else as many as "
+        "`workers` where Python's work holds the lock"
     }
+    version: ClassVar = 2
     variables: ClassVar = {"ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY": "false"}
 
     @classmethod
@@ -259,6 +326,12 @@ class Grain(Adapter):
                 writer.write(pickle.dumps({"index": index, **element}))
             writer.close()
 
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return the processes that an option asks for, else those or the threads of the work."""
+        if asked := processes_of(job):
+            return Execution("processes", asked)
+        return super().execution(job) if asked is None else Execution("threads", job.workers)
+
     def open(self, job: LoadingJob) -> Loader:
         """Return the dataset."""
-        return GrainLoader(job)
+        return GrainLoader(job, self.execution(job))

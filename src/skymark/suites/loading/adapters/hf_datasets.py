@@ -1,11 +1,11 @@
 """Hugging Face Datasets: memory-mapped Arrow files, shuffled by index, read in batches.
 
-Tables of images and sounds are a `Dataset` in PyTorch's DataLoader, whose workers decode, as the
-library's guide says (https://huggingface.co/docs/datasets/use_with_pytorch): it has no workers of
-its own for this and reads nothing ahead. Rows of numbers need no decoding, and processes cost more
-than they save: there, and without workers, ``shuffle``, ``with_format("arrow")`` and ``iter`` work
-in the calling thread. In both, rows are taken at once as Arrow, and become arrays without a copy.
-Tar shards, local or on a server, are an `IterableDataset`, shuffled through a buffer of
+Tables are a `Dataset` in PyTorch's DataLoader, whose workers decode and transform, as the library's
+guide says (https://huggingface.co/docs/datasets/use_with_pytorch): it has no workers of its own for
+this and reads nothing ahead. Small work is done in the calling thread, with ``shuffle``,
+``with_format("arrow")`` and ``iter``, and so are rows of numbers with fewer workers than
+`FEWEST_FOR_ROWS`. In both, rows are taken at once as Arrow, and become arrays without a copy. Tar
+shards, local or on a server, are an `IterableDataset`, shuffled through a buffer of
 `SHUFFLE_BUFFER` elements (``--set shuffle_buffer=N``), in the calling thread.
 """
 
@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
 from skymark.suites.loading.bucketing import batches_of
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling a stream: the library's default."""
-MEDIA = frozenset({"flac", "jpeg", "mp4", "wav"})
-"""Encodings of columns whose decoding is worth worker processes."""
+FEWEST_FOR_ROWS = 3
+"""Fewest workers that are worth it for rows of numbers. To send such a batch takes about half of
+the CPU time to make it, so two processes do hardly more than the calling thread."""
 ROWS_PER_WRITE = 1000
 ARROW_FILE = "data.arrow"
 
@@ -226,10 +227,11 @@ class HuggingFaceDatasets(Adapter):
         "seek": "`shuffle` makes a table of all indices, 8 bytes for each",
         "jax": "it places no batches on device meshes; there is no JAX in its venv",
     }
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("arrow", "memory", "files", "tar", "http-tar")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
-    version: ClassVar = 2
+    version: ClassVar = 3
     options: ClassVar = {
         "shuffle_buffer": "elements held while shuffling a stream; else `SHUFFLE_BUFFER`"
     }
@@ -260,9 +262,15 @@ class HuggingFaceDatasets(Adapter):
             return self.shuffles
         return f"shards, buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
 
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return the DataLoader's processes, where batches take long enough to make."""
+        scenario, streams = job.scenario, job.format in {"tar", "http-tar"}
+        worth = scenario.encoded_media or job.workers >= FEWEST_FOR_ROWS
+        in_processes = scenario.holds_lock and worth and not streams
+        return super().execution(job) if in_processes else Execution()
+
     def open(self, job: LoadingJob) -> Loader:
         """Return a stream, or a table that workers read if there are any."""
         if job.format in {"tar", "http-tar"}:
             return StreamLoader(job)
-        decodes = any(column.encoding in MEDIA for column in job.dataset.columns)
-        return WorkersLoader(job) if job.workers and decodes else TableLoader(job)
+        return WorkersLoader(job) if self.execution(job).workers else TableLoader(job)

@@ -168,6 +168,7 @@ class HuggingFaceStreaming(Adapter):
         "source:tar": "it streams Parquet here; hf-datasets reads tar shards",
     }
     shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("parquet", "http-parquet")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

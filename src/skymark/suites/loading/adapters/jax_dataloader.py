@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import JAX
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -39,12 +39,11 @@ class Elements:
         return job.collate([job.transform(reader[one], epoch) for one in index.tolist()])
 
 
-def default_backend(job: LoadingJob) -> str:
-    """Return ``pytorch`` wherever its workers can do the work."""
-    scenario = job.scenario
-    collates = type(scenario).collate is not Scenario.collate
-    runs_jax = job.deliver == "device"
-    return "jax" if collates or runs_jax else "pytorch"
+def backend_of(job: LoadingJob) -> str:
+    """Return the backend that is asked for, else ``pytorch`` wherever its workers can be used."""
+    collates = type(job.scenario).collate is not Scenario.collate
+    in_thread = collates or job.deliver == "device"
+    return job.choice("backend", *(("jax", "pytorch") if in_thread else ("pytorch", "jax")))
 
 
 class JaxDataLoaderLoader(Loader):
@@ -55,7 +54,7 @@ class JaxDataLoaderLoader(Loader):
 
         self.job = job
         self.dataset: Any = type("Dataset", (Elements, jdl.Dataset), {})(job)
-        self.backend = job.options.get("backend", default_backend(job))
+        self.backend = backend_of(job)
         if self.backend == "pytorch":
             import torch
 
@@ -137,12 +136,17 @@ class JaxDataLoader(Adapter):
         "shard": "its DataLoader knows no ranks and takes no sampler",
         "checkpoint": "its DataLoader has no state to save",
     }
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     framework: ClassVar = "jax"
     acceleration: ClassVar = replace(
         JAX, variables={**JAX.variables, "cpu": {"JAX_PLATFORMS": "cpu"}}
     )
     options: ClassVar = {"backend": "`pytorch` or `jax`; else what the scenario allows"}
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return the processes of the PyTorch backend; the JAX backend has none."""
+        return super().execution(job) if backend_of(job) == "pytorch" else Execution()
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the DataLoader."""

@@ -112,6 +112,7 @@ class Lance(Adapter):
         "source:files": OWN_FORMAT,
         "source:tar": OWN_FORMAT,
     }
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("lance", OVER_HTTP)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

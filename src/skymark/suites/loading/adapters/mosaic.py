@@ -201,6 +201,7 @@ class Mosaic(Adapter):
         "source:columnar": "elements are read from its own MDS shards, not from columnar files",
     }
     shuffles: ClassVar = "shards"
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("mds", "http-mds")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

@@ -228,6 +228,7 @@ class PyTorch(Adapter):
         "seek": "a DataLoader's sampler draws a permutation of all indices, 8 bytes for each",
         "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
     }
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH_FROM_HOST
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -268,6 +268,10 @@ class RayData(Adapter):
         if job.options.get("ray_shuffle") == "global":
             return "global"
         return f"shards, buffer {shuffle_buffer(job)}"
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return the processes of its tasks: it has at least one."""
+        return Execution("processes", max(1, job.workers))
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the loader, after starting Ray for the first."""

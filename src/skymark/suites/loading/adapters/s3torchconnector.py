@@ -116,6 +116,7 @@ class S3TorchConnector(Adapter):
     media_only: ClassVar = (
         "an element of its datasets is an object in S3, which no row of numbers is"
     )
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("s3",)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

@@ -1,26 +1,39 @@
-"""SPDL: a pipeline whose stages run concurrently in threads.
+"""SPDL: a pipeline whose stages run concurrently in threads, or such pipelines in processes.
 
-The shape is that of SPDL's own loaders: a source that yields the indices of a batch, a stage that
-fetches, transforms and collates whole batches concurrently, and a sink that holds ready batches.
-`workers` is the number of threads (at least one: SPDL always works in the background), `prefetch`
-the size of the sink. `output_order` is ``input``, because the default is order of completion.
-One pipeline serves all epochs (``continuous=True``); its source waits until an epoch is asked for.
+Its pipelines have the shape of SPDL's own loaders. A source yields the indices of a batch. A stage
+fetches, transforms and collates whole batches concurrently. A sink holds ready batches.
+`output_order` is ``input``, because the default is order of completion. Pipelines and processes
+serve all epochs; a source waits until an epoch is asked for.
 
-Images are decoded by Pillow in those threads, which releases the interpreter lock meanwhile. SPDL's
-own decoders need the system's FFmpeg libraries, which its packages do not carry.
+Its guide has three execution models, for ``--set spdl_execution=``:
+
+- ``threads``: `workers` threads of this process (at least one: SPDL always works in the
+  background) and a sink of `prefetch` batches. Used where the work is small.
+- ``process``: the same pipeline in a process of its own (`run_pipeline_in_subprocess`). The
+  loader's Python then does not hold up the training loop.
+- ``processes``: `workers` processes with a pipeline of one thread and `prefetch` batches each. Used
+  where Python's work holds the interpreter's lock. The guide's region of worker processes
+  (`ProcessPoolExecutorConfig`) keeps no order and pickles every batch. Here each process makes
+  every `workers`-th batch, and batches are taken in turn.
+
+Batches of processes come in SPDL's segments of shared memory (`SharedMemorySegmentPool`), unless
+their fields vary in length.
+
+Pillow decodes images. SPDL decodes with FFmpeg 4 to 9, whose libraries no wheel of it brings, and
+on a GPU with nvJPEG, for which it needs FFmpeg's libraries, too. It has no decoder of libjpeg-turbo
+(release 0.8.0).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
-from queue import SimpleQueue
+from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH_FROM_HOST
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
 
 if TYPE_CHECKING:
@@ -32,12 +45,29 @@ if TYPE_CHECKING:
     Work = tuple[int, list[int]]
     """An epoch and the indices of one of its batches."""
 
+EXECUTIONS = ("processes", "process", "threads")
+"""SPDL's execution models MP, MTP and MT."""
+HELD = 4
+"""Batches in shared memory besides a process's queue: one in the making, three for the consumer. A
+consumer that keeps more of them waits for the next one until SPDL gives up, after a minute."""
+PADDING_BYTES = 1 << 12
+"""Of a segment of shared memory: each field begins at a multiple of 64 bytes."""
+
 
 class EpochSource:
-    """A source that waits for an epoch and yields this rank's batches of indices in its order."""
+    """A source that waits for an epoch and yields its share of this rank's batches of indices.
 
-    def __init__(self, job: LoadingJob) -> None:
+    Args:
+        job: tells order and batch size.
+        share: which batches it yields: every `of`-th one, from this one on.
+        of: sources among which the batches are dealt out.
+    """
+
+    def __init__(self, job: LoadingJob, share: int = 0, of: int = 1) -> None:
+        from multiprocessing import SimpleQueue
+
         self.job = job
+        self.share, self.of = share, of
         self.asked: SimpleQueue[int | None] = SimpleQueue()
 
     def __iter__(self) -> Iterator[Work]:
@@ -50,62 +80,104 @@ class EpochSource:
         if job.shuffle:
             np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
         mine = order[job.rank :: job.world].tolist()
-        for start in range(0, len(mine), job.batch_size):
+        starts = range(0, len(mine), job.batch_size)
+        for start in starts[self.share :: self.of]:
             indices = mine[start : start + job.batch_size]
             if len(indices) == job.batch_size or not job.drop_last:
                 yield epoch, indices
 
 
-class SpdlLoader(Loader):
-    """One `Pipeline` that lives on from epoch to epoch."""
+class Stage:
+    """The pipeline's stage: from indices to a batch, or to the elements of one to be bucketed."""
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
         self.reader = job.reader()
-        self.source = EpochSource(job)
+
+    def __call__(self, work: Work) -> Batch | list[Element]:
+        epoch, indices = work
+        elements = [self.job.transform(self.reader[index], epoch) for index in indices]
+        if self.job.scenario.bucket_boundaries:
+            return elements
+        return self.job.mix(self.job.collate(elements), epoch)
+
+    def largest_bytes(self) -> int:
+        """Return the size of a whole batch, before or after what is done to it as a whole."""
+        element = self.job.transform(self.reader[0], 0)
+        batch = self.job.collate([element] * self.job.batch_size)
+        mixed = self.job.mix(batch, 0)
+        return max(sum(int(value.nbytes) for value in one.values()) for one in (batch, mixed))
+
+
+class SpdlLoader(Loader):
+    """Pipelines that live on from epoch to epoch, in this process or others."""
+
+    def __init__(self, job: LoadingJob, model: str) -> None:
+        self.job = job
+        self.model = model
+        self.stage = Stage(job)
+        self.sources: list[EpochSource] = []
         self.pipeline: Any = None
+        self.passes: list[Callable[[], Iterator[Any]]] = []
+        """Each starts an epoch of a pipeline."""
         self.finished = True
 
-    def elements(self, work: Work) -> list[Element]:
-        """Fetch and transform the elements of a batch."""
-        epoch, indices = work
-        return [self.job.transform(self.reader[index], epoch) for index in indices]
-
-    def batch(self, work: Work) -> Batch:
-        """Fetch, transform and collate a batch."""
-        return self.job.mix(self.job.collate(self.elements(work)), work[0])
-
-    def start(self) -> None:
-        """Build and start the pipeline.
-
-        `max_failures=0` ends it at the first error; by default SPDL logs what failed and goes on.
-        """
+    def configured(self, source: EpochSource, threads: int, ahead: int) -> Any:
+        """Return the builder of a pipeline over a source, with a sink of so many batches."""
         from spdl.pipeline import PipelineBuilder
 
-        bucketed = bool(self.job.scenario.bucket_boundaries)
-        threads = max(1, self.job.workers)
-        self.pipeline = (
+        return (
             PipelineBuilder()
-            .add_source(self.source, continuous=True)
-            .pipe(
-                self.elements if bucketed else self.batch,
-                concurrency=threads,
-                output_order="input",
-            )
-            .add_sink(self.job.prefetch)
-            .build(num_threads=threads, max_failures=0)
+            .add_source(source, continuous=self.model == "threads")
+            .pipe(self.stage, concurrency=threads, output_order="input")
+            .add_sink(ahead)
         )
-        self.pipeline.start()
+
+    def start(self) -> None:
+        """Build and start the pipelines.
+
+        `max_failures=0` ends them at the first error; by default SPDL logs what failed and goes on.
+        """
+        workers = max(1, self.job.workers)
+        processes = workers if self.model == "processes" else 1
+        self.sources = [EpochSource(self.job, share, processes) for share in range(processes)]
+        threads = workers // processes
+        if self.model == "threads":
+            builder = self.configured(self.sources[0], threads, self.job.prefetch)
+            self.pipeline = builder.build(num_threads=threads, max_failures=0)
+            self.pipeline.start()
+            self.passes = [self.pipeline.get_iterator]
+        else:
+            self.passes = [self.in_process(source, threads) for source in self.sources]
+
+    def in_process(self, source: EpochSource, threads: int) -> Callable[[], Iterator[Any]]:
+        """Start a process with a pipeline."""
+        from spdl.pipeline import SharedMemorySegmentPool, run_pipeline_in_subprocess
+
+        job, arena = self.job, None
+        if not job.scenario.variable_length:
+            # Where a batch's shape is drawn, the first may be small; unused memory costs nothing.
+            size = 8 * self.stage.largest_bytes() + PADDING_BYTES
+            arena = SharedMemorySegmentPool(size, job.prefetch + HELD)
+        batches = run_pipeline_in_subprocess(
+            self.configured(source, threads, 1).get_config(),
+            num_threads=threads,
+            max_failures=0,
+            buffer_size=job.prefetch,
+            arena=arena,
+        )
+        return partial(iter, batches)
 
     def results(self, epoch: int) -> Iterator[Any]:
-        """Yield the stage's results of one epoch."""
+        """Yield the stages' results of one epoch, of each pipeline in turn."""
         if not self.finished:
             self.close()
-        if self.pipeline is None:
+        if not self.passes:
             self.start()
         self.finished = False
-        self.source.asked.put(epoch)
-        yield from self.pipeline.get_iterator()
+        for source in self.sources:
+            source.asked.put(epoch)
+        yield from in_turn([start() for start in self.passes])
         self.finished = True
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -116,25 +188,39 @@ class SpdlLoader(Loader):
         return batches_of(chain.from_iterable(results), self.job)
 
     def close(self) -> None:
-        """Stop the pipeline and release its source's thread."""
+        """Stop the pipelines, and release their sources."""
         if self.pipeline is not None:
             self.pipeline.stop()
-            self.source.asked.put(None)
             self.pipeline = None
-            self.source = EpochSource(self.job)
-            self.finished = True
+        for source in self.sources:
+            source.asked.put(None)
+        self.passes, self.sources = [], []  # SPDL ends a process when nothing holds its iterable
+        self.finished = True
+
+
+def in_turn(iterators: list[Iterator[Any]]) -> Iterator[Any]:
+    """Yield one result of each iterator after another, until all have come to their end."""
+    for iterator in cycle(iterators):
+        try:
+            yield next(iterator)
+        except StopIteration:
+            break
+    for iterator in iterators:  # those after it had as many as the others, and end, too
+        next(iterator, None)
 
 
 @adapter
 class Spdl(Adapter):
-    """`spdl.pipeline.PipelineBuilder` with its thread pool."""
+    """`spdl.pipeline.PipelineBuilder` with its thread pool, or in processes."""
 
     slug: ClassVar = "spdl"
     name: ClassVar = "SPDL"
     distribution: ClassVar = "spdl"
     imports: ClassVar = "spdl.pipeline"
     homepage: ClassVar = "https://facebookresearch.github.io/spdl"
-    guide: ClassVar = "https://facebookresearch.github.io/spdl/latest/getting_started/index.html"
+    guide: ClassVar = (
+        "https://facebookresearch.github.io/spdl/0.8.0/getting_started/execution_models.html"
+    )
     abilities: ClassVar = frozenset(
         {
             "map",
@@ -161,13 +247,31 @@ class Spdl(Adapter):
         "checkpoint": "SPDL pipelines have no state to save; their users keep the position",
         "jax": "SPDL delivers host arrays and does not know JAX's device meshes",
     }
+    runs_in: ClassVar = ("threads", "processes")
+    options: ClassVar = {
+        "spdl_execution": "`threads`, `process` (threads in a process of their own) or "
+        "`processes`; else what the scenario's work asks for"
+    }
+    version: ClassVar = 2
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH_FROM_HOST
 
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return the processes or threads that an option asks for, else those of the work."""
+        usual = super().execution(job).model
+        model = job.choice("spdl_execution", usual, *EXECUTIONS)
+        count = max(1, job.workers)
+        if model == "processes":
+            return Execution("processes", count)
+        note = "in a process of their own" if model == "process" else ""
+        return Execution("threads", count, note)
+
     def open(self, job: LoadingJob) -> Loader:
-        """Return the loader; a pipeline starts with each epoch."""
-        return SpdlLoader(job)
+        """Return the loader; pipelines start with the first epoch."""
+        execution = self.execution(job)
+        model = "process" if execution.note else str(execution.model)
+        return SpdlLoader(job, model)
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
         """Return a loader whose batches SPDL's own function copies to a GPU."""

@@ -195,6 +195,7 @@ class WebDataset(Adapter):
     }
     shuffles: ClassVar = f"shards, buffer {ELEMENT_BUFFER}"
     mixing: ClassVar = "worker draws"
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("tar", "http-tar")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

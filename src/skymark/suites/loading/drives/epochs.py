@@ -14,6 +14,7 @@ from skymark.measure.consumer import work_of
 from skymark.measure.loop import Pass, end, timed_pass
 from skymark.suites.loading.delivery.loader import transfer_of
 from skymark.suites.loading.devices import devices_of, on_host
+from skymark.suites.loading.drives.core_use import CoreUse
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.suites.loading.drives.warm_up import Enough
 from skymark.suites.loading.efforts import EVERY_ELEMENT
@@ -88,8 +89,11 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     first = warm_up(bench, outcome, run)
     sent = bench.sent_bytes()
     bench.begin()
+    use = CoreUse()
     passes = measured_epochs(bench, run)
+    use.end()
     outcome.resources = bench.timed_region_ends()
+    outcome.extra |= use.figures(outcome.resources.cpu_s)
     sent = bench.sent_bytes() - sent
     for epoch, done in enumerate(passes, 1):
         outcome.add(done, epoch=epoch, measured=True)

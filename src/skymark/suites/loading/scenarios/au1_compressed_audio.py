@@ -34,6 +34,7 @@ class CompressedAudio(Scenario):
         ),
     }
     encoded_media: ClassVar = True
+    holds_lock: ClassVar = True
     in_double: ClassVar = True
     native_tolerance: ClassVar = 0.013
     native_mean_tolerance: ClassVar = 3e-4

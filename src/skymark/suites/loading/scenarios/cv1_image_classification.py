@@ -42,6 +42,7 @@ class ImageClassification(Scenario):
     }
     images: ClassVar = ("image",)
     encoded_media: ClassVar = True
+    holds_lock: ClassVar = True
     native_tolerance: ClassVar = 0.5
     native_mean_tolerance: ClassVar = 0.04
     """In deviations of a channel, 57 levels. Measured on 100 medium images, at most and by the mean

@@ -42,6 +42,7 @@ class BatchMixing(Scenario):
     }
     images: ClassVar = ("image",)
     encoded_media: ClassVar = True
+    holds_lock: ClassVar = True
     native_tolerance: ClassVar = 0.5
     native_mean_tolerance: ClassVar = 0.04
     """As CV-1: decoders and resizers differ by a few levels."""

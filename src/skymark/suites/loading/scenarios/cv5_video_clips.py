@@ -65,6 +65,7 @@ class VideoClips(Scenario):
         ),
     }
     encoded_media: ClassVar = True
+    holds_lock: ClassVar = True
     native_tolerance: ClassVar = 0.08
     native_mean_tolerance: ClassVar = 0.009
     """In deviations of a channel. Measured on 100 small and 24 medium clips, at most and by the

@@ -30,6 +30,7 @@ class Ranks(DenseFeatures):
         "large": Size(elements=2_000_001, batch_size=1024, values={"features": 128}),
     }
     axis_values: ClassVar = {"ranks": (1, 2, 4)}
+    holds_lock: ClassVar = False
     drive: ClassVar = "ranks"
 
     @property

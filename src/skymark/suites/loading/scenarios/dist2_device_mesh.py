@@ -24,4 +24,5 @@ class DeviceMesh(DenseFeatures):
         "medium": Size(elements=131_072, batch_size=1024, values={"features": 256}),
         "large": Size(elements=1_048_576, batch_size=8192, values={"features": 512}),
     }
+    holds_lock: ClassVar = False
     drive: ClassVar = "mesh"

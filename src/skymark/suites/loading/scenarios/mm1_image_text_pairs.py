@@ -34,6 +34,7 @@ class ImageTextPairs(Scenario):
     }
     images: ClassVar = ("image",)
     encoded_media: ClassVar = True
+    holds_lock: ClassVar = True
     native_tolerance: ClassVar = 1.0
     native_mean_tolerance: ClassVar = 0.03
 

@@ -27,6 +27,7 @@ class AudioTextPairs(Scenario):
         "large": Size(elements=10_000, batch_size=64, values={"seconds": 10.0}),
     }
     encoded_media: ClassVar = True
+    holds_lock: ClassVar = True
     in_double: ClassVar = True
     version: ClassVar = 2
 

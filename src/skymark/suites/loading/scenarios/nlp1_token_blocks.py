@@ -32,6 +32,7 @@ class TokenBlocks(Scenario):
         "medium": Size(elements=20_010, batch_size=32, values={"block": 1024}),
         "large": Size(elements=200_010, batch_size=32, values={"block": 2048}),
     }
+    holds_lock: ClassVar = True
 
     imports: ClassVar = ("tokens",)
 

@@ -29,6 +29,7 @@ class DocumentPacking(Scenario):
         "medium": Size(elements=30_010, batch_size=128, values={"block": 2048, "words": 400}),
         "large": Size(elements=300_010, batch_size=256, values={"block": 4096, "words": 400}),
     }
+    holds_lock: ClassVar = True
     variable_length: ClassVar = frozenset({"tokens"})
 
     @property

@@ -31,6 +31,7 @@ class TransformChain(Scenario):
         "medium": Size(elements=40_000, batch_size=256, values={"width": 256}),
         "large": Size(elements=400_000, batch_size=1024, values={"width": 256}),
     }
+    holds_lock: ClassVar = True
     axis_values: ClassVar = {"depth": (1, 5, 10, 50)}
     in_double: ClassVar = True
     version: ClassVar = 2

@@ -25,6 +25,7 @@ class DenseFeatures(Scenario):
         "medium": Size(elements=200_000, batch_size=1024, values={"features": 64}),
         "large": Size(elements=2_000_000, batch_size=4096, values={"features": 128}),
     }
+    holds_lock: ClassVar = True
 
     @property
     def columns(self) -> tuple[str, ...]:

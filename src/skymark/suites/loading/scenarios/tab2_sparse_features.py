@@ -27,6 +27,7 @@ class SparseFeatures(Scenario):
         "medium": Size(elements=200_000, batch_size=2048, values={"largest_table": 1_000_000}),
         "large": Size(elements=2_000_000, batch_size=8192, values={"largest_table": 40_000_000}),
     }
+    holds_lock: ClassVar = True
 
     @property
     def columns(self) -> tuple[str, ...]:

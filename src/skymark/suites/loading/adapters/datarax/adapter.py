@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import JAX
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.datarax.operators import OPERATORS, forget
 from skymark.suites.loading.bucketing import batches_of
 
@@ -219,10 +219,17 @@ class Datarax(Adapter):
     variables: ClassVar = {"JAX_ENABLE_X64": "1"}
     """Scenarios have 64-bit integers, which JAX else cuts to 32 bits."""
 
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return the thread that reads ahead; what JAX computes, its own threads do."""
+        return Execution("threads", 1 if job.workers and not on_arrays(job) else 0)
+
     def open(self, job: LoadingJob) -> Loader:
         """Return a pipeline over arrays where the work is JAX's and the rows are of one shape."""
-        operators = OPERATORS.get(job.scenario.id)
-        on_arrays = operators is not None and not operators.host_stages
-        if on_arrays and job.format in {"canonical", "memory"}:
-            return ArrayLoader(job)
-        return HostLoader(job)
+        return ArrayLoader(job) if on_arrays(job) else HostLoader(job)
+
+
+def on_arrays(job: LoadingJob) -> bool:
+    """Return whether all work is JAX's, on columns of fixed shape."""
+    operators = OPERATORS.get(job.scenario.id)
+    by_jax = operators is not None and not operators.host_stages
+    return by_jax and job.format in {"canonical", "memory"}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.ffcv.operators import OPERATORS
 from skymark.suites.loading.bucketing import batches_of
 
@@ -234,6 +234,10 @@ class FFCV(Adapter):
             str(directory / FILE), {"index": IntField(), **fields}, num_workers=1
         )
         writer.from_indexed_dataset(Fields(dataset))
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return its threads: it has at least one."""
+        return Execution("threads", max(1, job.workers))
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the Loader."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.litdata.mixing import mixed
 from skymark.suites.loading.bucketing import Batches
 
@@ -191,6 +191,7 @@ class LitData(Adapter):
     }
     shuffles: ClassVar = "shards"
     mixing: ClassVar = "worker draws"
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("chunks", "indexed-parquet")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
@@ -223,6 +224,10 @@ class LitData(Adapter):
                 num_workers=1,
                 start_method="fork",
             )
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return its processes; Parquet files are read in the calling thread."""
+        return super().execution(job) if job.format == "chunks" else Execution()
 
     def open(self, job: LoadingJob) -> Loader:
         """Return the StreamingDataLoader."""

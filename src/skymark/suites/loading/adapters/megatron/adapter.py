@@ -135,6 +135,7 @@ class Megatron(Adapter):
         "shuffled beforehand",
     }
     mixing: ClassVar = "schedule"
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = (FORMAT,)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH

@@ -333,6 +333,7 @@ class TfData(Adapter):
         "pack": "a batch of tf.data has a row per element; it packs no texts",
         "jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv",
     }
+    runs_in: ClassVar = ("threads",)
     formats: ClassVar = ("tfrecord", "memory", "computed", "files", "tar", "parquet", "http")
     framework: ClassVar = "tensorflow"
     acceleration: ClassVar = Acceleration(

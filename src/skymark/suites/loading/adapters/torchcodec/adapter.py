@@ -44,6 +44,7 @@ class TorchCodec(Adapter):
     )
     abilities: ClassVar = Torchvision.abilities
     limits: ClassVar = Torchvision.limits
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = Torchvision.formats
     native: ClassVar = frozenset(OPERATORS)
     native_only: ClassVar = (

@@ -90,6 +90,7 @@ class Torchvision(Adapter):
         **PyTorch.limits,
         "checkpoint": "torchdata, whose DataLoader saves positions, is not in its venv",
     }
+    runs_in: ClassVar = ("processes",)
     formats: ClassVar = PyTorch.formats
     native: ClassVar = frozenset(OPERATORS)
     native_only: ClassVar = (
