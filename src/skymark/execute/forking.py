@@ -1,8 +1,7 @@
 """The parent of workers: makes the runner, and forks a process for each worker.
 
-It runs in the adapter's venv. A fork copies a process's memory, and of its threads only the one that
-forks. A parent with other threads therefore serves the first worker itself. `obstacle` has all
-conditions.
+It runs in the adapter's venv. A fork copies a process's memory, and of its threads only the caller.
+A parent with other threads therefore serves the first worker itself. `obstacle` has all conditions.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Parent:
         self._works = works
 
     def next_worker(self) -> Asked | None:
-        """Return a worker's log and pipes in the worker's own process; None in the parent at the end.
+        """Return a worker's log and pipes in the worker's process; None in the parent at the end.
 
         Returns once in each fork. A parent that cannot be forked returns as the worker itself.
         """

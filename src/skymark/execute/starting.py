@@ -1,8 +1,8 @@
 """Starts of worker processes: alone, or forked from a parent that has imported the library.
 
 An import takes seconds, and each round needs a process that has measured nothing. A parent imports
-the library once and is forked for each round. `skymark.execute.forking` has the conditions. A parent
-that cannot be forked serves the first round itself, and the next round gets another parent.
+the library once and is forked for each round, where `skymark.execute.forking` finds no obstacle. A
+parent that cannot be forked serves the first round itself, and the next round gets another parent.
 """
 
 from __future__ import annotations

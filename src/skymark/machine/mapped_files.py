@@ -1,7 +1,7 @@
 """Pages of files that this process has mapped, such as the code of libraries: drop, map again.
 
-A process that has imported a library and now waits does not need the library's code in memory. If it
-kept the pages, it would count as their user and halve the share of a process that works.
+A process that has imported a library and now waits does not need the library's code in memory. If
+it kept the pages, it would count as their user and halve the share of a process that works.
 """
 
 from __future__ import annotations
