@@ -1,7 +1,7 @@
-"""Accelerators that libraries see, asked once for each interpreter and library, all at once.
+"""Accelerators that libraries see: one question for each interpreter and library, all at once.
 
-A worker of one of the adapters answers, and ends: a library keeps a device until its process ends.
-Where the worker is a fork, its parent stays for the rounds, so the import was for both.
+A worker of one of the adapters answers and ends, because a library keeps a device until its process
+ends. The worker's parent stays for the rounds: one import serves both.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _begun(question: Question, askers: Sequence[Asker]) -> WorkerProcess | None:
 
 
 def _answer(worker: WorkerProcess, timeout_s: float) -> SeenDevices | None:
-    """Return a worker's answer; None from one that could not start."""
+    """Return a worker's answer; None where the worker did not start."""
     try:
         worker.await_ready(timeout_s)
     except WorkerError:

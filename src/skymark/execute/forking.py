@@ -1,8 +1,7 @@
-"""The parent of workers: makes the runner, and forks a process for each worker asked for.
+"""The parent of workers: makes the runner, and forks a process for each worker.
 
-It runs in the adapter's venv. A fork takes a process's memory along, and of its threads only the
-one that forks. So a parent that has others serves the first worker itself; `obstacle` has all
-conditions.
+It runs in the adapter's venv. A fork copies a process's memory, and of its threads only the caller.
+A parent with other threads therefore serves the first worker itself. `obstacle` has all conditions.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ KERNEL_OBJECTS = ("socket:", "anon_inode:")
 
 
 class Asked(NamedTuple):
-    """What a worker is asked for with."""
+    """Log and pipes of a new worker."""
 
     log: Path
     receive: int
@@ -52,10 +51,9 @@ class Parent:
         self._works = works
 
     def next_worker(self) -> Asked | None:
-        """Return what to serve, in the process that is to serve it; None at the end of all.
+        """Return a worker's log and pipes in the worker's process; None in the parent at the end.
 
-        In a parent that cannot be forked this returns once. In one that can, it returns once in
-        each fork, and None in the parent itself.
+        Returns once in each fork. A parent that cannot be forked returns as the worker itself.
         """
         hindered = obstacle(self._works, self._control.fileno())
         files = MappedFiles() if hindered is None else None
@@ -89,7 +87,7 @@ class Parent:
 
 
 def obstacle(works: Any, control: int) -> str | None:
-    """Return what keeps this process from being forked after its import; None for nothing.
+    """Return the reason not to fork this process after its import; None where there is none.
 
     Args:
         works: the runner; its `forks` says whether its library allows it.
@@ -130,7 +128,7 @@ def _has_children() -> bool:
 
 
 def _fork_and_end() -> None:
-    """Fork for nothing: a pool of threads that stands a fork, such as OpenBLAS's, ends by that."""
+    """Fork once for nothing: a thread pool that survives forks, such as OpenBLAS's, ends before."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if (pid := os.fork()) == 0:

@@ -1,8 +1,8 @@
 """Starts of worker processes: alone, or forked from a parent that has imported the library.
 
-A library takes seconds to import, and each round is to be in a process that has measured nothing.
-So a parent imports it once and is forked for each round, where it can be: `skymark.execute.forking`
-has the conditions. Else it serves the first round itself, and each round has a parent of its own.
+An import takes seconds, and each round needs a process that has measured nothing. A parent imports
+the library once and is forked for each round, where `skymark.execute.forking` finds no obstacle. A
+parent that cannot be forked serves the first round itself, and the next round gets another parent.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class WorkerParent:
 
     @property
     def can_serve(self) -> bool:
-        """Whether it may still be asked for a worker, as far as is known."""
+        """Whether it runs and nothing is known that keeps it from another worker."""
         return self.is_running and self.obstacle is None
 
     def serve(self, log: Path, receive: int, send: int) -> ForkedWorker:
@@ -180,7 +180,7 @@ class WorkerParent:
 
 
 class ForkedWorker:
-    """The process of a worker that a parent was asked for: as `subprocess.Popen` in its words."""
+    """The process of a parent's worker, with the methods of `subprocess.Popen`."""
 
     def __init__(self, parent: WorkerParent) -> None:
         self.parent = parent
@@ -191,7 +191,7 @@ class ForkedWorker:
 
     @property
     def is_forked(self) -> bool:
-        """Whether it has begun, as a process beside its parent."""
+        """Whether the worker runs beside its parent, as a process of its own."""
         return self._serving is not None and self._serving.obstacle is None
 
     @property

@@ -20,10 +20,10 @@ Key = tuple[WorkerKind, str]
 class WorkerPool:
     """Lends workers to engines, one at a time, and ends or keeps those that come back.
 
-    A round is in a process that has not measured its cell. Libraries take seconds to import, so an
-    adapter's parent imports it once and is forked for each worker. One that cannot be forked serves
-    once, and the next can be started ahead, to import while nothing is measured. Where a worker
-    serves several groups, it is kept for the next group of its kind instead.
+    A round needs a process that has not measured its cell. An adapter's parent imports the library
+    once and is forked for each worker. A parent that cannot be forked serves one worker; the next
+    parent can start ahead, to import while nothing is measured. A worker that serves several groups
+    is kept for the next group of its kind instead.
     """
 
     def __init__(self, announce: Callable[[str], None], *, keeps: bool, forks: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Pages of files that this process has mapped, such as the code of libraries: drop, map again.
 
-A process that has imported a library and only waits need not keep the library's code mapped. It
-would count as a user of the pages, and halve the proportional set size of the one that works.
+A process that has imported a library and now waits does not need the library's code in memory. If
+it kept the pages, it would count as their user and halve the share of a process that works.
 """
 
 from __future__ import annotations
