@@ -14,10 +14,28 @@ import numpy as np
 
 from skymark.suites.loading.dataset.canonical import Array
 
+MOST_PLACES = 8
+"""Largest table, per element of a stream, that is made in place of sorting: elements are mostly the
+numbers from 0 on, and a table of 200,000 takes a tenth of the time."""
+
 
 def ranks(stream: Array) -> Array:
     """Return the place that each element of a stream has in storage among them, int64 ``[n]``."""
+    if (places := _places(stream)) is not None:
+        is_there = np.zeros(places, bool)
+        is_there[stream] = True
+        place = np.cumsum(is_there) - 1
+        if place[-1] + 1 == len(stream):  # each element once
+            return place[stream]
     return np.argsort(np.argsort(stream))
+
+
+def _places(*streams: Array) -> int | None:
+    """Return the places that a table of all elements needs; None where it would be too large."""
+    if not all(map(len, streams)) or min(int(one.min()) for one in streams) < 0:
+        return None
+    places = max(int(one.max()) for one in streams) + 1
+    return places if places <= MOST_PLACES * max(map(len, streams)) else None
 
 
 def displacement(stream: Array) -> float:
@@ -37,6 +55,10 @@ def displacement(stream: Array) -> float:
 
 def neighbours(stream: Array, before: Array) -> float:
     """Return the share of successive elements that followed one another in another stream, too."""
+    if (places := _places(stream, before)) is not None:
+        follower = np.full(places, -1)
+        follower[before[:-1]] = before[1:]
+        return float(np.mean(follower[stream[:-1]] == stream[1:]))
     followed = np.argsort(before[:-1])
     places = np.searchsorted(before[:-1], stream[:-1], sorter=followed)
     places = followed[np.minimum(places, len(followed) - 1)]

@@ -13,6 +13,7 @@ from skymark.suites.loading.oracle.shuffle_statistics import (
     displacement,
     neighbours,
     rank_correlation,
+    ranks,
     stream_neighbours,
     uniform_neighbourhoods,
 )
@@ -126,3 +127,13 @@ def test_the_correlation_of_two_orders():
     swapped = np.arange(ELEMENTS).reshape(-1, 2)[:, ::-1].reshape(-1)
     expected = 1 - 6 * ELEMENTS / (ELEMENTS * (ELEMENTS**2 - 1))  # every place differs by 1
     assert rank_correlation(swapped, np.arange(ELEMENTS)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("far", [0, 10**12, -(10**12)])
+def test_elements_of_any_numbers_have_the_statistics_of_those_from_0_on(far):
+    random = np.random.default_rng(3)
+    stream = random.permutation(ELEMENTS)
+    stream[100:200] = np.arange(100)  # in storage order, and some of them twice
+    before = np.concatenate([np.arange(300), random.permutation(np.arange(300, ELEMENTS))])
+    assert neighbours(stream + far, before + far) == neighbours(stream, before) > 0
+    assert np.array_equal(ranks(before[::2] + far), np.argsort(np.argsort(before[::2])))
