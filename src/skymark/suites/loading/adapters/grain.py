@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch, Stage
 
 RECORDS_PER_FILE = 10_000
-PASSED_OVER = 1000
-"""Elements of an epoch that was left in its middle: so few take less time than new processes."""
 SHARED_BYTES = 1 << 16
 """A field of a batch from this size on is stacked in shared memory; of less, a copy is cheaper."""
 
@@ -118,6 +116,18 @@ def processes_of(job: LoadingJob) -> int | None:
     )
 
 
+def moved(state: dict[str, Any], place: int) -> dict[str, Any]:
+    """Return the state of processes that take turns, as it is before the batch at a place.
+
+    So processes live on where an epoch was left in its middle; `set_next_index` of Grain's cannot
+    move several of them (release 0.2.18).
+    """
+    count = len(state["iterators_in_use_states"])
+    shares = [{"next_index": len(range(number, place, count))} for number in range(count)]
+    turn = {"next_index_in_cycle": place % count, "iterators_in_use_states": shares}
+    return {**state, **turn}
+
+
 class GrainLoader(Loader):
     """One endless MapDataset, iterated epoch by epoch."""
 
@@ -128,7 +138,7 @@ class GrainLoader(Loader):
         self.processes = execution.workers if execution.model == "processes" else 0
         self.bucketed = bool(job.scenario.bucket_boundaries)
         self.iterator: Any = None
-        self.first_epoch = self.delivered = 0
+        self.first_epoch = self.begun = self.delivered = 0
         self.source: Any = None
         if job.format == "arrayrecord":
             self.source = grain.sources.ArrayRecordDataSource(sorted(job.storage.glob("*")))
@@ -173,7 +183,10 @@ class GrainLoader(Loader):
 
         if self.iterator is not None:
             place = (epoch - self.first_epoch) * self.steps + skip
-            if self.processes and self.reaches(place):
+            if self.processes and place >= self.begun:
+                if self.delivered != place:
+                    self.iterator.set_state(moved(self.iterator.get_state(), place - self.begun))
+                    self.delivered = place
                 return self.iterator
             self.iterator.close()
         job, begin = self.job, epoch * self.steps + skip
@@ -193,17 +206,9 @@ class GrainLoader(Loader):
                     num_workers=self.processes, per_worker_buffer_size=ahead
                 )
             )
-        self.first_epoch, self.delivered = epoch, skip
+        self.first_epoch, self.begun, self.delivered = epoch, skip, skip
         self.iterator = iter(dataset)
         return self.iterator
-
-    def reaches(self, place: int) -> bool:
-        """Go on to a batch that is near, and return whether the iterator is there."""
-        left = place - self.delivered
-        if 0 < left <= PASSED_OVER // (1 if self.bucketed else self.job.batch_size):
-            for _ in self.count(islice(self.iterator, left)):
-                pass
-        return self.delivered == place
 
     def of_stream(self, epoch: int) -> Any:
         """Return an epoch of the mixture, in batches; with processes, all from there on."""
