@@ -21,8 +21,8 @@ numbers from 0 on, and a table of 200,000 takes a tenth of the time."""
 
 def ranks(stream: Array) -> Array:
     """Return the place that each element of a stream has in storage among them, int64 ``[n]``."""
-    if (places := _places(stream)) is not None:
-        is_there = np.zeros(places, bool)
+    if (size := _places(stream)) is not None:
+        is_there = np.zeros(size, bool)
         is_there[stream] = True
         place = np.cumsum(is_there) - 1
         if place[-1] + 1 == len(stream):  # each element once
@@ -55,8 +55,8 @@ def displacement(stream: Array) -> float:
 
 def neighbours(stream: Array, before: Array) -> float:
     """Return the share of successive elements that followed one another in another stream, too."""
-    if (places := _places(stream, before)) is not None:
-        follower = np.full(places, -1)
+    if (size := _places(stream, before)) is not None:
+        follower = np.full(size, -1)
         follower[before[:-1]] = before[1:]
         return float(np.mean(follower[stream[:-1]] == stream[1:]))
     followed = np.argsort(before[:-1])
