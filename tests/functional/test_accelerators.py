@@ -17,6 +17,7 @@ from skymark.execute.interpreters import Interpreters
 from skymark.execute.measurer import HOST_ONLY
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
+from skymark.execute.starting import WORKER_PATH_VARIABLE
 from skymark.execute.venvs import Venvs, import_root
 from skymark.machine.accelerator import has_driver
 from skymark.machine.nvidia import Unit
@@ -33,6 +34,13 @@ SUITE = LoadingSuite()
 def without_an_accelerator():
     if has_driver("gpu"):
         pytest.skip("this machine has a GPU, which the libraries would see")
+
+
+@pytest.fixture(autouse=True)
+def skymark_is_importable(monkeypatch):
+    """For interpreters of adapters' venvs that stand for one with skymark installed."""
+    root = import_root(cache_directory(), SUITE.runner)
+    monkeypatch.setenv(WORKER_PATH_VARIABLE, str(root))
 
 
 def records_of(slug, target, python, directory):
