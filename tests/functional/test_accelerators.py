@@ -35,6 +35,13 @@ def without_an_accelerator():
         pytest.skip("this machine has a GPU, which the libraries would see")
 
 
+@pytest.fixture(autouse=True)
+def skymark_in_venvs(monkeypatch):
+    """Let workers import skymark in a venv that is given as the current interpreter."""
+    root = import_root(cache_directory(), SUITE.runner)
+    monkeypatch.setenv("SKYMARK_WORKER_PATH", str(root))
+
+
 def records_of(slug, target, python, directory):
     """Run a small cell as for an accelerator, in an interpreter that has none."""
     selection = Selection(scenarios=("TAB-1:small",), adapters=(slug,))
