@@ -563,3 +563,17 @@ def test_a_refused_write_stops_the_run_and_keeps_what_is_done(bed):
         bed.engine(plan_of(done, next_one, effort=effort(1))).run()
     assert RunDirectory(bed.run.path).record(done).status is Status.OK
     assert bed.run.record(next_one) is None
+
+
+def test_an_adapter_whose_data_another_one_makes_imports_nothing_before_its_round(bed, monkeypatch):
+    def made_by_the_first(self, cells, cache):
+        is_there = any("preparing" in one for one in bed.witness.told)
+        return [] if is_there else list(cells)
+
+    monkeypatch.setattr(ScriptedSuite, "unprepared", made_by_the_first)
+    before = []
+    bed.witness.on = lambda told: before.append((told, len(bed.journal("import"))))
+    cells = [cell_of(f"forks-{one}", prepare="well") for one in "abc"]
+    bed.engine(plan_of(*cells, effort=effort(1))).run()
+    first = next(imports for told, imports in before if told.startswith("measuring"))
+    assert (first, len(bed.journal("import"))) == (1, 3)

@@ -218,16 +218,40 @@ class Measurer(ABC):
             self._suite.fetch(cells, self._cache, self._observer.stage)
         unprepared = {cell.id for cell in self._unprepared(cells)}
 
-        def prepare(worker: WorkerProcess, cell: Cell) -> None:
-            if not self._unprepared([cell]):
-                return  # another cell of the same data came before
-            self._observer.stage(f"preparing {cell.scenario} ({cell.variant}) for {cell.adapter}")
-            worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
+        waiting = {
+            group: meant
+            for group, members in self._processes(self._unfinished).items()
+            if (meant := [cell for cell in members if cell.id in unprepared])
+        }
+        while waiting:
+            group, cells = next(iter(waiting.items()))
+            del waiting[group]
+            if left := self._unprepared(cells):  # others' workers made data since
+                self._with_worker(group, left, partial(self._prepare_cell, left[0], waiting))
 
-        for group, members in self._processes(self._unfinished).items():
-            meant = [cell for cell in members if cell.id in unprepared]
-            if waiting := self._unprepared(meant):  # others' workers made data since
-                self._with_worker(group, waiting, prepare)
+    def _prepare_cell(
+        self,
+        first: Cell,
+        waiting: Mapping[str, Sequence[Cell]],
+        worker: WorkerProcess,
+        cell: Cell,
+    ) -> None:
+        """Have a cell's data made, while the next process that is to make some imports its library.
+
+        Args:
+            first: of the worker's cells. Until its data is there, others may wait for the same.
+            waiting: cells without data by their group, in order.
+            worker: makes the data.
+            cell: whose data it is.
+        """
+        if cell is not first:
+            after = (one for one, cells in waiting.items() if self._unprepared(cells))
+            if (group := next(after, None)) is not None:
+                self._start_ahead(group, waiting[group])
+        if not self._unprepared([cell]):
+            return  # another cell of the same data came before
+        self._observer.stage(f"preparing {cell.scenario} ({cell.variant}) for {cell.adapter}")
+        worker.prepare(cell, self._run.log_path(cell), PREPARE_TIMEOUT_S)
 
     def _unprepared(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return the cells whose data a worker is asked to make."""
