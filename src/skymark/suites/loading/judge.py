@@ -14,6 +14,7 @@ from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.oracle.claims import claimed_figures, claimed_stream, claimed_time
 from skymark.suites.loading.oracle.evidence import Declared, Said, heard
 from skymark.suites.loading.oracle.ordering import Orders
+from skymark.suites.loading.settings import read_settings
 from skymark.suites.loading.storage import Storage
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ class LoadingJudge:
         ranks = int(cell.axes.get("ranks", 1))
         if cause := claimed_figures(claim, oracle.indexed_elements, ranks):
             oracle.refuse(cause.kind, cause.message)
-        oracle.check_stream(*claimed_stream(claim), os.cpu_count() or 1)
+        settings, _ = read_settings(cell.settings)
+        # Each worker may have one more in hand.
+        queued = ranks * max(1, settings.workers) * (settings.prefetch + 1)
+        oracle.check_stream(*claimed_stream(claim, queued), os.cpu_count() or 1)
         return oracle.verdict()
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from skymark.model.record import Cause
@@ -47,12 +48,27 @@ def _all_over_measured_waits(claim: RoundResult) -> float:
     return sum(claim.samples["wait_ns"]) / measured if measured else 1.0
 
 
-def claimed_stream(claim: RoundResult) -> tuple[float, int]:
-    """Return the time of a round's streams in s, think time included, and their elements."""
-    pairs = zip(claim.samples["elements"], claim.samples["stream"], strict=True)
-    elements = int(sum(count for count, counts in pairs if counts))
+def claimed_stream(claim: RoundResult, queued: int) -> tuple[float, int]:
+    """Return the time of a round's streams in s, think time included, and the elements made in it.
+
+    Short epochs have no stream apart from their restarts. Batches that wait in queues when such an
+    epoch begins were made before.
+
+    Args:
+        claim: what the worker says.
+        queued: batches that all queues hold.
+    """
+    columns = (claim.samples[name] for name in ("elements", "stream", "epoch"))
+    measured = [row for row in zip(*columns, strict=True) if row[2] > 0]
+    streamed = int(sum(count for count, counts, _ in measured if counts))
+    made = streamed
+    if all(counts for _, counts, _ in measured):
+        arrived: Counter[float] = Counter()
+        for count, _, epoch in measured:
+            arrived[epoch] += 1
+            made -= int(count) if arrived[epoch] <= queued else 0
     rate = claim.metrics["samples_per_s"]
-    return (elements / rate if rate else float("inf")), elements
+    return (streamed / rate if rate else float("inf")), made
 
 
 def claimed_figures(claim: RoundResult, handed_over: int, ranks: int = 1) -> Cause | None:

@@ -8,7 +8,7 @@ import pytest
 
 from skymark.model.record import RoundResult
 from skymark.suite.contract import Seen
-from skymark.suites.loading.oracle.claims import claimed_figures, claimed_time
+from skymark.suites.loading.oracle.claims import claimed_figures, claimed_stream, claimed_time
 from skymark.suites.loading.oracle.evidence import NOT_JUDGED
 
 
@@ -31,6 +31,7 @@ def claim(timed_s=2.0, ranks=1, **metrics):
             "wait_ns": (int(3e9 * ranks), *(wait_ns,) * 100 * ranks),
             "warm_up": (1, *(0,) * 100 * ranks),
             "stream": (0, *(1,) * 100 * ranks),
+            "epoch": (0, *(1,) * 50 * ranks, *(2,) * 50 * ranks),
         },
         verification=NOT_JUDGED,
     )
@@ -81,3 +82,13 @@ def test_a_rate_follows_from_elements_and_times(name):
 
 def test_a_round_without_a_wait_has_any_rate():
     assert claimed_figures(claim(timed_s=1e-9, samples_per_s=5e13), 1010) is None
+
+
+def test_batches_in_queues_were_made_before_an_epoch_without_a_lead():
+    assert claimed_stream(claim(), queued=6) == (2.0, 1000 - 2 * 6 * 10)
+
+
+def test_all_of_a_stream_after_a_lead_was_made_in_it():
+    whole = claim()
+    led = whole.samples | {"stream": (0, 0, *(1,) * 99)}
+    assert claimed_stream(whole.model_copy(update={"samples": led}), queued=6) == (1.98, 990)
