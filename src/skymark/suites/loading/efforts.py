@@ -31,6 +31,10 @@ class LoadingLimits(Frozen):
         """Return the limits of an effort."""
         return cls.model_validate(effort.limits)
 
+    def of_effort(self) -> dict[str, float]:
+        """Return the limits as an effort has them, without those that are None."""
+        return self.model_dump(exclude_none=True)
+
 
 def _effort(
     name: str, rounds: tuple[int, int], interval: float, timeout_s: float, limits: LoadingLimits
@@ -41,7 +45,7 @@ def _effort(
         max_rounds=rounds[1],
         target_relative_interval=interval,
         cell_timeout_s=timeout_s,
-        limits=limits.model_dump(exclude_none=True),
+        limits=limits.of_effort(),
     )
 
 

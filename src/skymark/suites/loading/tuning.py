@@ -59,7 +59,7 @@ def efforts(step_ms: float, name: str) -> Sequence[Effort]:
                 min_batches=1,
                 max_seconds=seconds * stretch,
                 verified_elements=64,
-            ).model_dump(),
+            ).of_effort(),
         )
         for place, (rounds, seconds) in enumerate(LENGTHS[name], 1)
     ]
