@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skymark.suites.loading.drives.stream import FEWEST_FILLINGS
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.oracle.claims import claimed_figures, claimed_stream, claimed_time
 from skymark.suites.loading.oracle.evidence import Declared, Said, heard
@@ -50,8 +51,8 @@ class LoadingJudge:
         if cause := claimed_figures(claim, oracle.indexed_elements, ranks):
             oracle.refuse(cause.kind, cause.message)
         settings, _ = read_settings(cell.settings)
-        # Each worker may have one more in hand.
-        queued = ranks * max(1, settings.workers) * (settings.prefetch + 1)
+        # Libraries hold more than `prefetch` says, in pipes and in hand: Grain twice as many.
+        queued = FEWEST_FILLINGS * ranks * max(1, settings.workers) * settings.prefetch
         oracle.check_stream(*claimed_stream(claim, queued), os.cpu_count() or 1)
         return oracle.verdict()
 
