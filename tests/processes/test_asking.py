@@ -14,6 +14,7 @@ import pytest
 from skymark.execute.measurer import HOST_ONLY
 from skymark.model.record import Status
 from skymark.suite.contract import DeviceLibrary
+from tests.accelerator_libraries import BLIND_JAX, BREAKING_JAX, WORKING_JAX, WORKING_TORCH
 from tests.scripted_suite import EFFORT, ScriptedSuite, cell_of, plan_of
 
 pytestmark = [
@@ -22,29 +23,6 @@ pytestmark = [
 ]
 
 NOTE = "with open({imports!r}, 'a') as file: file.write(__name__ + '\\n')\n"
-WORKING_TORCH = """
-class version: cuda = "13.2"
-class cuda:
-    def device_count(): return 2
-    def get_device_name(number): return "A Torch GPU"
-__version__ = "2"
-class _Number:
-    def sum(self): return self
-    def item(self): return 2.0
-def ones(count, device):
-    assert device == "cuda"
-    return _Number()
-"""
-WORKING_JAX = """
-class _Array:
-    def __add__(self, other): return self
-    def block_until_ready(self): return self
-class _Device: device_kind = "A JAX GPU"
-def devices(platform): return [_Device()]
-def device_put(value, device): return _Array()
-"""
-BREAKING_JAX = "def devices(platform): import os; os.abort()"
-BLIND_JAX = "def devices(platform): raise RuntimeError('Unknown backend ' + platform)"
 ASKED_FOR_MEMORY = """
 import os
 def devices(platform): raise RuntimeError(os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"])

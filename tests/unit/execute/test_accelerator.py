@@ -19,32 +19,10 @@ from skymark.machine.accelerator import has_driver
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 from skymark.resources import resource_directory
+from tests.accelerator_libraries import BLIND_JAX, BREAKING_JAX, WORKING_JAX, WORKING_TORCH
 from tests.nvml.stand_in import GIB, H100
 from tests.unit.run.past_runs import cell, plan
 
-WORKING_TORCH = """
-class version: cuda = "13.2"
-class cuda:
-    def device_count(): return 2
-    def get_device_name(number): return "A Torch GPU"
-__version__ = "2"
-class _Number:
-    def sum(self): return self
-    def item(self): return 2.0
-def ones(count, device):
-    assert device == "cuda"
-    return _Number()
-"""
-WORKING_JAX = """
-class _Array:
-    def __add__(self, other): return self
-    def block_until_ready(self): return self
-class _Device: device_kind = "A JAX GPU"
-def devices(platform): return [_Device()]
-def device_put(value, device): return _Array()
-"""
-BLIND_JAX = "def devices(platform): raise RuntimeError('Unknown backend ' + platform)"
-BREAKING_JAX = "def devices(platform): import os; os.abort()"
 CPU_TORCH = "class version: cuda = None\n__version__ = '2+cpu'"
 
 
