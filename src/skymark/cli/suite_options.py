@@ -14,7 +14,13 @@ from skymark.model.errors import UsageError
 from skymark.model.option import Option
 from skymark.suite.contract import Suite
 
-TYPES: Mapping[str, type] = {"text": str, "file": str, "integer": int, "number": float}
+TYPES: Mapping[str, type] = {
+    "text": str,
+    "file": str,
+    "integer": int,
+    "number": float,
+    "flag": bool,
+}
 GROUPS = {"what": WHAT, "how": HOW}
 
 
@@ -83,7 +89,11 @@ def field_of(option: Option) -> tuple[str, Any, Any]:
     is: the default is in the help, so that a given value can be told from it.
     """
     default = "" if option.default is None else f" [default: {option.default}]"
-    parameter = Parameter(group=GROUPS[option.group], help=f"{option.help}{default}")
+    parameter = Parameter(
+        group=GROUPS[option.group],
+        help=f"{option.help}{default}",
+        negative=() if option.kind == "flag" else None,
+    )
     type_: Any = Literal[option.choices] if option.choices else TYPES[option.kind]
     if option.several:
         annotated: Any = Annotated[tuple[type_, ...], Several, parameter]

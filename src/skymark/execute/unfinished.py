@@ -87,6 +87,7 @@ class UnfinishedCell:
         return Record(
             cell=self.planned.cell,
             cell_hash=self.planned.cell.hash,
+            data=self.planned.data,
             status=status,
             cause=cause,
             rounds=tuple(result.summary for result in rounds),

@@ -19,8 +19,9 @@ class Option(Frozen):
 
     name: str
     """As in Python; the command line shows ``think_time_ms`` as ``--think-time-ms``."""
-    kind: Literal["text", "integer", "number", "file"] = "text"
-    """``file`` names what lies on this machine, or an address that any machine can read."""
+    kind: Literal["text", "integer", "number", "file", "flag"] = "text"
+    """``file`` names what lies on this machine, or an address that any machine can read; ``flag``
+    takes no value."""
     help: str
     group: Group = "how"
     choices: tuple[str, ...] = ()

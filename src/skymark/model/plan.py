@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 from skymark.model.allotment import Allotment, Goal
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
+from skymark.model.data_taken import DataTaken
 from skymark.model.effort import Effort
 from skymark.model.platform import Platform
 from skymark.model.record import SCHEMA_VERSION, Cause, Status
@@ -71,6 +72,8 @@ class PlannedCell(Frozen):
     """Seconds that one round takes; None where nothing is known."""
     local_files: tuple[str, ...] = ()
     """Files and directories of the user's own that it reads; another machine must have them."""
+    data: DataTaken | None = None
+    """What it takes of the user's own data; None where it reads none."""
     refusal: tuple[Status, Cause] | None = None
 
 
@@ -104,6 +107,16 @@ class Plan(Frozen):
     def bounds(self) -> Effort:
         """The effort, with the rounds that the run's time allows where it has one."""
         return self.effort if self.allotment is None else self.allotment.bounds(self.effort)
+
+    @property
+    def data_sentences(self) -> list[str]:
+        """A sentence for each scenario that reads real data, in the order of the cells."""
+        said = (
+            f"{planned.cell.scenario}:{planned.cell.variant} on {planned.data.sentence}"
+            for planned in self.cells
+            if planned.data is not None
+        )
+        return list(dict.fromkeys(said))
 
     @property
     def runnable(self) -> tuple[PlannedCell, ...]:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from skymark.model.base import Amount, Count, Frozen, Moment, NonNegative
 from skymark.model.cell import Cell, Setting
+from skymark.model.data_taken import DataTaken
 from skymark.model.gpu import GpuUse, combined
 from skymark.model.metric import Figure
 
@@ -141,6 +142,8 @@ class Record(Frozen):
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     cell: Cell
     cell_hash: str
+    data: DataTaken | None = None
+    """What it took of the user's own data; null where it read none."""
     status: Status
     cause: Cause | None = None
     rounds: tuple[Round, ...] = ()

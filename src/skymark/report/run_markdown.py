@@ -25,6 +25,8 @@ def _lines(run: Run) -> Iterator[str]:
     columns = Columns(run)
     yield f"## {markdown(run.manifest.run_id)}"
     yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
+    for sentence in run.manifest.plan.data_sentences:
+        yield from ("", markdown(sentence))
     for label, records in run.by_label().items():
         if rows := ranked(records, declaration):
             title = declaration.scenario_title(records[0].cell.scenario)

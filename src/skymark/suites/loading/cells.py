@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from skymark.model.cell import Cell, Setting
+from skymark.model.data_taken import DataTaken
 from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import PlannedCell
@@ -159,7 +160,9 @@ def settings_of(
     return found
 
 
-def planned_cell(cell: Cell, effort: Effort, platform: Platform) -> PlannedCell:
+def planned_cell(
+    cell: Cell, effort: Effort, platform: Platform, data: DataTaken | None = None
+) -> PlannedCell:
     """Return a cell with its process, its machine and its time.
 
     Cells of one adapter share a process, unless their scenario measures memory or start-up; cells
@@ -174,6 +177,7 @@ def planned_cell(cell: Cell, effort: Effort, platform: Platform) -> PlannedCell:
         shard_key=cell.label,
         guess=guess(cell, effort),
         local_files=tuple(specification.local_files),
+        data=data,
         refusal=refusal(cls, adapter, cell.axes, cell.settings)
         or refused_delivery(adapter, cell.settings, platform)
         or refused_step(cls, adapter, cell.settings, platform)
@@ -196,38 +200,64 @@ def guess(cell: Cell, effort: Effort) -> Span:
     )
 
 
-def opened_data(data: str | None) -> RealData | None:
+def opened_data(data: str | None, *, skip_damaged: bool = False) -> RealData | None:
     """Open the real data that a user names, if any.
 
     Raises:
         DataError: it cannot be read.
+        UsageError: damaged elements are to be left out of synthetic data, which has none.
     """
     if data is None:
+        if skip_damaged:
+            raise UsageError("--skip-damaged is for real data; add --data, or leave it out")
         return None
     from skymark.suites.loading.dataset.importing import RealData
 
-    return RealData(data)
+    return RealData(data, skip_damaged=skip_damaged)
+
+
+class Specified(NamedTuple):
+    """The specification of a scenario's cells, and the account of the real data that it reads."""
+
+    specification: LoadingSpecification
+    data: DataTaken | None = None
 
 
 def specification_of(
-    cls: type[Scenario], variant: str, seed: int, data: RealData | None
-) -> LoadingSpecification:
+    cls: type[Scenario],
+    variant: str,
+    seed: int,
+    data: RealData | None,
+    elements: int | None = None,
+) -> Specified:
     """Return what decides a scenario's data and work: versions, seed, size, real data.
+
+    Args:
+        cls: the scenario.
+        variant: one of its sizes.
+        seed: of random numbers.
+        data: the user's; None for synthetic data.
+        elements: in place of the variant's own, at most.
 
     Raises:
         DataError: the real data is not what the scenario reads.
     """
     size = cls.sizes()[variant]
+    if elements is not None:
+        size = size.model_copy(update={"elements": elements})
     if data is None:
-        return LoadingSpecification(scenario_version=cls.version, seed=seed, size=size)
+        return Specified(LoadingSpecification(scenario_version=cls.version, seed=seed, size=size))
     data.check(cls)
-    return LoadingSpecification(
+    found = data.size(cls, size)
+    specification = LoadingSpecification(
         scenario_version=cls.version,
         seed=seed,
-        size=data.size(cls, size),
+        size=found,
         data=data.name,
         data_fingerprint=data.fingerprint,
+        skip_damaged=data.skip_damaged or None,
     )
+    return Specified(specification, data.taken(cls, size, found))
 
 
 def refusal(

@@ -25,8 +25,15 @@ OPTIONS = (
         name="data",
         group="what",
         kind="file",
-        help="Real data in place of synthetic: a folder, tar shards, Parquet, CSV, JSON lines, "
-        "text, or hf://owner/name.",
+        help="Real data in place of synthetic: a folder, tar shards, Parquet, CSV, JSON, text, or "
+        "hf://owner/name. DATA:test takes another split than train.",
+    ),
+    Option(
+        name="skip_damaged",
+        group="what",
+        kind="flag",
+        help="Leave damaged elements of --data out and count them. By default the first one is "
+        "an error.",
     ),
     Option(
         name="seed",
@@ -86,6 +93,7 @@ class LoadingOptions(Frozen):
 
     axis: tuple[str, ...] = ()
     data: str | None = None
+    skip_damaged: bool = False
     seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**64)
 
     @classmethod

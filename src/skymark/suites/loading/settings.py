@@ -29,6 +29,8 @@ class LoadingSettings(Frozen):
     """Batches held ready, per worker where the library counts so."""
     batch_size: int | None = Field(default=None, ge=1, le=MOST)
     """Elements per batch; None for the variant's."""
+    elements: int | None = Field(default=None, ge=1)
+    """Elements of the data set; None for the variant's. Of real data, as many as there are."""
     format: str | None = None
     """Storage format; None for what the library recommends."""
     page_cache: Literal["warm", "cold"] = "warm"

@@ -6,6 +6,7 @@ from pydantic import JsonValue
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
+from skymark.suites.loading.dataset.sources.opening import split_asked_for
 from skymark.suites.loading.scenario import Size
 
 
@@ -19,6 +20,8 @@ class LoadingSpecification(Frozen):
     """The user's ``--data`` text; None for synthetic data."""
     data_fingerprint: str | None = None
     """What the real data held when the run was planned."""
+    skip_damaged: bool | None = None
+    """True where damaged elements of the real data are left out, None where they are refused."""
     adapter_version: int = 1
     adapter_file: str | None = None
     """``FILE.py:CLASS`` of an adapter outside any package, from the directory it was planned in."""
@@ -38,7 +41,9 @@ class LoadingSpecification(Frozen):
     def local_files(self) -> list[str]:
         """Files and directories of the user's own that only this machine has."""
         found = [] if self.adapter_file is None else [self.adapter_file.rpartition(":")[0]]
-        return found if self.data is None or "://" in self.data else [*found, self.data]
+        if self.data is None or "://" in self.data:
+            return found
+        return [*found, split_asked_for(self.data)[0]]
 
     def json_content(self) -> dict[str, JsonValue]:
         """Return it as a cell holds it: what is not there is left out."""

@@ -21,7 +21,7 @@ COSTLY_RESTARTS = 1.25
 STEP_DIFFERENCE = 1.25
 """The time of a calibrated step over that asked for, or the reverse, above which it is another."""
 
-UNUSED = 0.25
+UNUSED = 0.15
 """Share of the workers' cores left unused, above which a cause is looked for."""
 
 LEAST_WAITED = 0.9

@@ -35,20 +35,26 @@ class Storage:
     scenario: Scenario
     data: str | None = None
     fingerprint: str | None = None
+    skip_damaged: bool = False
 
     @classmethod
     def of_cell(cls, cache: Path, cell: Cell) -> Storage:
         """Return the places of a cell's data."""
         specification = LoadingSpecification.of(cell)
-        fingerprint = specification.data_fingerprint
-        return cls(cache, bind_scenario(cell), specification.data, fingerprint)
+        return cls(
+            cache,
+            bind_scenario(cell),
+            specification.data,
+            specification.data_fingerprint,
+            skip_damaged=bool(specification.skip_damaged),
+        )
 
     @property
     def canonical(self) -> Path:
         """The canonical dataset's directory."""
         scenario = self.scenario
         if self.data is not None:
-            source = [self.data, self.fingerprint, scenario.id, scenario.version]
+            source = [self.data, self.fingerprint, scenario.id, scenario.version, self.skip_damaged]
             size = scenario.size.model_dump(mode="json", exclude={"batch_size"})
             key = digest_of([LAYOUT_VERSION, source, size])
             return self.cache / "datasets" / f"imported-{key[:16]}"
@@ -88,7 +94,13 @@ class Storage:
             else:
                 from skymark.suites.loading.dataset.importing import import_data
 
-                import_data(self.data, self.scenario, directory, self.fingerprint)
+                import_data(
+                    self.data,
+                    self.scenario,
+                    directory,
+                    self.fingerprint,
+                    skip_damaged=self.skip_damaged,
+                )
 
         _once(self.canonical, make)
         return self.scenario.open_dataset(self.canonical)

@@ -120,9 +120,10 @@ class LoadingSuite(Suite):
         check_axes(chosen_axes, [cls for cls, _ in chosen])
         options = {name for one in references for name in adapter_class(str(one)).options}
         check_settings(selection.settings, options)
-        data = opened_data(chosen_options.data)
+        data = opened_data(chosen_options.data, skip_damaged=chosen_options.skip_damaged)
+        elements = read_settings(selection.settings)[0].elements
         specified = {
-            pair: specification_of(*pair, chosen_options.seed, data)
+            pair: specification_of(*pair, chosen_options.seed, data, elements)
             for pair in dict.fromkeys(chosen)
         }
         return [
@@ -130,10 +131,11 @@ class LoadingSuite(Suite):
                 cell_of(
                     *(cls, variant, reference, axes),
                     settings_of(cls, selection.settings, selection.platform),
-                    specified[cls, variant],
+                    specified[cls, variant].specification,
                 ),
                 effort,
                 selection.platform,
+                specified[cls, variant].data,
             )
             for (cls, variant), reference in product(specified, references)
             for axes in axis_points(cls, chosen_axes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -91,3 +92,10 @@ def test_the_cores_of_the_process_that_takes_batches_are_its_own_cpu_time() -> N
     assert found["cores_of_consumer"] * wall_s >= burnt_s * (1 - 1e-9)
     assert found["cores_idle"] >= 0
     assert use.figures(cpu_s=None) == {}
+
+
+def test_a_few_workers_are_threads_where_deep_lake_decodes() -> None:
+    deeplake = adapters()["deeplake"]()
+    two, four = (replace(job_of("CV-1", workers=count), format="deeplake") for count in (2, 4))
+    assert str(deeplake.execution(two)) == "2 threads"
+    assert str(deeplake.execution(four)) == "4 processes"

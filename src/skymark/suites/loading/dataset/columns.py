@@ -5,9 +5,9 @@
 | `jpeg`                  | an image; JPEG files as they are, others encoded as such         |
 | `height`, `width`       | the image's, in pixels                                           |
 | `label`                 | a number, or a name (numbered in alphabetical order)             |
-| `caption`, `transcript`, `document` | a text, or the first of several                      |
-| `wav`, `flac`           | a sound of 16 bits, 16 kHz; each as it is, or made of the other  |
-| `mp4`                   | a video clip of a constant frame rate                            |
+| `caption`, `transcript`, `document` | a text, the first of several, or a chat's messages   |
+| `wav`, `flac`           | a sound; of 16 bits and 16 kHz as it is, others are converted    |
+| `mp4`                   | a clip of a constant frame rate; others than MP4 change container |
 | `tokens`                | the bytes of a text, each a token (as in Xue et al., "ByT5", 2022) |
 | `features`              | all fields but the label, each a number                          |
 | `dense`, `categorical`  | the 13 counts and 26 categories of Criteo's click logs           |
@@ -27,7 +27,10 @@ from skymark.suites.loading.dataset.canonical import Array, Encoding
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "picture")
 LABELS = ("label", "labels", "class", "cls", "target", "fine_label", "speaker_id", "click", "y")
-TEXTS = ("text", "caption", "captions", "sentence", "content", "transcript", "transcription")
+TEXTS = (
+    *("text", "caption", "captions", "sentence", "content", "transcript", "transcription"),
+    *("messages", "conversations", "conversation"),
+)
 SOUNDS = ("audio", "wav", "flac", "sound", "speech")
 CLIPS = ("video", "mp4", "clip")
 
@@ -41,7 +44,7 @@ class Recipe:
     """
 
     convert: Callable[[Any, str], Any]
-    """Makes a row's value; called with the field's value (a tuple of several) and the place."""
+    """Makes a row's value; called with the field's value (several by name) and the place."""
     names: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     count: int = 0
@@ -72,7 +75,7 @@ class Recipe:
 
     @property
     def takes_several(self) -> bool:
-        """Whether `convert` gets a tuple of several fields' values."""
+        """Whether `convert` gets several fields' values by name."""
         return self.takes_rest or bool(self.prefixes)
 
     @property

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skymark.cache.stand_in import stand_in
+from skymark.model.data_taken import DataTaken, LeftOut
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.sources.data_source import WholeRows, reading
 from skymark.suites.loading.dataset.sources.opening import open_source
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset
     from skymark.suites.loading.dataset.columns import Recipe
-    from skymark.suites.loading.dataset.sources.data_source import DataSource
+    from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
     from skymark.suites.loading.scenario import Scenario, Size
 
 CHECKED_ELEMENTS = 1_000
 """Elements looked at for damage when a run is planned; the import decodes every element."""
+COUNTING_S = 5.0
+"""Longest time that planning counts rows that are not taken."""
+MOST_CLASSES = 100_000
+"""That labels may be mixed among: each element has a share of each."""
+MEDIA_COLUMNS = ("jpeg", "flac", "wav", "mp4")
 
 
 class RealData:
@@ -28,14 +36,20 @@ class RealData:
 
     It is a `skymark.model.named_data.NamedData`, too: a cache policy may keep its rows.
 
+    Args:
+        name: what the user named.
+        skip_damaged: leave damaged elements out, and count them; refuse them otherwise.
+
     Raises:
         DataError: there is no such thing, or it holds no data that skymark can read.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, skip_damaged: bool = False) -> None:
         self.name = name
         self.source = open_source(name)
+        self.skip_damaged = skip_damaged
         self._checked: set[str] = set()
+        self._whole: dict[tuple[str, ...], WholeRows] = {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -64,7 +78,10 @@ class RealData:
 
     def rows(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield the place and the values of every row."""
-        yield from self.source.read(self.source.fields, sys.maxsize)
+        for row in self.source.read(self.source.fields, sys.maxsize):
+            if row.damage is not None:
+                raise row.damage
+            yield row.place, row.values
 
     def has_changed(self) -> bool:
         """Whether files or the revision are not what they were."""
@@ -86,12 +103,40 @@ class RealData:
                 f"{scenario.id} does not run on real data, of which nothing makes {what}; "
                 "leave the scenario out, or --data"
             )
-        for field in {field for column in columns for field in fields_for(self.source, column)}:
-            self._check_field(field)
-        if not self.source.is_remote:
+        try:
             for column in columns:
-                if next(column_values(self.source, column, 1), None) is None:
-                    raise DataError(f"{self.name} holds no element; give data that does")
+                fields_for(self.source, column)
+        except DataError:
+            with reading(self.name):
+                self.source.count(sys.maxsize)  # damage may be why the first rows lack a field
+            raise
+        if self.source.is_remote or self.skip_damaged:
+            return
+        if "jpeg" in columns and "jpeg" not in self._checked:
+            self._check_images()
+        for column in columns:
+            if next(column_values(self.source, column, 1), None) is None:
+                raise DataError(f"{self.name} holds no element; give data that does")
+
+    def _check_images(self) -> None:
+        """Look at the first and last bytes of images."""
+        from skymark.suites.loading.dataset.sources.signs import check_image
+
+        self._checked.add("jpeg")
+        for row in self.source.read(fields_for(self.source, "jpeg"), CHECKED_ELEMENTS):
+            if row.damage is not None:
+                raise row.damage
+            if isinstance(row.values[0], bytes):
+                check_image(row.values[0], f"the image of {row.place}")
+
+    def source_for(self, scenario: type[Scenario]) -> DataSource:
+        """Return the rows that a scenario may take: all, or with `skip_damaged` the whole ones."""
+        if not self.skip_damaged:
+            return self.source
+        columns = imported_columns(scenario)
+        if columns not in self._whole:
+            self._whole[columns] = whole_rows(self.source, columns)
+        return self._whole[columns]
 
     def size(self, scenario: type[Scenario], size: Size) -> Size:
         """Return a variant's size as it is with this data: at most the variant's own elements.
@@ -99,16 +144,97 @@ class RealData:
         Raises:
             DataError: there are too few elements, or they cannot be read.
         """
-        return scenario.imported_size(self.source, size)
+        with reading(self.name):
+            return scenario.imported_size(self.source_for(scenario), size)
 
-    def _check_field(self, field: str) -> None:
-        if field not in self._checked:
-            self.source.check(field, CHECKED_ELEMENTS)
-            self._checked.add(field)
+    def taken(self, scenario: type[Scenario], wanted: Size, size: Size) -> DataTaken:
+        """Return the account of what a scenario takes and leaves out.
+
+        Args:
+            scenario: what reads it.
+            wanted: the variant's own size.
+            size: as `size` gave it for that.
+
+        Raises:
+            DataError: a file ends early, or a label is none.
+        """
+        source = self.source_for(scenario)
+        with reading(self.name):
+            taken = scenario.rows_taken(source, size)
+            found, is_whole = _counted(self.source, taken)
+            labels = _labels(source, scenario, taken)
+        left_out = source.left_out()
+        damaged = next((one.count for one in left_out if one.what == "damaged"), 0)
+        if (rest := found - taken - damaged) > 0:
+            left_out.insert(0, LeftOut(count=rest, what=_why_left(wanted, found - damaged)))
+        notes = list(self.source.notes)
+        if taken != size.elements:
+            notes.append(f"packed into {size.elements:,} elements")
+        if labels is None and "label" in imported_columns(scenario) and not source.is_remote:
+            notes.append("no labels, so each is 0")
+        return DataTaken(
+            name=self.name,
+            noun=self.source.noun,
+            taken=taken,
+            found=max(found, taken + damaged),
+            is_whole=is_whole,
+            classes=None if labels is None else len(set(labels)),
+            left_out=tuple(left_out),
+            notes=tuple(notes),
+        )
+
+
+def _why_left(wanted: Size, whole: int) -> str:
+    """Return why whole elements are left over; see `with_elements`."""
+    if whole > wanted.elements:
+        return "beyond the size"
+    if wanted.elements % wanted.batch_size == 0:
+        return "that fill no batch"
+    return "so that the last batch is short"
+
+
+def _counted(source: DataSource, at_least: int) -> tuple[int, bool]:
+    """Count rows: all of them, but those that are not taken for `COUNTING_S` at most."""
+    rows, until = 0, time.monotonic() + COUNTING_S
+    for more in source.counts():
+        if rows >= at_least and time.monotonic() > until:
+            return rows, False
+        rows += more
+    return rows, True
+
+
+def _labels(source: DataSource, scenario: type[Scenario], rows: int) -> list[Any] | None:
+    """Return the labels of the rows that are taken; None where there are none to be had here."""
+    if "label" not in imported_columns(scenario) or source.is_remote or is_unlabelled(source):
+        return None
+    return list(column_values(source, "label", rows))
+
+
+def whole_rows(source: DataSource, columns: Sequence[str]) -> WholeRows:
+    """Return the rows of which every column can be made."""
+    from skymark.suites.loading.dataset.columns import RECIPES
+
+    fields = {
+        column: () if _is_absent(source, column) else fields_for(source, column)
+        for column in columns
+    }
+
+    def convert(row: Row) -> None:
+        values = dict(zip(source.fields, row.values, strict=True))
+        for column, names in fields.items():
+            if names:
+                _converted(RECIPES[column], names, [values[name] for name in names], row.place)
+
+    return WholeRows(source, convert)
 
 
 def import_data(
-    data: str, scenario: Scenario, directory: Path, fingerprint: str | None = None
+    data: str,
+    scenario: Scenario,
+    directory: Path,
+    fingerprint: str | None = None,
+    *,
+    skip_damaged: bool = False,
 ) -> Dataset:
     """Read data into the canonical form that a scenario's work reads.
 
@@ -119,6 +245,7 @@ def import_data(
         scenario: of a size that `RealData.size` gave.
         directory: where to write.
         fingerprint: the data's when the run was planned, where it must be the same still.
+        skip_damaged: leave damaged elements out, as when the run was planned.
 
     Raises:
         DataError: an element cannot be read, or the data changed; the message says what.
@@ -130,6 +257,8 @@ def import_data(
         from skymark.suites.loading.dataset.sources.parquet import ParquetFiles
 
         source = ParquetFiles(kept)
+    if skip_damaged:
+        source = whole_rows(source, imported_columns(type(scenario)))
     dataset = scenario.import_source(source, directory)
     if len(dataset) != scenario.size.elements:
         raise DataError(
@@ -142,20 +271,34 @@ def import_data(
 # What scenarios are made of: a source, column by column.
 
 
+def is_unlabelled(source: DataSource) -> bool:
+    """Whether a source of images, sounds or clips has no labels, so that each is taken as 0."""
+    from skymark.suites.loading.dataset.columns import RECIPES
+
+    has_media = any(RECIPES[column].fields_of(source.fields) for column in MEDIA_COLUMNS)
+    return has_media and not RECIPES["label"].fields_of(source.fields)
+
+
+def _is_absent(source: DataSource, column: str) -> bool:
+    return column == "label" and is_unlabelled(source)
+
+
 def fields_for(source: DataSource, column: str) -> tuple[str, ...]:
     """Return the fields of a source that a canonical column is made of.
+
+    Labels that are absent have none; see `is_unlabelled`.
 
     Raises:
         DataError: the source has none for it.
     """
     recipe = _recipe(column)
     fields = recipe.fields_of(source.fields)
-    if not fields:
+    if not fields and not _is_absent(source, column):
         raise DataError(
             f"the data has no {recipe.wanted}, only {', '.join(source.fields)}; "
             f"rename what is to be the {column}"
         )
-    return fields
+    return fields or ()
 
 
 def column_values(source: DataSource, column: str, limit: int) -> Iterator[Any]:
@@ -166,8 +309,43 @@ def column_values(source: DataSource, column: str, limit: int) -> Iterator[Any]:
     """
     recipe = _recipe(column)
     fields = fields_for(source, column)
-    for place, values in source.read(fields, limit):
-        yield recipe.convert(values if recipe.takes_several else values[0], place)
+    for row in _rows(source, fields or source.fields[:1], limit):
+        if row.damage is not None:
+            raise row.damage
+        yield _converted(recipe, fields, row.values, row.place) if fields else 0
+
+
+def _rows(source: DataSource, fields: Sequence[str], limit: int) -> Iterator[Row]:
+    with reading(str(source.files[0]) if source.files else "the data"):
+        yield from source.read(fields, limit)
+
+
+def _converted(recipe: Recipe, fields: Sequence[str], values: Sequence[Any], place: str) -> Any:
+    """Return a row's value of one column.
+
+    Raises:
+        DataError: it is damaged, or no such value.
+    """
+    with reading(place):
+        if recipe.takes_several:
+            return recipe.convert(dict(zip(fields, values, strict=True)), place)
+        return recipe.convert(values[0], place)
+
+
+def classes_of(source: DataSource, rows: int) -> int:
+    """Return the classes of the first rows, counted from 0 to the largest label.
+
+    Raises:
+        DataError: a label is negative, or too large to be one of classes.
+    """
+    labels = _recipe("label").finish(list(column_values(source, "label", rows)))
+    least, most = int(labels.min()), int(labels.max())
+    if least < 0 or most >= MOST_CLASSES:
+        raise DataError(
+            f"the labels of the data are {least} to {most}, where classes are mixed; number them "
+            "from 0, or give names"
+        )
+    return most + 1
 
 
 def write_columns(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
 
 GENERATOR_SEED = 20_251_124
@@ -79,6 +81,107 @@ def flac_bytes(
         file.mux(sound.encode(frame))
         file.mux(sound.encode(None))
     return np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+SOUND_FORMATS = {
+    b"RIFF": "wav",
+    b"fLaC": "flac",
+    b"OggS": "ogg",
+    b"FORM": "aiff",
+    b"ID3": "mp3",
+    b"\xff\xfb": "mp3",
+    b"\xff\xf3": "mp3",
+    b"\xff\xf2": "mp3",
+    b"\xff\xfa": "mp3",
+    b"\xff\xf1": "aac",
+    b"\xff\xf9": "aac",
+}
+"""FFmpeg's names of the formats that sounds are read from, by the beginning of a file. Others,
+such as lists of files to play, are never opened."""
+SHORT_S = 0.1
+"""By which a sound may end before its header says, since encoders pad the last frame."""
+
+
+def decoded_sound(data: bytes) -> npt.NDArray[np.int16]:
+    """Decode a sound of any usual format and rate to one channel of 16 kHz, int16 ``[n]``.
+
+    Raises:
+        DataError: it is of no such format, or ends early.
+    """
+    import av
+
+    begins = (name for start, name in SOUND_FORMATS.items() if data.startswith(start))
+    format = "mp4" if data[4:8] == b"ftyp" else next(begins, None)
+    if format is None:
+        raise DataError(
+            f"the sound is of no format that skymark reads: it begins with {data[:12]!r}; convert "
+            "it to WAV or FLAC"
+        )
+    try:
+        with av.open(io.BytesIO(data), "r", format=format) as file:
+            sound = next(iter(file.streams.audio), None)
+            if sound is None:
+                raise DataError("the file has no sound; remove it")
+            sound.codec_context.thread_count = 1
+            promised_s = _promised_s(data, format, sound)
+            decoded_s, pieces = 0.0, []
+            resampler = av.AudioResampler("s16", "mono", SAMPLE_RATE)
+            for frame in file.decode(sound):
+                decoded_s += frame.samples / frame.sample_rate
+                pieces += [piece.to_ndarray()[0] for piece in resampler.resample(frame)]
+            pieces += [piece.to_ndarray()[0] for piece in resampler.resample(None)]
+    except av.FFmpegError as error:
+        raise DataError(
+            f"the sound is no whole {format.upper()} file ({error}); copy it again or remove it"
+        ) from error
+    if decoded_s < promised_s - SHORT_S or not pieces or _is_cut(data, format):
+        raise DataError(
+            f"the sound ends after {decoded_s:.2f} s, before its {format.upper()} file should; "
+            "copy it again or remove it"
+        )
+    return np.concatenate(pieces)
+
+
+def _promised_s(data: bytes, format: str, sound: Any) -> float:
+    """Return the length in seconds that a header promises; 0 where it promises none."""
+    if format == "wav":
+        from skymark.suites.loading.transforms.audio import data_is_open_ended
+
+        if data_is_open_ended(data):
+            return 0.0
+    if format == "mp3" and not any(mark in data[:4096] for mark in (b"Xing", b"Info", b"VBRI")):
+        return 0.0
+    if format == "aac" or sound.duration is None or sound.time_base is None:
+        return 0.0
+    return float(sound.duration * sound.time_base)
+
+
+def _is_cut(data: bytes, format: str) -> bool:
+    """Whether a file ends in the middle by marks that need no decoding.
+
+    The last page of an Ogg stream says so (RFC 3533, 6); a WAV file has the size of its samples.
+    """
+    if format == "ogg":
+        last = data.rfind(b"OggS")
+        return not data[last + 5] & 4
+    if format == "wav":
+        from skymark.suites.loading.transforms.audio import data_is_open_ended
+
+        at = data.find(b"data", 12, 4096)
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        return at > 0 and not data_is_open_ended(data) and size > len(data) - at - 8
+    return False
+
+
+def is_usual_flac(data: bytes) -> bool:
+    """Whether a file is FLAC of 16 bits, one channel and `SAMPLE_RATE`, and tells its length."""
+    from skymark.suites.loading.transforms.compressed_audio import decode_flac
+
+    try:
+        decode_flac(data)
+    except DataError:
+        return False
+    return data[:4] == b"fLaC"
 
 
 def write_compressed_sounds(

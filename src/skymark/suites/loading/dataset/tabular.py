@@ -47,7 +47,7 @@ def write_dense(directory: Path, elements: int, features: int) -> Dataset:
 
 
 def write_imported(
-    directory: Path, features: npt.NDArray[np.float32], label: npt.NDArray[np.int64]
+    directory: Path, features: npt.NDArray[np.float64], label: npt.NDArray[np.int64]
 ) -> Dataset:
     """Write real features in units of their own, in which `feature_moments` are their moments.
 
@@ -55,11 +55,11 @@ def write_imported(
 
     Args:
         directory: where to.
-        features: float32 ``[n, F]``.
+        features: float64 ``[n, F]``.
         label: int64 ``[n]``.
     """
-    found = features.std(axis=0, dtype=np.float64)
-    standard = (features - features.mean(axis=0, dtype=np.float64)) / np.where(found, found, 1)
+    found = features.std(axis=0)
+    standard = (features - features.mean(axis=0)) / np.where(found, found, 1)
     mean, deviation = feature_moments(features.shape[1])
     values = (standard * deviation + mean).astype(np.float32)
     return write_dataset(directory, "imported table", {"features": values, "label": label})

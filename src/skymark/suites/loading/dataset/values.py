@@ -6,6 +6,9 @@ import hashlib
 import io
 import math
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import numpy as np
@@ -17,12 +20,12 @@ from skymark.model.installed import needs
 from skymark.suites.loading.dataset.tabular import MISSING
 
 _JPEG_START = b"\xff\xd8"
-_FLAC_START = b"fLaC"
 LARGEST_ID = 1 << 63
 LARGEST_FIGURE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 80
 """Characters of a value that a message shows."""
-_HEXADECIMAL = re.compile(r"[0-9a-f]{1,8}")
+_HASH = re.compile(r"[0-9a-f]{8}")
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def jpeg(value: Any, place: str) -> npt.NDArray[np.uint8]:
@@ -68,10 +71,16 @@ def _image(value: Any, place: str) -> Any:
 
 
 def label(value: Any, place: str) -> int | str:
-    """Return a label as a number if it is one, else as text."""
+    """Return a label as a number if it is one, else as text.
+
+    Text is a number where it is written as one: ``7``, but neither ``07`` nor ``7.0``, which may be
+    names beside it.
+    """
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
     if isinstance(value, str):
         text = value.strip()
-        return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else text
+        return int(text) if _WHOLE.fullmatch(text) else text
     is_number = isinstance(value, (int, float, np.number))
     if is_number and -LARGEST_ID < value < LARGEST_ID and int(value) == value:
         return int(value)
@@ -87,12 +96,24 @@ def numbered_labels(labels: list[int | str]) -> npt.NDArray[np.int64]:
 
 
 def text(value: Any, place: str) -> str:
-    """Return a text, or the first of several."""
+    """Return a text, the first of several, or the messages of a chat, a line each."""
     if isinstance(value, (list, tuple)) and value:
+        if all(isinstance(one, dict) for one in value):
+            return "\n".join(_message(one, place) for one in value)
         value = value[0]
     if not isinstance(value, str):
-        raise DataError(f"the text of {place} is {type(value).__name__}; give text")
+        kind = "missing" if value is None else f"{type(value).__name__} {_shown(value)}"
+        raise DataError(f"the text of {place} is {kind}; give text or remove the row")
     return value
+
+
+def _message(message: dict[str, Any], place: str) -> str:
+    content = next((message[key] for key in ("content", "value") if key in message), None)
+    if isinstance(content, list):  # of parts, each of which has a text or an image
+        content = " ".join(part.get("text") or "" for part in content if isinstance(part, dict))
+    if not isinstance(content, str):
+        raise DataError(f"a message of {place} has no text as its 'content'; add it")
+    return content
 
 
 def text_bytes(value: Any, place: str) -> npt.NDArray[np.uint8]:
@@ -109,66 +130,66 @@ def byte_tokens(value: Any, place: str) -> npt.NDArray[np.uint16]:
 
 
 def wav(value: Any, place: str) -> npt.NDArray[np.uint8]:
-    """Return a sound as a WAV file, uint8 ``[length]``; FLAC is decoded, and loses nothing.
+    """Return a sound as a WAV file of 16 bits and 16 kHz, uint8 ``[length]``.
+
+    Such WAV files are kept as they are; other sounds are decoded, and resampled where needed.
 
     Raises:
-        DataError: the sound does not decode to its end, or is not of 16 bits and 16 kHz.
+        DataError: the sound does not decode to its end.
     """
-    samples = _samples(value, place)
-    if not value.startswith(_FLAC_START):
-        return np.frombuffer(value, np.uint8)
-    from skymark.suites.loading.dataset.sounds import wav_bytes
+    from skymark.suites.loading.transforms.audio import decode_wav, is_usual_wav
 
-    return wav_bytes(samples)
+    _require_file(value, f"the sound of {place}")
+    with _named(place):
+        if is_usual_wav(value):
+            decode_wav(value)
+            return np.frombuffer(value, np.uint8)
+        with needs("av"):
+            from skymark.suites.loading.dataset.sounds import decoded_sound, wav_bytes
+        return wav_bytes(decoded_sound(value))
 
 
 def flac(value: Any, place: str) -> npt.NDArray[np.uint8]:
-    """Return a sound as a FLAC file of one channel, uint8 ``[length]``; WAV files are encoded.
+    """Return a sound as a FLAC file of one channel and 16 kHz, uint8 ``[length]``.
+
+    Such FLAC files are kept as they are; other sounds are decoded, and resampled where needed.
 
     Raises:
-        DataError: the sound does not decode to its end, or is not of 16 bits and 16 kHz.
+        DataError: the sound does not decode to its end.
     """
-    samples = _samples(value, place)
-    if value.startswith(_FLAC_START):
-        return np.frombuffer(value, np.uint8)
-    with needs("av"):
-        from skymark.suites.loading.dataset.sounds import flac_bytes
-
-        return flac_bytes(samples)
-
-
-def _samples(value: Any, place: str) -> npt.NDArray[np.int16]:
-    """Decode a sound to one channel, int16 ``[n]``."""
-    from skymark.suites.loading.transforms.audio import decode_wav
-
     _require_file(value, f"the sound of {place}")
+    with needs("av"):
+        from skymark.suites.loading.dataset.sounds import decoded_sound, flac_bytes, is_usual_flac
+    with _named(place):
+        if is_usual_flac(value):
+            return np.frombuffer(value, np.uint8)
+        return flac_bytes(decoded_sound(value))
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Put the place before what is wrong with an element."""
     try:
-        if value.startswith(_FLAC_START):
-            with needs("av"):
-                from skymark.suites.loading.transforms.compressed_audio import decode_flac
-            samples = decode_flac(value)
-        else:
-            samples = decode_wav(value)
+        yield
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
-    whole: npt.NDArray[np.int16] = np.rint(samples * 32768).astype(np.int16)
-    return whole
 
 
 def mp4(value: Any, place: str) -> npt.NDArray[np.uint8]:
-    """Return a clip's file as it is, uint8 ``[length]``, once all of it has been decoded.
+    """Return a clip as an MP4 file, uint8 ``[length]``, once all of it has been decoded.
+
+    The frames of other containers are put into MP4 as they are, without being encoded again.
 
     Raises:
         DataError: a frame cannot be decoded, or not be found by its number.
     """
     with needs("av"):
-        from skymark.suites.loading.transforms.video import check_clip
+        from skymark.suites.loading.transforms.video import as_mp4, check_clip
     _require_file(value, f"the clip of {place}")
-    try:
-        check_clip(value)
-    except DataError as error:
-        raise DataError(f"{place}: {error}") from error
-    return np.frombuffer(value, np.uint8)
+    with _named(place):
+        clip = as_mp4(value)
+        check_clip(clip)
+    return np.frombuffer(clip, np.uint8)
 
 
 def _require_file(value: Any, what: str) -> None:
@@ -194,27 +215,35 @@ def number(value: Any, place: str) -> float | None:
     return None if math.isnan(parsed) else parsed
 
 
-def numbers(row: tuple[Any, ...], place: str) -> npt.NDArray[np.float32]:
-    """Return numbers, float32 ``[n]``; none may be missing."""
-    parsed = [number(value, place) for value in row]
-    if None in parsed:
-        raise DataError(
-            f"value {parsed.index(None) + 1} of {place} is missing; fill it in, or remove the row"
-        )
-    return np.array(parsed, np.float32)
+def numbers(row: Mapping[str, Any], place: str) -> npt.NDArray[np.float64]:
+    """Return the numbers of fields, float64 ``[n]``; none may be missing.
+
+    Dates are seconds since 1970. Single precision would lose the difference between two of them.
+    """
+    parsed = {name: _figure(name, value, place) for name, value in row.items()}
+    if missing := [name for name, value in parsed.items() if value is None]:
+        raise DataError(f"{missing[0]!r} of {place} is missing; fill it in, or remove the row")
+    return np.array(list(parsed.values()), np.float64)
 
 
-def counts(row: tuple[Any, ...], place: str) -> npt.NDArray[np.int32]:
+def _figure(name: str, value: Any, place: str) -> float | None:
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return number(value, f"{name!r} of {place}")
+
+
+def counts(row: Mapping[str, Any], place: str) -> npt.NDArray[np.int32]:
     """Return counts, int32 ``[n]``; empty fields are `MISSING`."""
-    parsed = [number(value, place) for value in row]
+    parsed = [number(value, f"{name!r} of {place}") for name, value in row.items()]
     whole = np.array([MISSING if value is None else value for value in parsed])
     return whole.clip(-(2**31), 2**31 - 1).astype(np.int32)
 
 
-def categories(row: tuple[Any, ...], place: str) -> npt.NDArray[np.int64]:
+def categories(row: Mapping[str, Any], place: str) -> npt.NDArray[np.int64]:
     """Return category ids, int64 ``[n]``; empty fields are `MISSING`."""
     del place
-    return np.array([category(value) for value in row], np.int64)
+    return np.array([category(value) for value in row.values()], np.int64)
 
 
 def _shown(value: Any) -> str:
@@ -224,14 +253,16 @@ def _shown(value: Any) -> str:
 def category(value: Any) -> int:
     """Return the id of a category.
 
-    Whole numbers stand for themselves, as do Criteo's 32-bit hashes, written in hexadecimal; any
-    other text is hashed to 63 bits (BLAKE2b).
+    Whole numbers stand for themselves, and so do Criteo's 32-bit hashes, written as eight
+    hexadecimal digits. Anything else is hashed to 63 bits (BLAKE2b), so that ``1`` and ``01`` are
+    two categories.
     """
     if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN alone differs
         return MISSING
-    if isinstance(value, (int, float, np.number)) and -LARGEST_ID < value < LARGEST_ID:
+    is_number = isinstance(value, (int, float, np.number))
+    if is_number and 0 <= value < LARGEST_ID and int(value) == value:
         return int(value)
-    if _HEXADECIMAL.fullmatch(str(value).lower()):
-        return int(str(value), 16)
+    if isinstance(value, str) and _HASH.fullmatch(value):
+        return int(value, 16)
     digest = hashlib.blake2b(str(value).encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

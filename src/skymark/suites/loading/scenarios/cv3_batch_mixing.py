@@ -9,6 +9,7 @@ from skymark.suites.loading.scenario import Batch, Parameters, Scenario, Size, S
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
 
 
 @scenario
@@ -62,6 +63,17 @@ class BatchMixing(Scenario):
     def columns(self) -> tuple[str, ...]:
         """The columns of the work; height and width are for operators that need them beforehand."""
         return ("jpeg", "height", "width", "label")
+
+    @classmethod
+    def imported_size(cls, source: DataSource, size: Size) -> Size:
+        """Return the number of rows, with as many classes as real data has, if they are more."""
+        from skymark.suites.loading.dataset.importing import classes_of, rows_size
+
+        sized = rows_size(source, size)
+        if source.is_remote:
+            return sized
+        classes = max(classes_of(source, sized.elements), size["classes"])
+        return sized.model_copy(update={"values": {**size.values, "classes": classes}})
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``cut`` bool ``[n]``, ``share`` float32 ``[n]`` and ``box`` int32 ``[n, 4]``."""

@@ -56,6 +56,15 @@ class TokenBlocks(Scenario):
         documents = column_values(source, "tokens", sys.maxsize)
         return with_elements(size, count_blocks(documents, size.elements, size["block"] + 1))
 
+    @classmethod
+    def rows_taken(cls, source: DataSource, size: Size) -> int:
+        """Return how many documents fill the blocks."""
+        from skymark.suites.loading.dataset.importing import column_values
+        from skymark.suites.loading.dataset.text import enough
+
+        documents = column_values(source, "tokens", sys.maxsize)
+        return sum(1 for _ in enough(documents, size.elements, size["block"] + 1))
+
     def import_source(self, source: DataSource, directory: Path) -> Dataset:
         """Pack the documents of real data, a token per byte."""
         from skymark.suites.loading.dataset.importing import column_values

@@ -46,7 +46,7 @@ def decode_wav(data: Any) -> Floats:
             channels = file.getnchannels()
             promised = file.getnframes()
             frames = file.readframes(promised)
-    except (EOFError, wave.Error) as error:
+    except (EOFError, wave.Error, RuntimeError) as error:
         raise DataError(f"the sound is no PCM WAV file ({error}); convert it to one") from error
     if layout != (SAMPLE_RATE, 2):
         raise DataError(
@@ -59,6 +59,28 @@ def decode_wav(data: Any) -> Floats:
     if channels > 1:
         samples = samples.reshape(-1, channels).mean(axis=1, dtype=np.float32)
     return samples
+
+
+def is_usual_wav(data: bytes) -> bool:
+    """Whether a file is a WAV file (PCM, 16 bits, `SAMPLE_RATE`) that `decode_wav` reads.
+
+    Python reads only plain headers in all of its versions, so the header must be one.
+    """
+    plain = data[:4] == b"RIFF" and data[12:16] == b"fmt " and data[20:22] == b"\1\0"
+    if not plain or data_is_open_ended(data):
+        return False
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            return (file.getframerate(), file.getsampwidth()) == (SAMPLE_RATE, 2)
+    except (EOFError, wave.Error, RuntimeError):
+        return False
+
+
+def data_is_open_ended(data: bytes) -> bool:
+    """Whether a WAV file tells no size of its samples, as programs write to a pipe."""
+    at = data.find(b"data", 12, 4096)
+    size = int.from_bytes(data[at + 4 : at + 8], "little") if at > 0 else 0
+    return at > 0 and (size >= 0xFFFFFF00 or (size == 0 and len(data) > at + 8))
 
 
 def fit(samples: Floats, length: int) -> Floats:

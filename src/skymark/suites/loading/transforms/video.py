@@ -72,13 +72,18 @@ def check_clip(data: bytes) -> None:
                 raise DataError("the clip has no whole video; copy the file again or remove it")
             ticks, count = _ticks(video), video.frames
             shown = [(frame.pts, frame.format.name, frame.rotation) for frame in file.decode(video)]
-    except av.FFmpegError as error:
+    except (av.FFmpegError, UnicodeDecodeError, ValueError) as error:
         raise DataError(_UNREADABLE.format(error)) from error
-    numbers = [None if pts is None else round(pts / ticks) for pts, *_ in shown]
-    if numbers != list(range(count)) or not numbers:
+    times = [pts for pts, *_ in shown if pts is not None]
+    if len(times) != len(shown) or len(shown) != count:
         raise DataError(
-            f"the clip has {len(numbers)} frames where its header has {count}, or they come at no "
-            f"constant rate; convert it: {_CONVERT}"
+            f"the clip has {len(shown)} frames where its header has {count}; copy it again, or "
+            f"convert it: {_CONVERT}"
+        )
+    if not shown or [round(pts / ticks) for pts in times] != list(range(count)):
+        raise DataError(
+            "the clip's frames come at no constant rate, or the first is not at the beginning; "
+            f"convert it: {_CONVERT}"
         )
     if other := {format for _, format, _ in shown} - PIXEL_FORMATS:
         raise DataError(
@@ -86,6 +91,49 @@ def check_clip(data: bytes) -> None:
         )
     if any(rotation for *_, rotation in shown):
         raise DataError(f"the clip is to be turned when it is shown; convert it: {_CONVERT}")
+
+
+CONTAINERS = {
+    b"\x1aE\xdf\xa3": "matroska",
+    b"RIFF": "avi",
+    b"\0\0\1\xba": "mpeg",
+}
+"""FFmpeg's names of the other containers of clips, by the beginning of a file."""
+
+
+def as_mp4(data: bytes) -> bytes:
+    """Return a clip in an MP4 file: as it is, or its frames moved from another container.
+
+    Raises:
+        DataError: it is in no such container, or its frames cannot be in MP4.
+    """
+    if data[4:8] in _BOXES:
+        return data
+    format = next((name for start, name in CONTAINERS.items() if data.startswith(start)), None)
+    if format is None:
+        raise DataError(
+            f"the clip is in no container that skymark reads: it begins with {data[:12]!r}; "
+            f"convert it: {_CONVERT}"
+        )
+    moved = io.BytesIO()
+    try:
+        with av.open(io.BytesIO(data), "r", format=format) as source:
+            video = next(iter(source.streams.video), None)
+            if video is None:
+                raise DataError("the clip has no video; remove it")
+            with av.open(moved, "w", format="mp4") as target:
+                stream = target.add_stream_from_template(video)
+                for packet in source.demux(video):
+                    if packet.size:  # the last, empty one asks decoders for what they hold
+                        packet.stream = stream
+                        target.mux(packet)
+    except (av.FFmpegError, ValueError) as error:
+        raise DataError(f"the clip cannot be moved into MP4 ({error}); {_CONVERT}") from error
+    return moved.getvalue()
+
+
+_BOXES = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip"})
+"""Types of the first box of an MP4 or QuickTime file."""
 
 
 def _ticks(video: Any) -> Fraction:

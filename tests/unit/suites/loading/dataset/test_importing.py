@@ -82,7 +82,7 @@ class TestImages:
 
     def test_an_image_that_does_not_decode_is_named_in_the_import(self, tmp_path):
         data = picture("PNG")
-        (tmp_path / "cut.png").write_bytes(data[: len(data) // 2])
+        (tmp_path / "cut.png").write_bytes(data[: len(data) // 2] + data[-12:])
         (tmp_path / "a.png").write_bytes(data)
         RealData(str(tmp_path)).check(ImageClassification)
         scenario = ImageClassification(size=self.SIZE.model_copy(update={"elements": 2}))
@@ -126,12 +126,6 @@ class TestSounds:
         _, oracle = imported(tmp_path, AudioTextPairs, self.SIZE, tmp_path / "out")
         assert len(oracle.dataset) == 3
 
-    def test_a_sound_of_another_rate_is_named(self, tmp_path):
-        (tmp_path / "a.wav").write_bytes(wav_bytes(np.zeros(50, np.int16), 8000).tobytes())
-        (tmp_path / "a.txt").write_text("hello")
-        with pytest.raises(DataError, match=r"a\.wav: the sound has 8000"):
-            RealData(str(tmp_path)).check(AudioTextPairs)
-
     @pytest.mark.parametrize("kind", ["flac", "wav"])
     def test_a_folder_of_sounds_of_either_kind_runs_mm2_and_au1(self, tmp_path, kind):
         spoken = [speech(np.random.default_rng(number), 0.4) for number in range(3)]
@@ -151,7 +145,9 @@ class TestSounds:
     def test_a_damaged_flac_file_is_named(self, tmp_path):
         sound = flac_bytes(speech(np.random.default_rng(0), 0.4)).tobytes()
         (tmp_path / "a.flac").write_bytes(sound[: len(sound) // 2])
-        with pytest.raises(DataError, match=r"a\.flac: the sound is no whole FLAC file"):
+        with pytest.raises(
+            DataError, match=r"a\.flac: the sound (is no whole|ends after .*) FLAC file"
+        ):
             RealData(str(tmp_path)).check(CompressedAudio)
 
 
@@ -236,7 +232,7 @@ class TestTables:
         assert np.array_equal(feature_moments(2)[0].shape, (2,))
 
     @pytest.mark.parametrize(
-        ("row", "reason"), [("1,,0", "value 2 of .* is missing"), ("1,bob,0", "'bob', where a num")]
+        ("row", "reason"), [("1,,0", "'y' of .* is missing"), ("1,bob,0", "'bob', where a num")]
     )
     def test_what_is_no_number_is_named(self, tmp_path, row, reason):
         (tmp_path / "a.csv").write_text(f"x,y,label\n{row}\n")
@@ -263,7 +259,11 @@ class TestTables:
         size = Size(elements=101, batch_size=2, values={"largest_table": 100})
         _, oracle = imported(tmp_path, SparseFeatures, size, tmp_path / "out")
         assert oracle.dataset.column("dense")[:, 0].tolist() == [-1, 2, 3]
-        assert oracle.dataset.column("categorical")[:, 5].tolist() == [category("zz"), 0xA1, -1]
+        assert oracle.dataset.column("categorical")[:, 5].tolist() == [
+            category("zz"),
+            category("a1"),
+            -1,
+        ]
 
     def test_a_table_that_is_no_click_log_is_refused(self, tmp_path):
         (tmp_path / "a.csv").write_text("I1,I2,label\n1,2,0\n")
@@ -273,7 +273,8 @@ class TestTables:
 
 def test_categories_of_any_text_have_ids():
     assert category(12) == 12
-    assert category("ff") == 255
+    assert category("68fd1e64") == 0x68FD1E64
+    assert len({category(one) for one in ("1", "01", 1, 1.5, "ff", "FF", "255", -1, "-1")}) == 8
     assert category(float("nan")) == category(None) == category("") == -1
     assert category("New York") != category("new york")
     assert 0 <= category("New York") < 2**63

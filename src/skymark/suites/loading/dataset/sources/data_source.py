@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from skymark.model.data_taken import LeftOut
+from skymark.model.errors import DataError, SkymarkError
 from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 
 LARGEST_VALUE_BYTES = 256 << 20
@@ -18,6 +23,8 @@ class Row(NamedTuple):
 
     place: str
     values: tuple[Any, ...]
+    damage: DataError | None = None
+    """Why the values cannot be read, although the rows behind can; None where they can be."""
 
 
 class DataSource(ABC):
@@ -27,22 +34,48 @@ class DataSource(ABC):
     """
 
     fields: tuple[str, ...]
+    noun: str = "rows"
+    """Of its rows, for messages."""
     files: tuple[Path, ...] = ()
     """Those of this disk that it reads; none where it lies elsewhere."""
     is_remote: ClassVar[bool] = False
     """Whether reading a row means to download much, which planning must not."""
 
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        """Choices that were made when it was opened, such as that of a split."""
+        self.ignored: Counter[str] = Counter()
+        """Files, members and columns that are no part of a row, by the reason; those inside of
+        files are known once the rows have been counted."""
+
     @abstractmethod
-    def count(self, limit: int) -> int:
-        """Return the number of rows, or `limit` if there are more."""
+    def counts(self) -> Iterator[int]:
+        """Count rows: yield how many more there are, in pieces that are quick to count.
+
+        Raises:
+            DataError: a file is damaged such that rows would be missed.
+        """
 
     @abstractmethod
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read these fields of the first `limit` rows, in order.
 
         Raises:
-            DataError: a row cannot be read; the message says which.
+            DataError: a file cannot be read on; a row that alone is damaged says so itself.
         """
+
+    def count(self, limit: int) -> int:
+        """Return the number of rows, or `limit` if there are more."""
+        rows = 0
+        for more in self.counts():
+            rows += more
+            if rows >= limit:
+                return limit
+        return rows
+
+    def label_names(self) -> Sequence[str] | None:
+        """Return the names of the classes in the order of their numbers; None if not known."""
+        return None
 
     def fingerprint(self) -> str:
         """Return a digest that changes when the data changes: of files' names, sizes and times."""
@@ -52,10 +85,88 @@ class DataSource(ABC):
         """Return the size of the files; None where nobody tells it."""
         return files_bytes(self.files)
 
-    def check(self, field: str, limit: int) -> None:
-        """Look for damage that shows without decoding, in a field of the first `limit` rows.
+    def left_out(self) -> list[LeftOut]:
+        """Return what is in the data and no part of a row."""
+        return [LeftOut(count=count, what=what) for what, count in sorted(self.ignored.items())]
 
-        Raises:
-            DataError: a value is damaged; the message says which.
+
+class WholeRows(DataSource):
+    """The rows of a source that can be read and converted; the damaged ones are left out."""
+
+    def __init__(self, source: DataSource, converts: Any) -> None:
+        """Look at no row yet.
+
+        Args:
+            source: the rows.
+            converts: called with a `Row` of all fields; raises DataError where it is damaged.
         """
-        del field, limit
+        super().__init__()
+        self._source, self._converts = source, converts
+        self.fields, self.files, self.noun = source.fields, source.files, source.noun
+        self._damaged: set[int] = set()
+        self._looked_at = 0
+        self.first_damage: DataError | None = None
+
+    @property
+    def damaged(self) -> int:
+        """The number of damaged rows among those looked at."""
+        return len(self._damaged)
+
+    def counts(self) -> Iterator[int]:
+        """Count whole rows, each of which is converted once."""
+        for number, row in enumerate(self._source.read(self.fields, 1 << 62)):
+            if number >= self._looked_at:
+                self._look_at(number, row)
+            yield int(number not in self._damaged)
+
+    def _look_at(self, number: int, row: Row) -> None:
+        self._looked_at = number + 1
+        try:
+            if row.damage is not None:
+                raise row.damage
+            self._converts(row)
+        except DataError as error:
+            self.first_damage = self.first_damage or error
+            self._damaged.add(number)
+
+    def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
+        """Read whole rows in their order."""
+        self.count(limit)
+        rows = enumerate(self._source.read(fields, 1 << 62))
+        whole = (row for number, row in rows if number not in self._damaged)
+        yield from islice(whole, limit)
+
+    def label_names(self) -> Sequence[str] | None:
+        """Return the names of the classes."""
+        return self._source.label_names()
+
+    def fingerprint(self) -> str:
+        """Return the digest of all rows, damaged or not."""
+        return self._source.fingerprint()
+
+    def size_bytes(self) -> int | None:
+        """Return the size of all files."""
+        return self._source.size_bytes()
+
+    def left_out(self) -> list[LeftOut]:
+        """Return what is left out, damaged rows first."""
+        others = self._source.left_out()
+        return [LeftOut(count=self.damaged, what="damaged"), *others] if self.damaged else others
+
+
+@contextmanager
+def reading(place: str) -> Iterator[None]:
+    """Turn any fault of a reader or decoder into a DataError that names the place.
+
+    Decoders raise errors of every kind for damaged bytes, those of C libraries among them.
+    """
+    try:
+        yield
+    except (SkymarkError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise DataError(
+            f"{place} cannot be read ({cause[:300]}); copy it again, remove it, or take the rest "
+            "with --skip-damaged"
+        ) from error

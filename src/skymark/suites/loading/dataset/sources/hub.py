@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from skymark.cache.hub import HUB, chosen_tables, downloaded, parquet_tables, parse, reached
 from skymark.model.base import digest_of
 from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
-from skymark.suites.loading.dataset.sources.parquet import ParquetFiles, opened
+from skymark.suites.loading.dataset.sources.parquet import ParquetFiles, index_columns, opened
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,27 @@ class HubDataset(DataSource):
     is_remote: ClassVar = True
 
     def __init__(self, data: str) -> None:
+        super().__init__()
         reference = parse(data)
         self._name = reference.name
         known = KNOWN_DATASETS.get(self._name.casefold(), KnownDataset())
         _, self._revision, tables = parquet_tables(reference)
         self._tables = chosen_tables(reference, tables, known.configuration, known.split)
         self._paths = [table.path for table in self._tables]
+        self.notes.append(f"split {self._tables[0].split}")
         self._own = {new: own for own, new in known.fields}
         with self._remote(self._paths[0]) as file:
-            names: list[str] = file.schema_arrow.names
+            index = index_columns(file.schema_arrow)
+            names = [name for name in file.schema_arrow.names if name not in index]
         renamed = {own: new for new, own in self._own.items()}
         self.fields = tuple(renamed.get(name, name) for name in names)
 
-    def count(self, limit: int) -> int:
-        """Return the number of rows, which fetches the files' footers only."""
-        rows = 0
+    def counts(self) -> Iterator[int]:
+        """Count the rows, which fetches the files' footers only."""
         for path in self._paths:
             with self._remote(path) as file:
-                rows += file.metadata.num_rows
-            if rows >= limit:
-                break
-        return min(rows, limit)
+                rows = file.metadata.num_rows
+            yield rows
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read rows in stored order, downloading file after file as needed."""
@@ -73,7 +73,8 @@ class HubDataset(DataSource):
             if not left:
                 return
             for row in ParquetFiles([downloaded(self._name, path, self._revision)]).read(own, left):
-                yield Row(f"{self._name}/{path} {row.place.rpartition(', ')[2]}", row.values)
+                place = f"{self._name}/{path} {row.place.rpartition(', ')[2]}"
+                yield row._replace(place=place)
                 left -= 1
 
     def fingerprint(self) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.dataset.sources.data_source import DataSource
+from skymark.suites.loading.dataset.sources.data_source import DataSource, reading
 from skymark.suites.loading.dataset.sources.paths import (
     files_below,
+    kind_of,
     local_paths,
     require_regular,
     suffix_of,
 )
+from skymark.suites.loading.dataset.sources.splits import SPLITS, one_split, split_of_file
 
 KINDS = (
-    "a folder of images (one folder per class), of .wav, .flac, .mp4, .tar, .parquet, .jsonl, "
+    "a folder of images, sounds or clips (one folder per class), of .tar, .parquet, .jsonl, .json, "
     ".csv, .tsv or .txt files, one such table or shard, shards such as 'train-{000..012}.tar', or "
     "hf://owner/name[@revision][:split]"
 )
@@ -24,6 +27,8 @@ KINDS = (
 def open_source(data: str) -> DataSource:
     """Open the source of real data that a text names.
 
+    A split of a folder is asked for as ``FOLDER:train``.
+
     Raises:
         DataError: there is no such thing, or it holds no data that skymark can read.
     """
@@ -31,35 +36,59 @@ def open_source(data: str) -> DataSource:
         from skymark.suites.loading.dataset.sources.hub import open_hub
 
         return open_hub(data)
-    paths = local_paths(data)
-    if len(paths) == 1 and paths[0].is_dir():
-        return _open_folder(paths[0])
-    openers = {OPENERS.get(suffix_of(path)) for path in paths}
-    opener = openers.pop()
-    if opener is None or openers:
-        raise DataError(f"{data} is no dataset that skymark can read; give {KINDS}")
-    require_regular(paths)
-    return opener(paths)
+    place, split = split_asked_for(data)
+    paths = local_paths(place)
+    with reading(data):
+        if len(paths) == 1 and paths[0].is_dir():
+            return _open_folder(paths[0], split)
+        openers = {OPENERS.get(kind_of(path)) for path in paths}
+        opener = openers.pop()
+        if opener is None or openers:
+            raise DataError(f"{data} is no dataset that skymark can read; give {KINDS}")
+        require_regular(paths)
+        return opener(paths)
 
 
-def _open_folder(folder: Path) -> DataSource:
-    from skymark.suites.loading.dataset.sources.folder import MEDIA_SUFFIXES, MediaFolder
+def split_asked_for(data: str) -> tuple[str, str | None]:
+    """Take a local path and the split behind its last colon apart."""
+    place, colon, split = data.rpartition(":")
+    if colon and split.casefold() in SPLITS and not Path(data).expanduser().exists():
+        return place, split
+    return data, None
 
-    files = files_below(folder)
+
+def _open_folder(folder: Path, split: str | None) -> DataSource:
+    """Open the kind of data that most of a folder's files are, and name the other files."""
+    from skymark.suites.loading.dataset.sources.folder import MediaFolder, media_kind
+
+    listing = files_below(folder)
+    if (media := media_kind(listing.files)) is not None:
+        return MediaFolder(folder, listing, media, split)
     by_kind: dict[Callable[[list[Path]], DataSource], list[Path]] = {}
-    for path in files:
-        if suffix_of(path) in MEDIA_SUFFIXES:
-            return MediaFolder(files)
-        if (opener := OPENERS.get(suffix_of(path))) is not None:
+    for path in listing.files:
+        if (opener := OPENERS.get(kind_of(path))) is not None:
             by_kind.setdefault(opener, []).append(path)
+    for weak in WEAK:
+        if len(by_kind) > 1:
+            by_kind.pop(weak, None)
     if not by_kind:
         raise DataError(f"{folder} holds no file that skymark can read; give {KINDS}")
     if len(by_kind) > 1:
         examples = " and ".join(str(paths[0].relative_to(folder)) for paths in by_kind.values())
         raise DataError(f"{folder} holds several kinds of data ({examples}); give one kind")
     [(opener, paths)] = by_kind.items()
-    require_regular(paths)
-    return opener(paths)
+    chosen = one_split(paths, folder, split, split_of_file)
+    require_regular(chosen.files)
+    source = opener(chosen.files)
+    source.ignored += chosen.others
+    source.ignored += Counter(
+        f"{suffix_of(path) or path.name} (no data)" for path in set(listing.files) - set(paths)
+    )
+    if listing.hidden:
+        source.ignored["hidden"] += listing.hidden
+    if chosen.split:
+        source.notes.append(f"split {chosen.split}")
+    return source
 
 
 def _open_tar(paths: list[Path]) -> DataSource:
@@ -80,6 +109,12 @@ def _open_json_lines(paths: list[Path]) -> DataSource:
     return JsonLines(paths)
 
 
+def _open_json(paths: list[Path]) -> DataSource:
+    from skymark.suites.loading.dataset.sources.tables import JsonFiles
+
+    return JsonFiles(paths)
+
+
 def _open_separated(paths: list[Path]) -> DataSource:
     from skymark.suites.loading.dataset.sources.tables import SeparatedValues
 
@@ -98,13 +133,15 @@ def _open_text(paths: list[Path]) -> DataSource:
 
 OPENERS: dict[str, Callable[[list[Path]], DataSource]] = {
     ".tar": _open_tar,
-    ".tar.gz": _open_tar,
     ".tgz": _open_tar,
     ".parquet": _open_parquet,
     ".jsonl": _open_json_lines,
     ".ndjson": _open_json_lines,
+    ".json": _open_json,
     ".csv": _open_separated,
     ".tsv": _open_separated,
     ".txt": _open_text,
 }
-"""How files are opened together, by the ending of their names."""
+"""How files are opened together, by the kind that their names tell."""
+WEAK = (_open_text, _open_json)
+"""Files that often lie beside data as its description; they are data where nothing else is."""

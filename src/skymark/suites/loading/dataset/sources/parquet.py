@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,28 +12,31 @@ from typing import Any
 from skymark.model.errors import DataError
 from skymark.model.installed import needs
 from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
-from skymark.suites.loading.dataset.sources.signs import check_jpeg
 
 ROWS_AT_ONCE = 256
+BUFFER_BYTES = 1 << 20
+"""Read at a time of each column, so that a row group of gigabytes needs no more memory."""
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class ParquetFiles(DataSource):
-    """Rows of Parquet files, file after file. A column is a field."""
+    """Rows of Parquet files, file after file. A column is a field, but pandas' index is none."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__()
         self.files = tuple(paths)
         with opened(self.files[0]) as file:
-            self.fields = tuple(file.schema_arrow.names)
+            names, index = file.schema_arrow.names, index_columns(file.schema_arrow)
+        self.fields = tuple(name for name in names if name not in index)
+        for name in sorted(index):
+            self.ignored[f"column {name} (index of pandas)"] = 1
 
-    def count(self, limit: int) -> int:
-        """Return the number of rows, which reads the files' footers only."""
-        rows = 0
+    def counts(self) -> Iterator[int]:
+        """Count the rows by the files' footers."""
         for path in self.files:
             with opened(path) as file:
-                rows += file.metadata.num_rows
-            if rows >= limit:
-                break
-        return min(rows, limit)
+                rows = file.metadata.num_rows
+            yield rows
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read rows in stored order."""
@@ -50,16 +55,23 @@ class ParquetFiles(DataSource):
                         yield Row(f"{path}, row {number}", tuple(map(_plain, values)))
                         number += 1
                         left -= 1
+                if number != file.metadata.num_rows:
+                    raise DataError(
+                        f"{path} gave {number} of the {file.metadata.num_rows} rows in its footer; "
+                        "copy it again"
+                    )
 
-    def check(self, field: str, limit: int) -> None:
-        """Look at the first and last bytes of values that begin as JPEG files."""
-        import io
 
-        if field not in self.fields:
-            return
-        for row in self.read((field,), limit):
-            if isinstance(data := row.values[0], bytes) and data.startswith(b"\xff\xd8"):
-                check_jpeg(io.BytesIO(data), len(data), f"the image of {row.place}")
+def index_columns(schema: Any) -> set[str]:
+    """Return the columns that hold the index of a pandas table, which is no value of a row."""
+    names = schema.names
+    try:
+        pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        said = [one for one in pandas.get("index_columns", ()) if isinstance(one, str)]
+    except (ValueError, AttributeError, TypeError):
+        said = []
+    unnamed = [name for name in names if _PANDAS_INDEX.fullmatch(name)]
+    return {*unnamed, *said} & set(names)
 
 
 @contextmanager
@@ -75,7 +87,7 @@ def opened(file: Any, name: str | None = None) -> Iterator[Any]:
     # An open file's own errors are its owner's to explain.
     faults = (pa.ArrowException, UnicodeDecodeError, *([OSError] if name is None else []))
     try:
-        with pq.ParquetFile(file) as parquet:
+        with pq.ParquetFile(file, buffer_size=BUFFER_BYTES) as parquet:
             yield parquet
     except faults as error:
         raise DataError(

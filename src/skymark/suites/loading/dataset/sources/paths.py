@@ -6,17 +6,26 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+HIDDEN = (".", "__MACOSX")
+"""Beginnings of the names of folders that no data is in."""
+COMPRESSIONS = frozenset({".gz", ".bz2", ".xz", ".zst"})
 
 
 def suffix_of(path: Path) -> str:
     """Return a path's suffix, lower case: ``.jpg``, but ``.tar.gz`` in whole."""
-    name = path.name.lower()
-    return ".tar.gz" if name.endswith(".tar.gz") else path.suffix.lower()
+    last = path.suffix.lower()
+    return "".join(path.suffixes[-2:]).lower() if last in COMPRESSIONS else last
+
+
+def kind_of(path: Path) -> str:
+    """Return the suffix that tells what a file holds: ``.jsonl`` for ``.jsonl.gz``, too."""
+    return "".join(f".{part}" for part in suffix_of(path).split(".")[1:2])
 
 
 def braces_expanded(text: str) -> list[str]:
@@ -60,12 +69,26 @@ def require_regular(paths: Iterable[Path]) -> None:
             raise DataError(f"{path} is no regular file; remove it, or name others")
 
 
-def files_below(folder: Path) -> list[Path]:
-    """Return every file below a folder but hidden ones, sorted.
+class Listing(NamedTuple):
+    """The files below a folder."""
 
-    Links to folders are followed, into each folder once: they may lead in circles.
+    files: list[Path]
+    """Sorted, hidden ones apart."""
+    hidden: int
+    """Files whose name begins with a dot, as those that macOS adds do."""
+    empty: list[Path]
+    """Folders without any file below them."""
+
+
+def files_below(folder: Path) -> Listing:
+    """List every file below a folder.
+
+    Links to folders are followed, into each folder once: they may lead in circles. Hidden folders
+    are not entered.
     """
     found: list[Path] = []
+    empty: list[Path] = []
+    hidden = 0
     seen: set[tuple[int, int]] = set()
     for root, folders, names in os.walk(folder, followlinks=True):
         status = Path(root).stat()
@@ -74,20 +97,32 @@ def files_below(folder: Path) -> list[Path]:
             folders.clear()
             continue
         seen.add(place)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(root, name) for name in names if not name.startswith(".")]
-    return sorted(found)
+        folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
+        shown = [Path(root, name) for name in names if not name.startswith(".")]
+        hidden += len(names) - len(shown)
+        found += shown
+        if not names and not folders:
+            empty.append(Path(root))
+    return Listing(sorted(found), hidden, empty)
 
 
 def files_bytes(paths: Iterable[Path]) -> int:
     """Return the size of files together, in bytes."""
-    return sum(path.stat().st_size for path in paths)
+    return sum(_status(path).st_size for path in paths)
+
+
+def _status(path: Path) -> os.stat_result:
+    """Return the status of a file, or that of a link that leads nowhere."""
+    try:
+        return path.stat()
+    except OSError:
+        return path.lstat()
 
 
 def files_fingerprint(paths: Iterable[Path]) -> str:
     """Return a digest of the files' names, sizes and times of change."""
     listing: list[list[str | int]] = []
     for path in paths:
-        status = path.stat()
+        status = _status(path)
         listing.append([os.fspath(path.absolute()), status.st_size, status.st_mtime_ns])
     return digest_of(listing)

@@ -1,15 +1,18 @@
-"""Tables and texts in plain files: JSON lines, separated values, lines of text."""
+"""Tables and texts in plain files, compressed or not: JSON, separated values, lines of text."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
+import zlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from lzma import LZMAError
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO, cast
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import (
@@ -17,92 +20,167 @@ from skymark.suites.loading.dataset.sources.data_source import (
     DataSource,
     Row,
 )
-from skymark.suites.loading.dataset.sources.paths import suffix_of
+from skymark.suites.loading.dataset.sources.paths import kind_of
 
 CLICK_FIELDS = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
 """Columns of Criteo's click logs, which have no header."""
 LARGEST_FIELD = 1 << 24
+LARGEST_JSON_BYTES = 1 << 30
+"""Of a file that is one JSON array, which is read whole."""
+SEPARATORS = (",", ";", "\t", "|")
+
+
+class Record(NamedTuple):
+    """One row of a file: its line, and its fields or the reason why it has none."""
+
+    line: int
+    values: dict[str, Any]
+    damage: DataError | None = None
 
 
 class PlainFiles(DataSource):
     """Rows of text files, file after file."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__()
         self.files = tuple(paths)
-        first = next(self._rows(), None)
-        if first is None:
-            raise DataError(f"{paths[0]} holds no row; give a file that does")
-        self.fields = tuple(first[1])
+        damage: DataError | None = None
+        for _, first in self._records():
+            if first.damage is None:
+                break
+            damage = damage or first.damage
+        else:
+            raise damage or DataError(f"{paths[0]} holds no row; give a file that does")
+        self.fields = tuple(first.values)
+        if empty := sum(path.stat().st_size == 0 for path in paths):
+            self.ignored["empty files"] = empty
 
     @abstractmethod
-    def _rows_of(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Read one file: line number and fields of each row."""
+    def _records_of(self, path: Path) -> Iterator[Record]:
+        """Read one file row by row."""
 
-    def _rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _records(self) -> Iterator[tuple[Path, Record]]:
         for path in self.files:
             with _readable(path):
-                for number, row in self._rows_of(path):
-                    yield f"{path}:{number}", row
+                for record in self._records_of(path):
+                    yield path, record
 
-    def count(self, limit: int) -> int:
-        """Return the number of rows, which reads the files up to the limit."""
-        return sum(1 for _ in islice(self._rows(), limit))
+    def counts(self) -> Iterator[int]:
+        """Count rows, which reads the files."""
+        for _ in self._records():
+            yield 1
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read rows in their order."""
-        for place, row in islice(self._rows(), limit):
-            if missing := [field for field in fields if field not in row]:
-                raise DataError(f"{place} has no {missing[0]!r}; add it or remove the row")
-            yield Row(place, tuple(row[field] for field in fields))
+        for path, record in islice(self._records(), limit):
+            place, damage = f"{path}:{record.line}", record.damage
+            if damage is None and (lacking := [one for one in fields if one not in record.values]):
+                damage = DataError(f"{place} has no {lacking[0]!r}; add it or remove the row")
+            yield Row(place, () if damage else tuple(map(record.values.get, fields)), damage)
 
 
 class TextLines(PlainFiles):
     """Lines of text, each a row of one field; empty lines are left out."""
 
-    def _rows_of(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        with path.open(encoding="utf-8") as file:
+    noun = "texts"
+
+    def _records_of(self, path: Path) -> Iterator[Record]:
+        with opened_text(path) as file:
             for number, line in enumerate(_lines(file, path), 1):
                 if text := line.strip():
-                    yield number, {"text": text}
+                    yield Record(number, {"text": text})
 
 
 class JsonLines(PlainFiles):
     """JSON objects, one per line; their keys are the fields."""
 
-    def _rows_of(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(_lines(file, path), 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise DataError(f"{path}:{number} is no JSON ({error}); mend it") from error
-                if not isinstance(row, dict):
-                    raise DataError(f"{path}:{number} is no JSON object; mend it")
-                yield number, row
+    def _records_of(self, path: Path) -> Iterator[Record]:
+        return _json_lines(path)
+
+
+class JsonFiles(PlainFiles):
+    """JSON files: arrays of objects, or an object per line."""
+
+    def _records_of(self, path: Path) -> Iterator[Record]:
+        with opened_text(path) as file:
+            begin = file.read(1)
+            while begin.isspace():
+                begin = file.read(1)
+        if begin != "[":
+            yield from _json_lines(path)
+            return
+        with opened_text(path) as file:
+            text = file.read(LARGEST_JSON_BYTES + 1)
+        if len(text) > LARGEST_JSON_BYTES:
+            raise DataError(f"{path} is one JSON array of over 1 GiB; write an object per line")
+        try:
+            rows = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path} is no JSON ({error}); mend it") from error
+        for number, row in enumerate(rows, 1):
+            yield _checked(row, number, path)
+
+
+def _json_lines(path: Path) -> Iterator[Record]:
+    with opened_text(path) as file:
+        for number, line in enumerate(_lines(file, path), 1):
+            if line.strip():
+                yield _record(line, number, path)
+
+
+def _record(line: str, number: int, path: Path) -> Record:
+    try:
+        return _checked(json.loads(line), number, path)
+    except (ValueError, RecursionError) as error:
+        damage = DataError(f"{path}:{number} is no JSON ({error}); mend it")
+        damage.__cause__ = error
+        return Record(number, {}, damage)
+
+
+def _checked(row: Any, number: int, path: Path) -> Record:
+    if isinstance(row, dict):
+        return Record(number, row)
+    return Record(number, {}, DataError(f"{path}:{number} is no JSON object; mend it"))
 
 
 class SeparatedValues(PlainFiles):
-    """Values separated by commas (``.csv``) or tabs, under a header; click logs need none."""
+    """Values separated by commas, semicolons, tabs or bars under a header.
 
-    def _rows_of(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    Click logs need no header. A column without a name, as pandas writes its index, is left out.
+    """
+
+    def _records_of(self, path: Path) -> Iterator[Record]:
         csv.field_size_limit(LARGEST_FIELD)
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with opened_text(path, newline="") as file:
             reader = csv.reader(_lines(file, path), delimiter=separator_of(path))
             fields: Sequence[str] | None = CLICK_FIELDS if is_click_log(path) else None
             for values in reader:
                 if not values:
                     continue
                 if fields is None:
-                    fields = values
+                    fields = [name.strip() for name in values]
+                    _require_names(fields, path)
+                    if "" in fields:
+                        self.ignored[UNNAMED] = 1
                     continue
                 if len(values) != len(fields):
-                    raise DataError(
+                    damage = DataError(
                         f"{path}:{reader.line_num} has {len(values)} values under "
                         f"{len(fields)} column names; mend it"
                     )
-                yield reader.line_num, dict(zip(fields, values, strict=True))
+                    yield Record(reader.line_num, {}, damage)
+                    continue
+                row = dict(zip(fields, values, strict=True))
+                row.pop("", None)
+                yield Record(reader.line_num, row)
+
+
+UNNAMED = "column without a name"
+
+
+def _require_names(fields: Sequence[str], path: Path) -> None:
+    if twice := [name for name in fields if fields.count(name) > 1]:
+        raise DataError(f"{path} has several columns named {twice[0]!r}; name each by itself")
 
 
 def _lines(file: TextIO, path: Path) -> Iterator[str]:
@@ -118,15 +196,64 @@ def _lines(file: TextIO, path: Path) -> Iterator[str]:
 
 
 def separator_of(path: Path) -> str:
-    """Return the sign between values, by the file's name."""
-    return "," if suffix_of(path) == ".csv" else "\t"
+    """Return the sign between values: a tab by the file's name, or the commonest in its header."""
+    if kind_of(path) != ".csv":
+        return "\t"
+    with _readable(path), opened_text(path) as file:
+        header = file.readline(LARGEST_FIELD)
+    unquoted = "".join(header.split('"')[::2])
+    return max(SEPARATORS, key=unquoted.count)
 
 
 def is_click_log(path: Path) -> bool:
     """Whether a file's first line looks like one of Criteo's logs: 40 values, the first 0 or 1."""
-    with _readable(path), path.open(encoding="utf-8") as file:
+    with _readable(path), opened_text(path) as file:
         values = file.readline(LARGEST_FIELD).rstrip("\n").split(separator_of(path))
     return len(values) == len(CLICK_FIELDS) and values[0] in {"0", "1"}
+
+
+def opened_text(path: Path, newline: str | None = None) -> TextIO:
+    """Open a text file in UTF-8, with or without a byte order mark, decompressed by its suffix."""
+    return io.TextIOWrapper(_decompressed(path), encoding="utf-8-sig", newline=newline)
+
+
+def _decompressed(path: Path) -> BinaryIO:
+    if (suffix := path.suffix.lower()) == ".gz":
+        import gzip
+
+        return cast(BinaryIO, gzip.open(path))
+    if suffix == ".bz2":
+        import bz2
+
+        return cast(BinaryIO, bz2.open(path))
+    if suffix == ".xz":
+        import lzma
+
+        return cast(BinaryIO, lzma.open(path))
+    if suffix == ".zst":
+        return cast(BinaryIO, io.BufferedReader(_ZstdFile(path)))
+    return path.open("rb")
+
+
+class _ZstdFile(io.RawIOBase):
+    """A file of Zstandard frames, decompressed by Arrow, which refuses one that is cut off."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+
+        self._file = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @contextmanager
@@ -138,5 +265,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path} is no UTF-8 text ({error}); convert it") from error
     except csv.Error as error:
         raise DataError(f"{path} is no table of separated values ({error}); mend it") from error
+    except (EOFError, zlib.error, LZMAError) as error:
+        raise DataError(f"{path} is no whole compressed file ({error}); copy it again") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}") from error

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import (
@@ -16,38 +16,16 @@ from skymark.suites.loading.dataset.sources.data_source import (
     Row,
 )
 from skymark.suites.loading.dataset.sources.folder import MEDIA
-from skymark.suites.loading.dataset.sources.signs import check_jpeg
+from skymark.tar_files import members_of, opened_tar
 
 FIELDS = {
-    **dict.fromkeys(("jpg", "jpeg", "png", "webp", "gif", "bmp"), "image"),
+    **{suffix[1:]: field for field, kind in MEDIA.items() for suffix in kind},
     **dict.fromkeys(("cls", "class", "index"), "label"),
     **dict.fromkeys(("txt", "text", "caption", "transcript"), "text"),
-    **dict.fromkeys(("flac", "wav"), "audio"),
-    "mp4": "video",
 }
 """Field by extension; the keys of a ``.json`` member are fields of their own."""
-
-
-LARGEST_HEADER_BYTES = 1 << 20
-"""Of the names and attributes that precede a member; tarfile reads them whole."""
-HEADERS = {
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-}
-
-
-class BoundedHeader(tarfile.TarInfo):
-    """Member of an archive whose further headers have a bounded size."""
-
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """Read what follows a header, as tarfile calls this method for subclasses to extend."""
-        if self.type in HEADERS and self.size > LARGEST_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
-        found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
-        return found
+HIDDEN = ("._", ".DS_Store")
+"""Beginnings of the names of files that macOS adds."""
 
 
 class Group(NamedTuple):
@@ -61,7 +39,8 @@ class Group(NamedTuple):
         """Read one member.
 
         Raises:
-            DataError: the shard ends before the member does.
+            DataError: the member is larger than any element.
+            tarfile.ReadError: the shard ends before the member does.
         """
         member = self.members[extension]
         if member.size > LARGEST_VALUE_BYTES:
@@ -71,14 +50,17 @@ class Group(NamedTuple):
         file = self.archive.extractfile(member)
         data = b"" if file is None else file.read()
         if len(data) != member.size:
-            raise DataError(f"{self.place} is cut off in {member.name}; copy the shard again")
+            raise tarfile.ReadError(f"it is cut off in {member.name}")
         return data
 
 
 class TarShards(DataSource):
     """Elements of tar shards, shard after shard."""
 
+    noun = "elements"
+
     def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__()
         self.files = tuple(paths)
         self._extensions: dict[str, str] = {}
         for first in self._groups():
@@ -88,14 +70,25 @@ class TarShards(DataSource):
             raise DataError(f"{paths[0]} holds no element; name its files KEY.jpg, KEY.cls …")
         self.fields = tuple(self._extensions)
 
-    def count(self, limit: int) -> int:
-        """Return the number of elements, which reads the members' headers only."""
-        return sum(1 for _ in islice(self._groups(), limit))
+    def counts(self) -> Iterator[int]:
+        """Count elements, which reads the members' headers only."""
+        for what in [what for what in self.ignored if what.startswith(_MEMBER)]:
+            del self.ignored[what]
+        known = set(self._extensions.values())
+        for group in self._groups(counting=True):
+            for extension in group.members:
+                if extension not in known and FIELDS.get(extension) not in self._extensions:
+                    self.ignored[f"{_MEMBER}.{extension} that the first element lacks"] += 1
+            yield 1
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read elements in stored order."""
         for group in islice(self._groups(), limit):
-            yield Row(group.place, tuple(self._value(group, field) for field in fields))
+            try:
+                row = Row(group.place, tuple(self._value(group, field) for field in fields))
+            except DataError as damage:
+                row = Row(group.place, (), damage)
+            yield row
 
     def _value(self, group: Group, field: str) -> Any:
         extension = self._extension(group, field)
@@ -108,7 +101,7 @@ class TarShards(DataSource):
         if field in MEDIA:
             return data
         try:
-            return data.decode().strip()
+            return data.decode("utf-8-sig").strip()
         except UnicodeDecodeError as error:
             raise DataError(f"{group.place}.{extension} is no UTF-8 text ({error})") from error
 
@@ -121,51 +114,72 @@ class TarShards(DataSource):
                 return extension
         raise DataError(f"{group.place} has no .{known} as the first element has; add or remove it")
 
-    def check(self, field: str, limit: int) -> None:
-        """Look at the first and last bytes of JPEG members."""
-        if field != "image" or self._extensions[field] == "json":
-            return
-        for group in islice(self._groups(), limit):
-            extension = self._extension(group, field)
-            if extension in {"jpg", "jpeg"}:
-                file = group.archive.extractfile(group.members[extension])
-                size = group.members[extension].size
-                check_jpeg(cast(BinaryIO, file), size, f"{group.place}.{extension}")
-
-    def _groups(self) -> Iterator[Group]:
+    def _groups(self, *, counting: bool = False) -> Iterator[Group]:
         for path in self.files:
-            try:
-                with tarfile.open(path, tarinfo=BoundedHeader) as archive:
-                    yield from _groups_of(archive, path)
-            except (tarfile.TarError, EOFError, OSError) as error:
-                raise DataError(f"{path} is no whole tar file ({error}); copy it again") from error
+            with opened_tar(path) as archive:
+                hidden = yield from _groups_of(archive, path)
+            if hidden and counting:
+                self.ignored[f"{_MEMBER}._* of macOS"] += hidden
 
 
-def _groups_of(archive: tarfile.TarFile, path: Path) -> Iterator[Group]:
-    """Group consecutive members by the path up to the first dot of the file name."""
-    key, members = "", dict[str, tarfile.TarInfo]()
-    for member in archive:
-        if not member.isfile():
-            continue
+_MEMBER = "members "
+
+
+def _groups_of(archive: tarfile.TarFile, path: Path) -> Generator[Group, None, int]:
+    """Group consecutive members by the path up to the first dot of the file name.
+
+    Returns:
+        the number of hidden members.
+
+    Raises:
+        DataError: members of one element do not lie beside each other, or have one name.
+    """
+    key, members, seen, hidden = "", dict[str, tarfile.TarInfo](), set[str](), 0
+    for member in members_of(archive):
         folder, slash, name = member.name.rpartition("/")
+        if not member.isfile() or name.startswith(HIDDEN) or "__MACOSX" in folder:
+            hidden += member.isfile()
+            continue
         stem, _, extension = name.partition(".")
-        if f"{folder}{slash}{stem}" != key:
+        extension = extension.lower()
+        if f"{folder}{slash}{stem}" != key or not members:
             if members:
                 yield Group(f"{path}: {key}", archive, members)
             key, members = f"{folder}{slash}{stem}", {}
-        members[extension.lower()] = member
+            if key in seen:
+                raise DataError(
+                    f"{path} has members of {key} in two places; write the shard anew with sorted "
+                    "names (tar --sort=name), each name once"
+                )
+            seen.add(key)
+        if extension in members:
+            raise DataError(f"{path} has {member.name} twice; write the shard anew")
+        members[extension] = member
     if members:
         yield Group(f"{path}: {key}", archive, members)
+    return hidden
 
 
 def _extensions_of(group: Group) -> dict[str, str]:
-    """Return the fields that an element offers, with the extension each is read from."""
+    """Return the fields that an element offers, with the extension each is read from.
+
+    Raises:
+        DataError: an element's name has dots before its extension.
+    """
     found: dict[str, str] = {}
     for extension in group.members:
         if extension == "json":
             found |= dict.fromkeys(_json(group), "json")
         else:
             found.setdefault(FIELDS.get(extension, extension), extension)
+    media = [one for one in group.members if FIELDS.get(one.rpartition(".")[2]) in MEDIA]
+    if media and not any(one in FIELDS for one in media):
+        name = group.members[media[0]].name
+        found_as = f"{media[0]!r} is taken for the kind of file"
+        raise DataError(
+            f"{group.place} ends at the first dot of {name}, so {found_as}; rename the members, so "
+            "that the only dots are before .jpg, .cls …"
+        )
     return found
 
 

@@ -49,7 +49,12 @@ def write_shard(path, members):
 
 
 def values(source, *fields, limit=100):
-    return [row.values for row in source.read(fields, limit)]
+    found = []
+    for row in source.read(fields, limit):
+        if row.damage is not None:
+            raise row.damage
+        found.append(row.values)
+    return found
 
 
 class TestFolders:
@@ -98,21 +103,6 @@ class TestFolders:
         write(tmp_path / ".thumbs/b.jpg", b"")
         assert open_source(str(tmp_path)).count(10) == 1
 
-    def test_a_truncated_jpeg_is_named(self, tmp_path):
-        write(tmp_path / "whole.jpg", picture())
-        write(tmp_path / "cut.jpg", picture()[:-200])
-        with pytest.raises(DataError, match=r"cut\.jpg is a truncated JPEG"):
-            open_source(str(tmp_path)).check("image", 10)
-
-    def test_a_file_that_is_no_jpeg_is_named(self, tmp_path):
-        write(tmp_path / "page.jpg", "<html>")
-        with pytest.raises(DataError, match=r"page\.jpg is no JPEG"):
-            open_source(str(tmp_path)).check("image", 10)
-
-    def test_bytes_after_the_end_of_a_jpeg_are_allowed(self, tmp_path):
-        write(tmp_path / "a.jpg", picture() + b"\0" * 100)
-        open_source(str(tmp_path)).check("image", 10)
-
     def test_a_folder_without_usable_files_is_refused(self, tmp_path):
         write(tmp_path / "notes.md", "nothing")
         with pytest.raises(DataError, match="holds no file that skymark can read; give a folder"):
@@ -150,7 +140,6 @@ class TestTarShards:
     def test_an_element_may_have_another_image_format(self, tmp_path):
         write_shard(tmp_path / "s.tar", {"1.jpg": picture(), "2.png": picture("PNG")})
         source = open_source(str(tmp_path))
-        source.check("image", 10)
         assert len(values(source, "image")) == 2
 
     @pytest.mark.parametrize(
@@ -163,7 +152,6 @@ class TestTarShards:
     def test_json_that_differs_is_named(self, tmp_path, name, data, field, reason):
         write_shard(tmp_path / "s.tar", {"1.json": b'{"caption": "a"}', name: data})
         source = open_source(str(tmp_path))
-        source.check("caption", 10)
         with pytest.raises(DataError, match=reason):
             values(source, field)
 
@@ -183,11 +171,6 @@ class TestTarShards:
         write_shard(tmp_path / "s.tar", {"1.txt": b"a", "1.cls": b"0", "2.txt": b"b"})
         with pytest.raises(DataError, match=r"s\.tar: 2 has no \.cls"):
             values(open_source(str(tmp_path)), "label")
-
-    def test_a_truncated_jpeg_is_named(self, tmp_path):
-        write_shard(tmp_path / "s.tar", {"1.jpg": picture(), "2.jpg": picture()[:-200]})
-        with pytest.raises(DataError, match=r"s\.tar: 2\.jpg is a truncated JPEG"):
-            open_source(str(tmp_path)).check("image", 10)
 
     @pytest.mark.parametrize("kept", [100, 700])
     def test_a_cut_off_shard_is_refused(self, tmp_path, kept):
@@ -288,12 +271,6 @@ class TestParquet:
         table = pa.table({"img": [{"bytes": picture(), "path": "1.jpg"}]})
         pq.write_table(table, tmp_path / "0.parquet")
         assert values(open_source(str(tmp_path)), "img") == [(picture(),)]
-
-    def test_a_truncated_jpeg_is_named(self, tmp_path):
-        table = pa.table({"image": [picture(), picture()[:-200]]})
-        pq.write_table(table, tmp_path / "0.parquet")
-        with pytest.raises(DataError, match=r"0\.parquet, row 1 is a truncated JPEG"):
-            open_source(str(tmp_path)).check("image", 10)
 
     def test_a_cut_off_file_is_refused(self, tmp_path):
         pq.write_table(pa.table({"n": list(range(1000))}), tmp_path / "0.parquet")
