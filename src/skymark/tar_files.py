@@ -43,6 +43,8 @@ def opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
     Raises:
         DataError: it is none, or a part of it is damaged.
     """
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is no whole tar file (it is empty); copy it again or remove it")
     try:
         with tarfile.open(path, tarinfo=BoundedHeader) as archive:
             yield archive

@@ -89,11 +89,9 @@ def field_of(option: Option) -> tuple[str, Any, Any]:
     is: the default is in the help, so that a given value can be told from it.
     """
     default = "" if option.default is None else f" [default: {option.default}]"
-    parameter = Parameter(
-        group=GROUPS[option.group],
-        help=f"{option.help}{default}",
-        negative=() if option.kind == "flag" else None,
-    )
+    no_negative: dict[str, Any] = {"negative": ()} if option.kind == "flag" else {}
+    help = f"{option.help}{default}"
+    parameter = Parameter(group=GROUPS[option.group], help=help, **no_negative)
     type_: Any = Literal[option.choices] if option.choices else TYPES[option.kind]
     if option.several:
         annotated: Any = Annotated[tuple[type_, ...], Several, parameter]

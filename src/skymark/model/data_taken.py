@@ -27,7 +27,7 @@ class DataTaken(Frozen):
     name: str
     """The user's name for the data."""
     noun: str
-    """Of its elements, such as ``images``."""
+    """Of its elements, such as ``photos``."""
     taken: Count
     found: Count
     is_whole: bool = True

@@ -28,7 +28,8 @@ COUNTING_S = 5.0
 """Longest time that planning counts rows that are not taken."""
 MOST_CLASSES = 100_000
 """That labels may be mixed among: each element has a share of each."""
-MEDIA_COLUMNS = ("jpeg", "flac", "wav", "mp4")
+NOUNS = {"jpeg": "images", "flac": "sounds", "wav": "sounds", "mp4": "clips"}
+"""Of the elements of work on media, by its column."""
 
 
 class RealData:
@@ -106,10 +107,12 @@ class RealData:
         try:
             for column in columns:
                 fields_for(self.source, column)
-        except DataError:
+        except DataError as error:
             with reading(self.name):
                 self.source.count(sys.maxsize)  # damage may be why the first rows lack a field
-            raise
+            others = ", ".join(map(str, self.source.left_out()))
+            beside = f" (beside its {self.source.noun} are {others})" if others else ""
+            raise DataError(f"{self.name}: {error}{beside}") from error
         if self.source.is_remote or self.skip_damaged:
             return
         if "jpeg" in columns and "jpeg" not in self._checked:
@@ -158,7 +161,7 @@ class RealData:
         Raises:
             DataError: a file ends early, or a label is none.
         """
-        source = self.source_for(scenario)
+        source, columns = self.source_for(scenario), imported_columns(scenario)
         with reading(self.name):
             taken = scenario.rows_taken(source, size)
             found, is_whole = _counted(self.source, taken)
@@ -170,11 +173,11 @@ class RealData:
         notes = list(self.source.notes)
         if taken != size.elements:
             notes.append(f"packed into {size.elements:,} elements")
-        if labels is None and "label" in imported_columns(scenario) and not source.is_remote:
+        if labels is None and "label" in columns and not source.is_remote:
             notes.append("no labels, so each is 0")
         return DataTaken(
             name=self.name,
-            noun=self.source.noun,
+            noun=next((NOUNS[one] for one in columns if one in NOUNS), self.source.noun),
             taken=taken,
             found=max(found, taken + damaged),
             is_whole=is_whole,
@@ -275,7 +278,7 @@ def is_unlabelled(source: DataSource) -> bool:
     """Whether a source of images, sounds or clips has no labels, so that each is taken as 0."""
     from skymark.suites.loading.dataset.columns import RECIPES
 
-    has_media = any(RECIPES[column].fields_of(source.fields) for column in MEDIA_COLUMNS)
+    has_media = any(RECIPES[column].fields_of(source.fields) for column in NOUNS)
     return has_media and not RECIPES["label"].fields_of(source.fields)
 
 

@@ -25,6 +25,7 @@ LARGEST_FIGURE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 80
 """Characters of a value that a message shows."""
 _HASH = re.compile(r"[0-9a-f]{8}")
+_COMMA = re.compile(r"[+-]?\d+,\d+")
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
@@ -211,7 +212,8 @@ def number(value: Any, place: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         parsed = math.inf
     if abs(parsed) > LARGEST_FIGURE:
-        raise DataError(f"{place} holds {_shown(value)}, where a number is needed")
+        advice = "; write it with a decimal point" if _COMMA.fullmatch(str(value).strip()) else ""
+        raise DataError(f"{place} holds {_shown(value)}, where a number is needed{advice}")
     return None if math.isnan(parsed) else parsed
 
 

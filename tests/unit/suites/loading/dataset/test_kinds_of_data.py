@@ -107,10 +107,10 @@ FOLDERS = {
         {"cover.png": jpeg(0, "PNG"), **{f"a/{k}.wav": "RIFF" for k in range(3)}},
         "the data has no field named image",
     ),
-    "splits": (SPLITS, "9 of 9 images, 2 classes, split train; left out: 5 of split test"),
+    "splits": (SPLITS, "9 of 9 images, 2 classes, split train; left out: 5 images of split test"),
     "splits below a folder": (
         {f"set/{name}": data for name, data in SPLITS.items()},
-        "9 of 9 images, 2 classes, split train; left out: 5 of split test",
+        "9 of 9 images, 2 classes, split train; left out: 5 images of split test",
     ),
     "one split": (
         {f"train/{name}": data for name, data in IMAGES.items()},
@@ -185,17 +185,17 @@ with tarfile.open(fileobj=io.BytesIO(WHOLE)) as archive:
 FLIPPED = bytearray(WHOLE)
 FLIPPED[HEADERS[20] + 150] ^= 0x15
 SHARDS = {
-    "whole": ({"a.tar": WHOLE}, "40 of 40 elements, 4 classes"),
+    "whole": ({"a.tar": WHOLE}, "40 of 40 images, 4 classes"),
     "flipped byte in a header": ({"a.tar": bytes(FLIPPED)}, "is damaged); copy it again"),
     "cut in a header": ({"a.tar": WHOLE[: HEADERS[20] + 200]}, "cut off in the header"),
     "cut in a member": ({"a.tar": WHOLE[: HEADERS[20] + 700]}, "is no whole tar file"),
     "cut between members": ({"a.tar": WHOLE[: HEADERS[20]]}, "before its end marker"),
     "joined": ({"a.tar": WHOLE + WHOLE}, "more data follows its end"),
     "joined, compressed": ({"a.tar.gz": gzip.compress(WHOLE + WHOLE)}, "more data follows"),
-    "compressed": ({"a.tar.gz": gzip.compress(WHOLE)}, "40 of 40 elements"),
+    "compressed": ({"a.tar.gz": gzip.compress(WHOLE)}, "40 of 40 images"),
     "compressed and cut": ({"a.tar.gz": gzip.compress(WHOLE)[:-9]}, "is no whole tar file"),
     "empty file": ({"a.tar": WHOLE, "b.tar": b""}, "b.tar is no whole tar file"),
-    "empty shard first": ({"a.tar": tar([]), "b.tar": WHOLE}, "40 of 40 elements"),
+    "empty shard first": ({"a.tar": tar([]), "b.tar": WHOLE}, "40 of 40 images"),
     "unsorted": (
         {"a.tar": tar(sorted(labelled(range(9)), key=lambda member: member[0][-3:]))},
         "in two places; write the shard anew with sorted names",
@@ -203,9 +203,9 @@ SHARDS = {
     "appended again": ({"a.tar": tar([*labelled(range(9)), *labelled(range(9))])}, "in two places"),
     "of macOS": (
         {"a.tar": tar([("._0000.jpg", b"x"), *labelled(range(9)), ("__MACOSX/0.jpg", b"x")])},
-        "9 of 9 elements, 4 classes; left out: 2 members ._* of macOS",
+        "9 of 9 images, 4 classes; left out: 2 members ._* of macOS",
     ),
-    "dots in folders": ({"a.tar": tar(labelled(range(9), "v1.2/"))}, "9 of 9 elements"),
+    "dots in folders": ({"a.tar": tar(labelled(range(9), "v1.2/"))}, "9 of 9 images"),
     "dots before the extension": (
         {"a.tar": tar([(f"a.{k}.jpg", jpeg(k)) for k in range(3)])},
         "rename the members, so that the only dots are before .jpg",
@@ -221,7 +221,7 @@ SHARDS = {
                 ]
             )
         },
-        "10 of 10 elements, 4 classes; left out: 1 members .crop.jpg that the first element lacks",
+        "10 of 10 images, 4 classes; left out: 1 members .crop.jpg that the first element lacks",
     ),
     "no label": (
         {"a.tar": tar([("0.jpg", jpeg()), ("0.txt", b"a dog")])},
@@ -229,7 +229,7 @@ SHARDS = {
     ),
     "splits": (
         {"train-0.tar": WHOLE, "val-0.tar": WHOLE},
-        "40 of 40 elements, 4 classes, split train; left out: 1 of split validation",
+        "40 of 40 images, 4 classes, split train; left out: 1 files of split validation",
     ),
     "huge size": (
         {"a.tar": WHOLE[:124] + b"\x80" + b"\xff" * 11 + WHOLE[136:]},
@@ -280,7 +280,7 @@ TEXTS = {
     ),
     "splits": (
         {"train.jsonl": LINES, "test.jsonl": LINES},
-        "30 of 30 rows, 3 classes, split train; left out: 1 of split test",
+        "30 of 30 rows, 3 classes, split train; left out: 1 files of split test",
     ),
 }
 

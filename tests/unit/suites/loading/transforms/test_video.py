@@ -115,7 +115,7 @@ def test_a_clip_of_a_constant_rate_is_taken() -> None:
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        (encoded([0, 1, 2, 9, 30]), "constant rate; convert it: ffmpeg"),
+        (encoded([0, 1, 2, 9, 30]), "constant rate, .* convert it: ffmpeg"),
         (
             encoded(range(5), "yuv422p"),
             "frames are yuv422p, where yuv420p is needed; convert it: ffmpeg",

@@ -60,7 +60,7 @@ class MediaFolder(DataSource):
         super().__init__()
         self._folder, self.noun = folder, NOUNS[field]
         media = [path for path in listing.files if suffix_of(path) in MEDIA[field]]
-        chosen = one_split(media, folder, split, split_of_folder)
+        chosen = one_split(media, folder, split, split_of_folder, self.noun)
         self.ignored += chosen.others
         if chosen.split:
             self.notes.append(f"split {chosen.split}")

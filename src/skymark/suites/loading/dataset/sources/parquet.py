@@ -13,9 +13,11 @@ from skymark.model.errors import DataError
 from skymark.model.installed import needs
 from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
 
-ROWS_AT_ONCE = 256
+MOST_ROWS_AT_ONCE = 1024
+BYTES_AT_ONCE = 16 << 20
+"""Of rows that are in memory together, so that a row group of gigabytes needs no more."""
 BUFFER_BYTES = 1 << 20
-"""Read at a time of each column, so that a row group of gigabytes needs no more memory."""
+"""Read at a time of each column."""
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -47,7 +49,7 @@ class ParquetFiles(DataSource):
                 missing = [field for field in fields if field not in file.schema_arrow.names]
                 if missing:
                     raise DataError(f"{path} has no column {missing[0]!r} as the first file has")
-                for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(fields)):
+                for batch in file.iter_batches(_rows_at_once(file), columns=list(fields)):
                     columns = [batch.column(field).to_pylist() for field in fields]
                     for values in zip(*columns, strict=True):
                         if not left:
@@ -60,6 +62,12 @@ class ParquetFiles(DataSource):
                         f"{path} gave {number} of the {file.metadata.num_rows} rows in its footer; "
                         "copy it again"
                     )
+
+
+def _rows_at_once(file: Any) -> int:
+    metadata = file.metadata
+    size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
+    return max(1, min(MOST_ROWS_AT_ONCE, BYTES_AT_ONCE * metadata.num_rows // max(1, size)))
 
 
 def index_columns(schema: Any) -> set[str]:
@@ -87,7 +95,7 @@ def opened(file: Any, name: str | None = None) -> Iterator[Any]:
     # An open file's own errors are its owner's to explain.
     faults = (pa.ArrowException, UnicodeDecodeError, *([OSError] if name is None else []))
     try:
-        with pq.ParquetFile(file, buffer_size=BUFFER_BYTES) as parquet:
+        with pq.ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False) as parquet:
             yield parquet
     except faults as error:
         raise DataError(
