@@ -270,6 +270,12 @@ def scaling(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Change bytes of small data sets 100,000 times: no fault but a refusal (15 minutes)."""
+    session.run("python", "-W", "ignore", "-m", "tests.fuzzed_readers", *session.posargs)
+
+
+@nox.session
 def cache_table(session: nox.Session) -> None:
     """Make the tables of docs/caches.md: each cache policy, up to 64 processes (an hour)."""
     session.run("python", "-m", "tests.cache_table", *(session.posargs or ["docs/caches.md"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from skymark.suites.loading.dataset.values import (
     numbers,
     text_bytes,
 )
+from tests.fuzzed_readers import outcomes
 
 GIB = 1 << 30
 
@@ -169,3 +171,11 @@ def test_figures_that_no_machine_holds_are_refused_by_name(value):
     if not isinstance(value, str):
         with pytest.raises(DataError, match="give a whole number or a name"):
             label(value, "a.csv:1")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_changed_bytes_are_refused_or_counted():
+    said = Counter(outcomes(400))
+    assert [one for one in said if one.startswith("fault")] == []
+    assert said["taken"] > 50
+    assert said["refused"] > 50
