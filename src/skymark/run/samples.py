@@ -22,7 +22,7 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
     """Return a Parquet file with the samples of rounds, one after another.
 
     Args:
-        rounds: each with all columns, which are equally long.
+        rounds: each with all columns, which are equally long, or with none and no samples.
         columns: their types by name; a column ``round`` with the round's number comes first.
     """
     import pyarrow as pa
@@ -34,9 +34,10 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
         "int64": pa.int64(),
         "float64": pa.float64(),
     }
-    numbers = [one.round for one in rounds for _ in next(iter(one.samples.values()), ())]
+    measured = [one for one in rounds if one.samples]
+    numbers = [one.round for one in measured for _ in next(iter(one.samples.values()))]
     table = {"round": pa.array(numbers, pa.int16())} | {
-        name: pa.array([value for one in rounds for value in one.samples[name]]).cast(types[kind])
+        name: pa.array([value for one in measured for value in one.samples[name]]).cast(types[kind])
         for name, kind in columns.items()
     }
     buffer = pa.BufferOutputStream()

@@ -208,6 +208,17 @@ def test_a_record_reads_back_and_its_rounds_are_dropped(run):
     ]
 
 
+def test_a_round_without_samples_is_kept_and_its_record_written(run):
+    cell, bare = cell_of(), round_of(1).model_copy(update={"samples": {}})
+    run.write_round(cell, bare, {"jax": "2"})
+    assert [result.samples for result, _ in run.rounds(cell)] == [{}]
+    run.write_record(record_of(cell, [bare]), [bare])
+    table = pq.read_table(run.samples_path(cell))
+    assert (len(table), table.column_names) == (0, ["round", *DECLARATION.sample_columns])
+    run.write_record(record_of(cell, [round_of(0), bare]), [round_of(0), bare])
+    assert pq.read_table(run.samples_path(cell))["round"].to_pylist() == [0] * 4
+
+
 def test_a_record_without_the_samples_it_was_made_of_is_measured_again(run):
     cell = cell_of()
     run.write_record(record_of(cell, [round_of(0)]), [round_of(0)])
