@@ -152,7 +152,9 @@ class SharedOptions:
             value = getattr(self, field.name)
             if field.name == "profile" or value == field.default or value in {None, ()}:
                 continue
-            found += [typed(field.name), *map(str, value if isinstance(value, tuple) else (value,))]
+            found.append(typed(field.name))
+            if value is not True:
+                found += map(str, value if isinstance(value, tuple) else (value,))
         return tuple(found)
 
     @classmethod

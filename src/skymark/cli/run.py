@@ -190,7 +190,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     require_policy(cache_policy, cache_root)
     time = expected_time(wanted, part, in_pairs=revision is not None)
     require_time(wanted, time)
-    for sentence in filter(None, (*wanted.data_sentences, short_time(wanted, time))):
+    for sentence in filter(None, (*wanted.sentences, short_time(wanted, time))):
         note(sentence)
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
     open_all = partial(open_stores, store, run_id_of(path))

@@ -111,6 +111,8 @@ def plan(  # noqa: PLR0913  # its parameters are the options of a command
         print_plain("\n".join(pair_lines(made)))
     else:
         print_plain("\n".join(share_lines(shares, declared, price)))
+    for text in made.sentences:
+        note(text)
     note(summary(made, shares, declared, price))
     return 0
 
@@ -245,6 +247,7 @@ def as_json(
         "hourly_price_usd": None if price is None else price.usd,
         "pairs": len(plan.runnable),
         "groups": len({one.group for one in plan.runnable}),
+        "notes": plan.sentences,
         "adapters": [
             {
                 "adapter": one.adapter,

@@ -67,7 +67,7 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
         ("scenario", "adapters", "not run"),
         ((label, " ".join(runs), "; ".join(refused)) for label, (runs, refused) in rows.items()),
     )
-    for sentence in plan.data_sentences:
+    for sentence in plan.sentences:
         stdout_console().print(f"\n{sentence}", highlight=False, markup=False, soft_wrap=True)
     rounds = (
         f"{effort.min_rounds}"

@@ -75,6 +75,8 @@ class PlannedCell(Frozen):
     data: DataTaken | None = None
     """What it takes of the user's own data; None where it reads none."""
     refusal: tuple[Status, Cause] | None = None
+    notes: tuple[str, ...] = ()
+    """Sentences for the user: assumptions that its figures depend on."""
 
 
 class Plan(Frozen):
@@ -109,14 +111,15 @@ class Plan(Frozen):
         return self.effort if self.allotment is None else self.allotment.bounds(self.effort)
 
     @property
-    def data_sentences(self) -> list[str]:
-        """A sentence for each scenario that reads real data, in the order of the cells."""
-        said = (
+    def sentences(self) -> list[str]:
+        """A sentence for each scenario that reads real data, then the notes, each once."""
+        said = [
             f"{planned.cell.scenario}:{planned.cell.variant} on {planned.data.sentence}"
             for planned in self.cells
             if planned.data is not None
-        )
-        return list(dict.fromkeys(said))
+        ]
+        notes = (note for planned in self.cells for note in planned.notes)
+        return list(dict.fromkeys((*said, *notes)))
 
     @property
     def runnable(self) -> tuple[PlannedCell, ...]:

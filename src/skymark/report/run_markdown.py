@@ -25,7 +25,7 @@ def _lines(run: Run) -> Iterator[str]:
     columns = Columns(run)
     yield f"## {markdown(run.manifest.run_id)}"
     yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
-    for sentence in run.manifest.plan.data_sentences:
+    for sentence in run.manifest.plan.sentences:
         yield from ("", markdown(sentence))
     for label, records in run.by_label().items():
         if rows := ranked(records, declaration):

@@ -36,7 +36,7 @@ def print_report(run: Run, console: Console) -> None:
     """Print a run: one table per scenario, what was not measured, warnings, a summary line."""
     console.print(Text(plain(run.manifest.run_id), style="bold"))
     console.print(Text(plain(facts_of(run)), style="dim"))
-    for sentence in run.manifest.plan.data_sentences:
+    for sentence in run.manifest.plan.sentences:
         console.print(Text(plain(sentence)))
     declaration = run.declaration
     columns = Columns(run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cyclopts import App
+from cyclopts.exceptions import UnknownOptionError
 
 from skymark.cli.options import with_options_of
 from skymark.cli.suite_options import declared_options
@@ -35,6 +36,17 @@ def test_each_suites_options_are_read_as_their_kinds(sorting):
     assert (options.length, options.order, options.workers) == (12, ("random", "sorted"), 2)
     assert options.given() == ("--length", "--order", "--workers")
     assert (made().length, made().order, made().given()) == (None, (), ())
+
+
+def test_a_flag_has_no_value_and_is_given_on_as_it_was_typed(sorting):
+    flag = Option(name="skip_ties", kind="flag", help="Leave equal elements out.")
+    made = with_options_of([suite_with(sorting, flag)])
+    options = parsed(made, "--skip-ties", "--profile", "ci_cpu")
+    assert options.skip_ties is True
+    assert options.words() == ("--profile", "ci_cpu", "--skip-ties")
+    assert made().words() == ("--profile", "ci_cpu")
+    with pytest.raises(UnknownOptionError):
+        parsed(made, "--no-skip-ties")
 
 
 def test_an_option_that_two_suites_have_is_one_option_with_the_help_of_both(sorting):
