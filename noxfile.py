@@ -300,6 +300,12 @@ def clip_speed(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz_clip(session: nox.Session) -> None:
+    """Read mutated data sets by the clip suite (ten minutes): nox -s fuzz_clip -- COUNT [SEED]."""
+    session.run("python", "-m", "tests.clip_fuzz", *(session.posargs or ["50000"]))
+
+
+@nox.session
 def published(session: nox.Session) -> None:
     """Make the tables of docs/measured.md from the runs in benchmarks/results (seconds)."""
     session.run("python", "-m", "tests.published_runs", "docs/measured.md", *session.posargs)

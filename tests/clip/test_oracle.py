@@ -95,3 +95,13 @@ def test_features_that_are_not_finite_make_the_cell_invalid(bench, monkeypatch):
     monkeypatch.setattr(Encoder, "texts", lambda self, one: texts(self, one) * float("nan"))
     result = bench.result()
     assert result.verification.cause.kind == "not-finite"
+
+
+def test_a_file_that_says_another_activation_than_ran_makes_the_cell_invalid(bench):
+    """Plans refuse such a file; this one came to the worker all the same."""
+    state = torch.load(bench.root / "tiny-ViT.pt", weights_only=True)
+    for quick in (False, True):
+        torch.save({"state_dict": state, "args": {"quick_gelu": quick}}, bench.root / "says.pt")
+        result = bench.result(model=bench.model("tiny-ViT", "says"))
+        assert result.verification.passed is not quick
+    assert result.verification.cause.kind == "wrong-activation"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
+from itertools import permutations
 from shutil import which
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+import pyarrow as pa  # noqa: E402
+from pyarrow import parquet  # noqa: E402
+
 from skymark.model.errors import DataError, UsageError  # noqa: E402
+from skymark.run.samples import samples_file  # noqa: E402
+from skymark.suites.clip.metrics import DECLARATION  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe, Model, Weights  # noqa: E402
 from tests.clip.conftest import ONCE, Region  # noqa: E402
 from tests.clip.drawing import CLASSES, TEMPLATES  # noqa: E402
@@ -94,6 +101,70 @@ def test_features_are_computed_once_for_all_tasks_on_the_same_images(bench):
     assert third.metrics["acc1"] == first.metrics["acc1"]
 
 
+ALL_TASKS = {
+    "classification": {},
+    "other language": {"language": "it"},
+    "probe": {"task": "linear_probe", "linear_probe": PROBE},
+    "probe in the other": {"task": "linear_probe", "linear_probe": PROBE, "language": "it"},
+}
+
+
+@pytest.fixture
+def bilingual(bench, tmp_path):
+    """Return the set of shapes with class names in two languages."""
+    place = tmp_path / "shapes"
+    shutil.copytree(bench.root / "sets" / "shapes", place)
+    names = ["cerchio", "quadrato", "croce", "barra", "punto", "cornice"]
+    (place / "classnames.it.txt").write_text("\n".join(names))
+    (place / "zeroshot_classification_templates.it.txt").write_text("una foto di {c}\n")
+    return place
+
+
+@pytest.mark.parametrize("order", list(permutations(ALL_TASKS, 2)), ids=" > ".join)
+def test_cells_of_one_set_end_well_in_every_order_of_tasks_and_languages(bench, bilingual, order):
+    runner = bench.runner()
+    results = {
+        name: bench.result(runner=runner, address=bilingual, **ALL_TASKS[name]) for name in order
+    }
+    for name, result in results.items():
+        assert result.verification.passed, (name, result.verification.cause)
+        assert result.samples.keys() == DECLARATION.sample_columns.keys()
+        assert len(set(map(len, result.samples.values()))) == 1
+        data = samples_file([result, result], DECLARATION.sample_columns)
+        table = parquet.read_table(pa.BufferReader(data))
+        assert len(table) == 2 * len(result.samples["batch"])
+    encoded = sum(sum(result.samples["images"]) for result in results.values())
+    assert encoded == (100 if "probe" in " ".join(order) else 60), "each image once"
+
+
+def test_damaged_elements_are_refused_or_left_out_and_counted(bench, tmp_path, capsys):
+    from tests.clip.drawing import pictures
+    from tests.clip.shards import write_shards
+
+    place = tmp_path / "mine"
+    shutil.copytree(bench.root / "sets" / "shapes", place)
+    shutil.rmtree(place / "test")
+    samples = [{"jpg": one.file, "cls": one.label_text} for one in pictures(30, 8)]
+    rest = [one for number, one in enumerate(samples) if number not in {7, 14, 21, 28}]
+    write_shards(place / "whole", rest, shards=1)
+    samples[7]["jpg"] = samples[7]["jpg"][:200]
+    samples[14]["jpg"] = b""
+    samples[21]["cls"] = b"a cat"
+    del samples[28]["cls"]
+    write_shards(place / "test", samples, shards=1)
+    with pytest.raises(DataError, match="or leave damaged elements out with --skip-damaged"):
+        bench.result(address=place)
+    skipped = bench.result(address=place, skip_damaged=True)
+    assert skipped.verification.passed, skipped.verification.cause
+    assert (skipped.metrics["images"], skipped.metrics["damaged_elements"]) == (26, 4)
+    assert capsys.readouterr().out.count("left out: ") == 4
+    whole = bench.result(address=place, split="whole", skip_damaged=True)
+    assert (whole.metrics["images"], whole.metrics["damaged_elements"]) == (26, 0)
+    for digest in ("images_digest", "labels_digest", "texts_digest"):
+        assert skipped.conditions[digest] == whole.conditions[digest]
+    assert "damaged_elements" not in bench.result(address=place, split="whole").metrics
+
+
 def test_a_cell_has_the_rates_of_the_work_that_was_done_for_it(bench):
     def rates(**settings):
         metrics = bench.result(**settings).metrics
@@ -174,8 +245,6 @@ def test_an_encoder_has_run_batches_of_a_cell_s_shapes_before_the_clock_starts(
 
 
 def test_two_data_sets_of_one_name_are_not_mixed_up(bench, tmp_path):
-    import shutil
-
     from tests.clip.drawing import pictures
     from tests.clip.shards import write_shards
 
@@ -193,8 +262,6 @@ def test_two_data_sets_of_one_name_are_not_mixed_up(bench, tmp_path):
 
 
 def test_a_data_set_that_changed_is_read_again(bench, tmp_path):
-    import shutil
-
     from tests.clip.drawing import pictures
     from tests.clip.shards import write_shards
 
@@ -251,17 +318,10 @@ def test_a_language_without_class_names_is_refused(bench):
         bench.result(language="it")
 
 
-def test_another_language_is_scored_with_its_own_names(bench, tmp_path):
-    import shutil
-
-    place = tmp_path / "shapes"
-    shutil.copytree(bench.root / "sets" / "shapes", place)
-    names = ["cerchio", "quadrato", "croce", "barra", "punto", "cornice"]
-    (place / "classnames.it.txt").write_text("\n".join(names))
-    (place / "zeroshot_classification_templates.it.txt").write_text("una foto di {c}\n")
+def test_another_language_is_scored_with_its_own_names(bench, bilingual):
     runner = bench.runner()
-    english = bench.result(runner=runner, address=place)
-    italian = bench.result(runner=runner, address=place, language="it")
+    english = bench.result(runner=runner, address=bilingual)
+    italian = bench.result(runner=runner, address=bilingual, language="it")
     assert italian.verification.passed
     assert italian.metrics["texts"] == 6
     assert english.conditions["texts_digest"] != italian.conditions["texts_digest"]

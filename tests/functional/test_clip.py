@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -37,8 +38,11 @@ def write_set(directory: Path, kind: str) -> Path:
     (directory / "test").mkdir(parents=True)
     (directory / "test" / "nshards.txt").write_text("1\n")
     (directory / "dataset_type.txt").write_text(f"{kind}\n")
-    (directory / "classnames.txt").write_text("\n".join(COLOURS) + "\n")
-    (directory / "zeroshot_classification_templates.txt").write_text("a {c} picture\n{c}\n")
+    if kind == "classification":
+        for language, names in (("", list(COLOURS)), (".de", ["rot", "grün", "blau"])):
+            (directory / f"classnames{language}.txt").write_text("\n".join(names) + "\n")
+            templates = directory / f"zeroshot_classification_templates{language}.txt"
+            templates.write_text("a {c} picture\n{c}\n")
     with tarfile.open(directory / "test" / "0.tar", "w") as shard:
         for number in range(12):
             name = list(COLOURS)[number % 3]
@@ -51,6 +55,7 @@ def write_set(directory: Path, kind: str) -> Path:
                 entry = tarfile.TarInfo(f"s{number:04d}.{suffix}")
                 entry.size = len(content)
                 shard.addfile(entry, io.BytesIO(content))
+    shutil.copytree(directory / "test", directory / "train")
     return directory
 
 
@@ -84,37 +89,42 @@ def test_models_are_scored_on_their_data_sets_alone_and_beside_others(tmp_path):
     write_set(tmp_path / "captions", "retrieval")
     models = [f"{ARCHITECTURE}:./{one.name}" for one in weights]
     sets = ("--datasets", "./colours", "./captions")
-    what = ("--models", *models, *sets)
+    tasks = ("--tasks", "linear_probe", "zeroshot_classification", "zeroshot_retrieval")
+    cells = (*sets, *tasks, "--languages", "en", "de")
+    what = ("--models", *models, *cells)
 
     done = skymark(tmp_path, "clip", "run", *what, "--output", "run")
     assert done.returncode == 0, done.stderr
     records = sorted((tmp_path / "run" / "records").iterdir())
-    assert len(records) == 4
+    assert len(records) == 10
     before = [path.read_bytes() for path in records]
     again = skymark(tmp_path, "clip", "run", *what, "--output", "run", "--resume")
     assert again.returncode == 0, again.stderr
     assert [path.read_bytes() for path in records] == before
 
     where = ("--share", "--output", "alone/run")
-    alone = skymark(tmp_path, "clip", "run", "--models", models[1], *sets, *where)
+    alone = skymark(tmp_path, "clip", "run", "--models", models[1], *cells, *where)
     assert alone.returncode == 0, alone.stderr
     of_one = scores(tmp_path / "alone" / "run")
-    assert len(of_one) == 2
+    assert len(of_one) == 5
     assert of_one.items() <= scores(tmp_path / "run").items()
 
     status = skymark(tmp_path, "clip", "status", "run")
-    assert status.stdout.splitlines()[-1] == "4 pairs: 4 done"
+    assert status.stdout.splitlines()[-1] == "10 pairs: 10 done"
     table = skymark(tmp_path, "clip", "table", "run", "--sheet", "retrieval", "--format", "csv")
     assert table.stdout.startswith("model,captions image R@5,captions text R@5\n")
 
     out = skymark(tmp_path, "export", "run", "--to", "clip-benchmark", "--output", "json")
     assert out.returncode == 0, out.stderr
     found = {
-        content["dataset"]: content
+        (content["dataset"], content["task"]): content
         for path in (tmp_path / "json").iterdir()
         if (content := json.loads(path.read_text()))
     }
-    assert len(list((tmp_path / "json").iterdir())) == 4
-    assert found["colours"]["metrics"]["acc5"] is None
-    assert 0 <= found["colours"]["metrics"]["acc1"] <= 1
-    assert found["captions"]["metrics"]["image_retrieval_recall@5"] > 0
+    assert len(list((tmp_path / "json").iterdir())) == 10
+    colours = found["colours", "zeroshot_classification"]["metrics"]
+    assert colours["acc5"] is None
+    assert 0 <= colours["acc1"] <= 1
+    assert found["captions", "zeroshot_retrieval"]["metrics"]["image_retrieval_recall@5"] > 0
+    probed = found["colours", "linear_probe"]["metrics"]
+    assert 0 <= probed["lp_acc1"] <= 1

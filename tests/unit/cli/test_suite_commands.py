@@ -94,6 +94,19 @@ def test_a_plan_shows_pairs_groups_memory_time_and_price(capsys):
     assert "USD at 3 USD per hour" in shown.err
 
 
+def test_a_plan_tells_what_it_assumes_of_weights_and_of_damaged_elements(capsys, tmp_path):
+    (tmp_path / "mine.pt").write_bytes(b"weights")
+    model = f"ViT-B-32:{tmp_path}/mine.pt"
+    arguments = ("--models", model, "--datasets", SETS[0], "--skip-damaged")
+    assert main(["clip", "plan", *arguments]) == 0
+    shown = capsys.readouterr().err
+    assert "preprocessing of its family, which is open_clip's default: shortest bicubic" in shown
+    assert "GELU is assumed" in shown
+    assert f"{SETS[0]}: damaged elements are left out" in shown
+    assert main(["clip", "plan", *arguments, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["notes"]) == 3
+
+
 def test_a_plan_takes_the_price_of_the_cheapest_machine_of_the_catalogue(capsys, monkeypatch):
     """SkyPilot's catalogue is stood in for: it is in SkyPilot's own venv."""
     asked = []

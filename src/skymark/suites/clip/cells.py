@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from skymark.model.cell import Cell, Setting
-from skymark.model.errors import UsageError
+from skymark.model.errors import DataError, UsageError
 from skymark.model.plan import PlannedCell
 from skymark.model.platform import Platform
 from skymark.suites.clip.datasets.choosing import ChosenSet
@@ -19,6 +19,7 @@ from skymark.suites.clip.models.choosing import SHORT_DIGEST, ChosenModel
 from skymark.suites.clip.options import ENGLISH, ClipOptions, ClipSettings
 from skymark.suites.clip.reading.name_file import Naming
 from skymark.suites.clip.reading.prompt_file import Prompting
+from skymark.suites.clip.reading.samples import SKIP, real_path
 from skymark.suites.clip.specification import ClipSpecification, FileEntry, Model, Task
 
 SUITE = "clip"
@@ -34,6 +35,14 @@ class Work:
     """Of the first model."""
     content: dict[str, JsonValue]
     """The specification as cells hold it; each model takes the place of the first."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Assumptions about its data."""
+        if not self.specification.skip_damaged:
+            return ()
+        told = "damaged elements are left out; the table and the record count them"
+        return (f"{self.dataset.name}: {told}",)
 
 
 @dataclass(frozen=True)
@@ -132,9 +141,7 @@ def own_texts(options: ClipOptions, sets: Sequence[ChosenSet]) -> OwnTexts:
                 f"none of these data sets is classified by prompts such as those in {file}; leave "
                 f"{option} out"
             )
-    templates, names = (
-        None if file is None else Path(file).expanduser().resolve() for file in given.values()
-    )
+    templates, names = (None if file is None else real_path(Path(file)) for file in given.values())
     for one in sets if names is not None else ():
         languages = languages_of(one, options.languages)
         if PROMPTED in one.tasks and len(languages) > 1:
@@ -160,8 +167,11 @@ def work_of(
     """Return a task on a data set.
 
     Raises:
-        DataError: a file has no prompts or class names for it, or for other classes.
+        DataError: a file has no prompts or class names for it, or for other classes, or an element
+            is damaged.
     """
+    if dataset.damaged and not options.skip_damaged:
+        raise DataError(f"{dataset.damaged[0]}; {SKIP}")
     prompted = task == PROMPTED
     specification = ClipSpecification(
         model=model,
@@ -179,6 +189,7 @@ def work_of(
         recall_k=options.recall_k,
         linear_probe=settings.probe if task == "linear_probe" else None,
         seed=options.seed,
+        skip_damaged=options.skip_damaged,
     )
     return Work(dataset, specification, specification.json_content())
 
@@ -210,6 +221,8 @@ def cells_of_model(
             shard_key=key,
             guess=guess(work.specification, work.dataset, model.sizes, platform),
             local_files=(*work.dataset.local_files, *own_files),
+            data=work.dataset.taken,
+            notes=(*model.notes, *work.notes),
         )
 
 

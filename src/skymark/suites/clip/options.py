@@ -12,7 +12,12 @@ from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
 from skymark.model.option import Option
 from skymark.suite.given import read_given, refusal
-from skymark.suites.clip.specification import LinearProbe, Positive, Precision
+from skymark.suites.clip.specification import (
+    OPEN_CLIP_DEFAULT,
+    LinearProbe,
+    Positive,
+    Precision,
+)
 
 DEFAULT_SPLIT = "test"
 DEFAULT_SEED = 0
@@ -50,6 +55,20 @@ OPTIONS = (
         group="what",
         help="JSON file with class names for each data set, in CLIP_benchmark's format: a list in "
         "the order of labels. [default: each data set's own]",
+    ),
+    Option(
+        name="preprocessing_of",
+        group="what",
+        several=True,
+        help="Tag of open_clip that your own files of weights were trained from: they get its "
+        f"preprocessing. {OPEN_CLIP_DEFAULT} for open_clip's own. [default: that of all tags of "
+        "the architecture]",
+    ),
+    Option(
+        name="skip_damaged",
+        group="what",
+        kind="flag",
+        help="Leave damaged elements out and count them. [default: the first one is an error]",
     ),
     Option(
         name="test_split",
@@ -126,6 +145,8 @@ class ClipOptions(Frozen):
     languages: tuple[str, ...] = (ENGLISH,)
     template_file: str | None = None
     classname_file: str | None = None
+    preprocessing_of: tuple[str, ...] = ()
+    skip_damaged: bool = False
     test_split: str = Field(default=DEFAULT_SPLIT, pattern=r"^[\w][\w.-]*$")
     recall_k: tuple[Positive, ...] = (5,)
     seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from skymark.model.cell import Setting
 from skymark.model.effort import Effort
 from skymark.model.record import Resources, RoundResult
+from skymark.suites.clip.encoding.activation import QUICK, activations_of
 from skymark.suites.clip.encoding.libraries import import_open_clip
 from skymark.suites.clip.metrics import DECODE_RATE, ENCODE_RATE, END_TO_END_RATE, score_of
+from skymark.suites.clip.models.own_weights import conditions_of
 from skymark.suites.clip.reading.fetching import fetch, splits_of
 from skymark.suites.clip.reading.opening import open_split
 from skymark.suites.clip.scoring import Opened, Outcome, Scorer
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
     from skymark.model.platform import Platform
     from skymark.suite.contract import TimedRegion
     from skymark.suites.clip.encoding.encoder import Encoder
+    from skymark.suites.clip.reading.samples import LeftOut
 
+MOST_SAID = 100
+"""Damaged elements that a cell's log names."""
 LIBRARIES = ("torch", "torchvision", "open_clip_torch", "numpy", "pillow")
 
 
@@ -58,7 +63,13 @@ class ClipRunner:
         splits = splits_of(specification)
         fetch(specification.source, splits, self._cache, say)
         for split in splits:
-            opened = open_split(specification.source, split, specification.task, self._cache)
+            opened = open_split(
+                specification.source,
+                split,
+                specification.task,
+                self._cache,
+                skip_damaged=specification.skip_damaged,
+            )
             self._scorer.check(specification, opened)
             ensure_map(self._cache, opened, preprocessing)
 
@@ -86,6 +97,8 @@ class ClipRunner:
         resources = region.ends()
         if outcome.report is not None:
             say(outcome.report())
+        for one in _left_out(outcome)[:MOST_SAID]:
+            say(f"left out: {one.name}: {one.cause}")
         return RoundResult(
             round=round,
             started_at=started_at,
@@ -138,6 +151,11 @@ class ClipRunner:
         return self._encoder[1]
 
 
+def _left_out(outcome: Outcome) -> list[LeftOut]:
+    """Return the damaged elements of all splits, which were not scored."""
+    return [one for split in outcome.scored.splits for one in split.opened.samples.left_out]
+
+
 def _reset_peak(encoder: Encoder) -> None:
     import torch
 
@@ -160,6 +178,8 @@ def _metrics(
         "encoder_s": work.encoder_s,
         "other_s": max(0.0, timed_ns / 1e9 - work.encoder_s),
     }
+    if any(split.opened.skips for split in outcome.scored.splits):
+        metrics["damaged_elements"] = float(len(_left_out(outcome)))
     if work.images:
         metrics["batch_latency_ns"] = median(work.image_batches_ns)
     if resources.peak_pss_bytes is not None:
@@ -193,9 +213,8 @@ def say(text: str) -> None:
 
 
 def _samples(outcome: Outcome) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
+    """Return all columns; they are empty where the features of an earlier cell were scored."""
     work = outcome.work
-    if not work.image_batches:
-        return {}
     return {
         "batch": tuple(range(len(work.image_batches))),
         "encoder_ns": tuple(work.image_batches_ns),
@@ -212,6 +231,8 @@ def _conditions(
         "precision": specification.precision,
         "batch_size": encoder.batch_size,
         "preprocessing": encoder.loaded.preprocessing.title,
+        "normalisation": encoder.loaded.preprocessing.normalisation,
+        **conditions_of(specification.model, quick=QUICK in activations_of(encoder.network)),
         "pixels": "computed" if outcome.work.images else "features of an earlier cell",
         "text_tail": "dropped" if encoder.drops_tail else "kept",
         "device": encoder.device.type,

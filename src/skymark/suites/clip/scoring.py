@@ -14,6 +14,9 @@ from skymark.suites.clip.reading.layout import check_captions
 from skymark.suites.clip.reading.opening import (
     OpenedSplit,
     check_fingerprint,
+    check_labels,
+    check_same_classes,
+    class_count,
     open_split,
     prompts_for,
 )
@@ -81,6 +84,7 @@ class Scorer:
             DataError: they are missing, or do not fit the labels.
         """
         if specification.task == "linear_probe":
+            check_labels(opened, class_count(opened))
             return None
         if opened.samples.captions is not None:
             check_captions(opened.directory, specification.language)
@@ -95,10 +99,18 @@ class Scorer:
         """
         check_fingerprint(specification.source, specification.split)
         splits = tuple(
-            open_split(specification.source, split, specification.task, self._cache)
+            open_split(
+                specification.source,
+                split,
+                specification.task,
+                self._cache,
+                skip_damaged=specification.skip_damaged,
+            )
             for split in splits_of(specification)
         )
-        return Opened(splits, self.check(specification, splits[0]))
+        check_same_classes(splits)
+        prompts = [self.check(specification, split) for split in splits]
+        return Opened(splits, prompts[0])
 
     def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
         """Add the pixels of all splits, decoded now where no process has done so before."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
@@ -24,6 +30,19 @@ figures, so that earlier records are not reused."""
 Positive = Annotated[int, Field(ge=1)]
 
 
+OPEN_CLIP_DEFAULT = "default"
+"""Stands for open_clip's default preprocessing where a tag would."""
+
+
+def left_out(content: dict[str, JsonValue], **defaults: JsonValue) -> dict[str, JsonValue]:
+    """Return a content without the fields that have these values."""
+    return {
+        name: value
+        for name, value in content.items()
+        if name not in defaults or value != defaults[name]
+    }
+
+
 class Weights(Frozen):
     """Weights of a model: a tag that open_clip knows, or a file of the user's own."""
 
@@ -32,6 +51,8 @@ class Weights(Frozen):
     """Absolute path."""
     sha256: str | None = None
     """Hex digest of the file's content; None for a tag."""
+    preprocessing_of: str | None = None
+    """Tag whose preprocessing a file takes; None for open_clip's default, and for a tag."""
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
@@ -39,7 +60,16 @@ class Weights(Frozen):
             raise ValueError("weights are either a tag or a file")
         if (self.file is None) != (self.sha256 is None):
             raise ValueError("a file of weights has a digest, and a tag has none")
+        if self.tag is not None and self.preprocessing_of is not None:
+            raise ValueError("a tag has its own preprocessing")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(
+        self, plain: SerializerFunctionWrapHandler
+    ) -> dict[str, JsonValue]:
+        """Leave the default out, so that cells have the hashes that they had before it."""
+        return left_out(plain(self), preprocessing_of=None)
 
 
 class Model(Frozen):
@@ -119,12 +149,21 @@ class ClipSpecification(Frozen):
     linear_probe: LinearProbe | None = None
     """Of a linear probe, and of nothing else."""
     seed: int = Field(default=0, ge=0, lt=2**63)
+    skip_damaged: bool = False
+    """Whether damaged elements are left out and counted, in place of a refusal."""
 
     @model_validator(mode="after")
     def _has_a_probe_where_it_trains_one(self) -> Self:
         if (self.task == "linear_probe") != (self.linear_probe is not None):
             raise ValueError("a linear probe, and nothing else, says how it is trained")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(
+        self, plain: SerializerFunctionWrapHandler
+    ) -> dict[str, JsonValue]:
+        """Leave the default out, so that cells have the hashes that they had before it."""
+        return left_out(plain(self), skip_damaged=False)
 
     @classmethod
     def of(cls, cell: Cell) -> ClipSpecification:

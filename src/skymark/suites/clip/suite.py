@@ -26,6 +26,7 @@ from skymark.suites.clip.efforts import EFFORTS
 from skymark.suites.clip.memory import device_bytes
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
 from skymark.suites.clip.models.choosing import chosen_models
+from skymark.suites.clip.models.own_weights import with_families
 from skymark.suites.clip.models.registry import pairs, registry
 from skymark.suites.clip.names import ALL
 from skymark.suites.clip.options import OPTIONS, read_options, read_settings
@@ -106,7 +107,8 @@ class ClipSuite(Suite):
         sets = chosen_sets(
             selection.scenarios or (ALL,), options.tasks, options.dataset_root, options.test_split
         )
-        models = chosen_models(selection.adapters or (ALL,))
+        chosen = chosen_models(selection.adapters or (ALL,))
+        models = with_families(chosen, options.preprocessing_of)
         return planned_cells(models, sets, options, settings, selection.platform)
 
     def venv(self, cell: Cell) -> VenvSpec:
@@ -194,7 +196,8 @@ def preparation_of(cell: Cell) -> tuple[str, ...]:
     specification = ClipSpecification.of(cell)
     architecture, weights = specification.model.architecture, specification.model.weights
     known = registry().architectures[architecture]
-    resizing = known.pixels.get(weights.tag or "", USUAL_PIXELS)
+    source = weights.tag or weights.preprocessing_of
+    resizing = known.pixels.get(source or "", USUAL_PIXELS)
     probe = specification.linear_probe
     return (
         specification.source.model_dump_json(),

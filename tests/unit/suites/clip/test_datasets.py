@@ -126,7 +126,7 @@ def test_a_split_that_is_not_there_is_answered_with_those_that_are(web_set):
         chosen(str(web_set()), split="val")
 
 
-def test_a_folder_of_images_has_a_class_per_folder(tmp_path):
+def test_a_folder_of_images_has_a_class_per_folder(planned, tmp_path):
     for name in ("cat", "dog"):
         (tmp_path / "pets" / "test" / name).mkdir(parents=True)
         (tmp_path / "pets" / "test" / name / "1.jpg").write_bytes(b"\xff")
@@ -134,8 +134,11 @@ def test_a_folder_of_images_has_a_class_per_folder(tmp_path):
     assert (one.dataset.classes, one.dataset.images) == (2, 2)
     assert one.dataset.source.layout == "folder"
     (tmp_path / "pets" / "test" / "dog" / "2.jpg").touch()
-    with pytest.raises(UsageError, match=r"2\.jpg is empty"):
-        chosen(str(tmp_path / "pets"))
+    with pytest.raises(UsageError, match=r"2\.jpg has 0 bytes.* damaged .* with --skip-damaged"):
+        planned(str(tmp_path / "pets"))
+    (skipped,) = planned(str(tmp_path / "pets"), skip_damaged=True)
+    assert skipped.data.sentence.endswith("2 of 3 images, 2 classes; left out: 1 damaged")
+    assert "damaged elements are left out" in skipped.notes[0]
 
 
 def test_selection_lies_as_its_authors_publish_it(tmp_path):

@@ -18,6 +18,7 @@ from skymark.suites.clip.datasets.public import (
     set_below,
 )
 from skymark.suites.clip.names import ALL, expanded, is_glob, matching, nearest
+from skymark.suites.clip.reading.samples import readable, real_path
 from skymark.suites.clip.specification import Task
 
 KIND = "data set"
@@ -118,8 +119,9 @@ def chosen_set(name: str, root: str | None, split: str) -> DataSet:
     if name.startswith(PREFIX) and root is not None:
         return set_below(name, root, split)
     path = Path(name).expanduser()
-    if path.is_dir():
-        return local_set(path, path.resolve().name, split)
+    with readable(path):
+        if path.is_dir():
+            return local_set(path, real_path(path).name, split)
     if name.startswith((".", "/", "~")) and path.suffix != ".json":
         raise UsageError(f"there is no directory {name}; name one that holds a data set")
     if path.suffix == ".json":

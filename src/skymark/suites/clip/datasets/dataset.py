@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skymark.model.base import Frozen
+from skymark.model.data_taken import DataTaken
 from skymark.suites.clip.specification import Source, Task
 
 
@@ -24,6 +25,10 @@ class DataSet(Frozen):
     texts: int | None = None
     """Captions of the test split; None where prompts are made of classes."""
     local_files: tuple[str, ...] = ()
+    taken: DataTaken | None = None
+    """Account of a folder's images; None where they are not counted before they are read."""
+    damaged: tuple[str, ...] = ()
+    """Faults of elements that were seen without reading them."""
 
     @property
     def name(self) -> str:

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from skymark.model.data_taken import DataTaken, LeftOut
 from skymark.model.errors import DataError
 from skymark.suites.clip.datasets.dataset import DataSet
-from skymark.suites.clip.reading.folder import EXTENSIONS
+from skymark.suites.clip.reading.folder import (
+    image_file,
+    images_by_class,
+    other_files,
+)
 from skymark.suites.clip.reading.layout import (
     CLASS_FILE,
     LANGUAGE_FILE,
@@ -20,8 +25,10 @@ from skymark.suites.clip.reading.layout import (
     require_shard,
     shards_of,
 )
+from skymark.suites.clip.reading.samples import SplitFile, readable, real_path
 from skymark.suites.clip.reading.selection import SUGAR_CREPE_IMAGES, WINOGROUND_FILE
 from skymark.suites.clip.specification import Source, Task
+from skymark.tar_files import printable
 
 LAYOUTS = (
     "DIRECTORY/SPLIT/nshards.txt with 0.tar, 1.tar … beside it (CLIP_benchmark's builder writes "
@@ -53,7 +60,12 @@ def local_set(path: Path, name: str, split: str) -> DataSet:
     Raises:
         DataError: it is in no known layout, or part of it is missing or empty.
     """
-    path = path.expanduser().resolve()
+    path = real_path(path)
+    with readable(path):
+        return _local_set(path, name, split)
+
+
+def _local_set(path: Path, name: str, split: str) -> DataSet:
     if (path / WINOGROUND_FILE).is_file():
         return _selection(path, name, path / WINOGROUND_FILE)
     folder = path / split
@@ -61,7 +73,7 @@ def local_set(path: Path, name: str, split: str) -> DataSet:
         splits = sorted(one.name for one in path.iterdir() if one.is_dir())
         raise DataError(
             f"{path} has no split {split!r}, but {', '.join(splits[:10]) or 'no directory'}; name "
-            f"one with --split. A data set lies as {LAYOUTS}"
+            f"one with --test-split. A data set lies as {LAYOUTS}"
         )
     if (folder / SHARD_COUNT_FILE).is_file() or any(folder.glob("*.tar")):
         return _shards(path, name, split)
@@ -74,7 +86,7 @@ def sugar_crepe(path: Path, name: str) -> DataSet:
     Raises:
         DataError: there is no such file, or its images are not beside it.
     """
-    path = path.expanduser().resolve()
+    path = real_path(path)
     if not path.is_file() or path.stat().st_size == 0:
         raise DataError(f"{path} is missing or empty; it has the captions of {name}")
     if not (path.parent / SUGAR_CREPE_IMAGES).is_dir():
@@ -123,17 +135,14 @@ def _shards(path: Path, name: str, split: str) -> DataSet:
 
 
 def _folder(path: Path, name: str, split: str) -> DataSet:
-    folders = sorted(one for one in (path / split).iterdir() if one.is_dir())
-    files = [
-        file
-        for folder in folders
-        for file in sorted(folder.iterdir())
-        if file.name.casefold().endswith(EXTENSIONS)
-    ]
-    if not files:
-        raise DataError(f"{path / split} has no images in folders; a data set lies as {LAYOUTS}")
-    if empty := next((file for file in files if file.stat().st_size == 0), None):
-        raise DataError(f"{empty} is empty; copy it again, or take it away")
+    files: list[SplitFile] = []
+    damaged: list[str] = []
+    folders = images_by_class(path, split)
+    for image in (one for images in folders.values() for one in images):
+        try:
+            files.append(image_file(image))
+        except DataError as error:
+            damaged.append(str(error))
     names = _text(path / CLASS_FILE)
     classes = folders if names is None else names.splitlines()
     if len(classes) != len(folders):
@@ -144,18 +153,37 @@ def _folder(path: Path, name: str, split: str) -> DataSet:
     templates = _text(path / TEMPLATE_FILE)
     return DataSet(
         title=f"images in {path}",
-        source=_source(path, name, "folder", files),
+        source=_source(path, name, "folder", [Path(one.path) for one in files]),
         task="zeroshot_classification",
         languages=_languages(path),
         classes=len(folders),
         prompts=len(templates.splitlines()) if templates else 1,
         images=len(files),
         local_files=(str(path),),
+        taken=_taken(path, split, len(folders), len(files), len(damaged)),
+        damaged=tuple(damaged),
+    )
+
+
+def _taken(path: Path, split: str, classes: int, taken: int, damaged: int) -> DataTaken:
+    """Return the account of a folder: its images, and the files beside them by extension."""
+    others = [
+        LeftOut(count=count, what=f"{kind} (no image of a class)")
+        for kind, count in other_files(path, split).most_common()
+    ]
+    lost = [LeftOut(count=damaged, what="damaged")] if damaged else []
+    return DataTaken(
+        name=str(path / split),
+        noun="images",
+        taken=taken,
+        found=taken + damaged,
+        classes=classes,
+        left_out=(*lost, *others),
     )
 
 
 def _source(path: Path, name: str, layout: str, files: Sequence[Path]) -> Source:
-    listed = [f"{one.relative_to(path)} {one.stat().st_size}" for one in files]
+    listed = [f"{printable(str(one.relative_to(path)))} {one.stat().st_size}" for one in files]
     listed += [
         f"{file} {sha256(text.encode()).hexdigest()}"
         for file in (CLASS_FILE, TEMPLATE_FILE, TYPE_FILE)

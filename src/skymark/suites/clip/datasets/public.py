@@ -12,6 +12,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.suites.clip.datasets.dataset import DataSet
 from skymark.suites.clip.datasets.local import local_set, sugar_crepe
+from skymark.suites.clip.reading.samples import real_path
 from skymark.suites.clip.specification import Source, Task
 
 FILE = "public.toml"
@@ -131,7 +132,7 @@ def source_of(name: str, root: str | None) -> Source:
         return Source(name=name, kind="hub", address=page[1], layout="webdataset")
     if place.startswith(("https://", "http://")):
         return Source(name=name, kind="url", address=place.rstrip("/"), layout="webdataset")
-    path = Path(place).expanduser().resolve()
+    path = real_path(Path(place))
     if not path.is_dir():
         raise UsageError(
             f"{name} is not at {path}, where --dataset-root {root} says; name its directory with "

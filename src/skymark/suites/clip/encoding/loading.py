@@ -15,7 +15,7 @@ from skymark.suites.clip.encoding.activation import check_tag
 from skymark.suites.clip.encoding.blank_weights import blank_weights, still_blank
 from skymark.suites.clip.encoding.libraries import provide_transformers
 from skymark.suites.clip.pixels.preprocessing import Preprocessing
-from skymark.suites.clip.specification import Model
+from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
 
 TOKENIZER_FIELDS = ("context_length", "hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
 """Of a text tower's configuration: all that open_clip makes a tokenizer from."""
@@ -81,10 +81,28 @@ def preprocessing_of(model: Model) -> Preprocessing:
     from open_clip.transform import PreprocessCfg, merge_preprocess_dict
 
     configuration = configuration_of(model.architecture)
-    tagged = check_tag(model, configuration)
+    tagged = check_tag(model, configuration) or family_settings(model)
     settings = merge_preprocess_dict(asdict(PreprocessCfg()), tagged)
     settings["size"] = configuration["vision_cfg"].get("image_size", 224)
     return Preprocessing.of(_canonical(settings))
+
+
+def family_settings(model: Model) -> dict[str, Any]:
+    """Return open_clip's settings of the tag whose preprocessing a file takes, {} for its default.
+
+    Raises:
+        UnknownNameError: open_clip has no such tag of the architecture.
+    """
+    import open_clip
+
+    tag = model.weights.preprocessing_of
+    if tag in {None, OPEN_CLIP_DEFAULT}:
+        return {}
+    found: dict[str, Any] = open_clip.get_pretrained_cfg(model.architecture, tag)
+    if not found:
+        known = open_clip.list_pretrained_tags_by_model(model.architecture)
+        raise UnknownNameError(f"weights of {model.architecture}", str(tag), known)
+    return found
 
 
 def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
@@ -113,7 +131,10 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     try:
         with blank_weights():
             network = open_clip.create_model(
-                model.architecture, pretrained=weights.tag or weights.file, weights_only=True
+                model.architecture,
+                pretrained=weights.tag or weights.file,
+                weights_only=True,
+                force_preprocess_cfg=family_settings(model),
             )
     except (RuntimeError, KeyError, ValueError, OSError, EOFError) as error:
         raise DataError(_reason(model, error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from hashlib import file_digest
 from pathlib import Path
@@ -32,6 +33,8 @@ class ChosenModel(Frozen):
     """As cells call it."""
     model: Model
     sizes: Sizes | None
+    notes: tuple[str, ...] = ()
+    """What is assumed of a file of weights, for the plan."""
 
 
 def chosen_models(names: Iterable[str]) -> list[ChosenModel]:
@@ -122,9 +125,9 @@ def _of_file(architecture: str, path: Path) -> ChosenModel:
     Raises:
         UsageError: it is no file, empty, or cannot be read.
     """
-    if not path.is_file():
-        raise UsageError(f"there is no checkpoint {path}; name a file")
     try:
+        if not path.is_file():
+            raise UsageError(f"there is no checkpoint {path}; name a file")
         if path.stat().st_size == 0:
             raise UsageError(f"the checkpoint {path} is empty; it was not copied to its end")
         with path.open("rb") as file:
@@ -135,7 +138,7 @@ def _of_file(architecture: str, path: Path) -> ChosenModel:
         name=f"{architecture}:{path.stem}@{digest[:SHORT_DIGEST]}",
         model=Model(
             architecture=architecture,
-            weights=Weights(file=str(path.resolve()), sha256=digest),
+            weights=Weights(file=os.path.realpath(path), sha256=digest),
         ),
         sizes=registry().architectures[architecture].sizes,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -38,6 +39,14 @@ class Architecture(Frozen):
     """Whether the weights of each tag were trained with QuickGELU."""
     pixels: dict[str, str]
     """How each tag's images are resized and interpolated."""
+    normalisation: dict[str, str]
+    """Mean and standard deviation of each tag's pixels."""
+    digests: dict[str, str]
+    """Beginning of the SHA-256 hex digest of each tag's file, where its address has it."""
+
+    def preprocessing(self, tag: str) -> str:
+        """Return how a tag's images are resized, interpolated and normalised, in a few words."""
+        return f"{self.pixels[tag]}, {self.normalisation[tag]}"
 
 
 class Registry(Frozen):
@@ -45,6 +54,13 @@ class Registry(Frozen):
 
     open_clip: str
     architectures: dict[str, Architecture]
+    default_preprocessing: str
+    """Of weights without a tag, where nothing else is asked for."""
+
+
+def normalisation_of(mean: Sequence[float], std: Sequence[float]) -> str:
+    """Return the mean and standard deviation of pixels per channel, in a few words."""
+    return "mean {}, std {}".format(*(" ".join(f"{one:g}" for one in part) for part in (mean, std)))
 
 
 @cache
@@ -68,6 +84,13 @@ def twin_of(architecture: str, tag: str) -> str | None:
         if name in others and tag in others[name].tags and activation_fits(name, tag):
             return name
     return None
+
+
+def other_form(architecture: str) -> str | None:
+    """Return the architecture that differs in the activation alone, where there is one."""
+    plain = architecture.removesuffix("-quickgelu")
+    other = plain if plain != architecture else f"{architecture}-quickgelu"
+    return other if other in registry().architectures else None
 
 
 def pairs() -> list[tuple[str, str]]:

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from skymark.suites.clip.models.registry import normalisation_of
 
 HUB_TEXTS: dict[str, tuple[int, int]] = {
     "roberta-base": (125_000_000, 86_000_000),
@@ -28,6 +32,8 @@ HUB_TEXTS: dict[str, tuple[int, int]] = {
 }
 """Parameters of text encoders, and those of them that are no embeddings, from the vocabulary, width
 and layers of their published configurations."""
+DIGEST = re.compile(r"(?<=[/-])([0-9a-f]{64}|[0-9a-f]{8})(?=/|\.pth?$)")
+"""In the address of a file of weights: OpenAI's have it as a folder, others behind the name."""
 WIDEST_TEXT_FLOATS = 8192
 """Of a position in the widest layer of such an encoder."""
 
@@ -158,7 +164,9 @@ def written(known: dict[str, Any], *, missing: bool) -> tuple[dict[str, Any], li
     """
     import open_clip
     from open_clip.pretrained import get_pretrained_cfg, list_pretrained_tags_by_model
+    from open_clip.transform import PreprocessCfg
 
+    default = asdict(PreprocessCfg())
     architectures: dict[str, Any] = {}
     problems: list[str] = []
     for name in sorted(open_clip.list_models()):
@@ -180,9 +188,29 @@ def written(known: dict[str, Any], *, missing: bool) -> tuple[dict[str, Any], li
                 tag: "{resize_mode} {interpolation}".format(**get_pretrained_cfg(name, tag))
                 for tag in tags
             },
+            "normalisation": {tag: normalised(get_pretrained_cfg(name, tag)) for tag in tags},
+            "digests": {
+                tag: digest for tag in tags if (digest := digest_in(get_pretrained_cfg(name, tag)))
+            },
         }
-    content = {"open_clip": version("open_clip_torch"), "architectures": architectures}
+    content = {
+        "open_clip": version("open_clip_torch"),
+        "architectures": architectures,
+        "default_preprocessing": "{resize_mode} {interpolation}, ".format(**default)
+        + normalised(default),
+    }
     return content, problems
+
+
+def normalised(configuration: dict[str, Any]) -> str:
+    """Return the normalisation of a tag's pixels, as the record has it."""
+    return normalisation_of(configuration["mean"], configuration["std"])
+
+
+def digest_in(configuration: dict[str, Any]) -> str | None:
+    """Return the beginning of a file's SHA-256 hex digest, where its address has it."""
+    found = DIGEST.search(configuration.get("url") or "")
+    return None if found is None else found[1]
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from skymark.model.record import Cause, Verification
 from skymark.suites.clip.encoding.activation import QUICK, activations_of
 from skymark.suites.clip.encoding.encoder import Encoder
+from skymark.suites.clip.models.own_weights import activation_in
 from skymark.suites.clip.oracle.scored import Scored, ScoredSplit
 from skymark.suites.clip.reading.opening import reread
 from skymark.suites.clip.specification import ClipSpecification, Precision
@@ -83,14 +84,17 @@ def check_activation(specification: ClipSpecification, encoder: Encoder) -> None
 
     model = specification.model
     if model.weights.tag is None:
-        return
-    tagged = open_clip.get_pretrained_cfg(model.architecture, model.weights.tag)
+        told = activation_in(model)
+        quick = None if told is None else told.quick
+    else:
+        tagged = open_clip.get_pretrained_cfg(model.architecture, model.weights.tag)
+        quick = bool(tagged.get("quick_gelu", False))
     found = activations_of(encoder.network)
-    if bool(tagged.get("quick_gelu", False)) != (found.get(QUICK, 0) > 0):
+    if quick is not None and quick != (found.get(QUICK, 0) > 0):
         raise Refused(
             "wrong-activation",
-            f"{model.architecture}:{model.weights.tag} ran with {found}, which its weights were "
-            "not trained with",
+            f"{model.architecture}:{model.weights.tag or model.weights.file} ran with {found}, "
+            "which its weights were not trained with",
         )
 
 

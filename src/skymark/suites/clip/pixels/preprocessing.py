@@ -13,11 +13,15 @@ import numpy.typing as npt
 from skymark.image_formats import IMAGE_FORMATS
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError
+from skymark.suites.clip.models.registry import normalisation_of
+from skymark.suites.clip.reading.samples import SKIP
 
 FORMATS = (*IMAGE_FORMATS, "PPM")
 """Formats that are decoded; folders of images may have the last one, too."""
 
 Pixels = npt.NDArray[np.uint8]
+MOST_ELONGATED = 500
+"""Longer over shorter edge: resizing a longer image by its shorter edge takes gigabytes."""
 FIELDS = ("size", "mode", "interpolation", "resize_mode", "fill_color")
 """What decides the 8-bit pixels; `mean` and `std` come after them."""
 
@@ -49,6 +53,11 @@ class Preprocessing:
         """The settings in a few words, for the record's conditions."""
         width, height = self.shape[2], self.shape[1]
         return f"{self.settings['resize_mode']} {self.settings['interpolation']} {width}x{height}"
+
+    @property
+    def normalisation(self) -> str:
+        """Mean and standard deviation in a few words, for the record's conditions."""
+        return normalisation_of(self.mean, self.std)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -114,6 +123,15 @@ def decoded(data: bytes, name: str) -> Any:
 
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _require_area(image)
             return image.convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{name} cannot be decoded ({error}); fetch the data set again") from error
+    except Exception as error:  # whatever a decoder raises on bytes that are no image
+        raise DataError(
+            f"{name} cannot be decoded ({error or type(error).__name__}); fetch the data set "
+            f"again, {SKIP}"
+        ) from error
+
+
+def _require_area(image: Any) -> None:
+    if max(image.size) > MOST_ELONGATED * min(image.size):
+        raise ValueError(f"its {image.width}x{image.height} pixels are a line")

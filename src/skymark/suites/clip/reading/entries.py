@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 from skymark.model.errors import DataError
 from skymark.plain_files import read_regular
 from skymark.suites.clip.specification import FileEntry
+from skymark.tar_files import printable
 
 LARGEST_BYTES = 256 << 20
 """CLIP_benchmark's prompts of ImageNet take 10 MB."""
@@ -34,7 +35,7 @@ class Entries(ABC):
         try:
             content = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path} is no JSON ({error})") from error
+            raise DataError(f"{path} is no JSON ({error}); mend it") from error
         if not isinstance(content, dict) or not content:
             raise DataError(f"{path} is no JSON object with an entry per data set")
         self.entries: dict[str, Any] = content
@@ -63,7 +64,7 @@ class Entries(ABC):
                 return FileEntry(path=str(self.path), sha256=self.sha256, entry=entry)
         raise DataError(
             f"{self.path} has no {self.noun} for {name}, but for "
-            f"{', '.join(sorted(self.entries))}; add an entry, or leave the data set out"
+            f"{printable(', '.join(sorted(self.entries)))}; add an entry, or leave the data set out"
         )
 
     @abstractmethod

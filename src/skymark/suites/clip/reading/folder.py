@@ -1,49 +1,130 @@
-"""Plain image folders: ``SPLIT/CLASS/IMAGE``, or ``CLASS/IMAGE`` where there are no splits."""
+"""Plain image folders: ``SPLIT/CLASS/IMAGE``."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from skymark.model.errors import DataError
-from skymark.suites.clip.reading.layout import CLASS_FILE, TEMPLATE_FILE, Prompts, language_file
+from skymark.suites.clip.reading.layout import (
+    CLASS_FILE,
+    TEMPLATE_FILE,
+    Prompts,
+    language_file,
+    read_text,
+    require_bounded,
+)
 from skymark.suites.clip.reading.layout import prompts_of as written_prompts
-from skymark.suites.clip.reading.samples import Place, Samples, SplitFile, require_image_size
+from skymark.suites.clip.reading.samples import (
+    LeftOut,
+    Place,
+    Samples,
+    SplitFile,
+    readable,
+    require_image_size,
+)
+from skymark.tar_files import printable
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Extensions of images, as `torchvision.datasets.ImageFolder` knows them."""
 USUAL_TEMPLATE = "a photo of a {c}."
 """Template where the folder has none of its own."""
+UNPACKED_ON_MACOS = "__MACOSX"
+"""A folder of macOS's archives, whose files are no images whatever their names are."""
 
 
-def read_folder(directory: Path, split: str) -> Samples:
+def read_folder(directory: Path, split: str, *, skip_damaged: bool = False) -> Samples:
     """Return the images of a folder, class by class in the order of names.
 
+    Args:
+        directory: of the data set.
+        split: to read.
+        skip_damaged: leave empty images out, and note them.
+
     Raises:
-        DataError: there is no class, an image is empty, or a class has no image.
+        DataError: there is no class, an image is empty, a class has no image, or links lead back.
     """
-    place = _split_directory(directory, split)
     files: list[SplitFile] = []
     labels: list[int] = []
-    for label, name in enumerate(class_folders(directory, split)):
-        found = _images_below(place / name)
-        if not found:
-            raise DataError(f"{place / name} holds no image; add some or remove the folder")
-        files += found
-        labels += [label] * len(found)
+    left_out: list[LeftOut] = []
+    for label, paths in enumerate(images_by_class(directory, split).values()):
+        for path in paths:
+            try:
+                file = image_file(path)
+            except DataError as error:
+                if not skip_damaged:
+                    raise
+                left_out.append(LeftOut(printable(str(path)), str(error)))
+                continue
+            files.append(file)
+            labels.append(label)
     return Samples(
         files=tuple(files),
         places=tuple(Place(number, 0, file.size) for number, file in enumerate(files)),
         labels=tuple(labels),
+        left_out=tuple(left_out),
     )
 
 
-def class_folders(directory: Path, split: str) -> list[str]:
-    """Return the folders of a split, one per class, in the order of names."""
+def image_file(path: Path) -> SplitFile:
+    """Look at the file of an image.
+
+    Raises:
+        DataError: it is not there, empty, too large, or no file.
+    """
+    with readable(path):
+        file = SplitFile.of(path)
+    require_image_size(file.size, file.path)
+    return file
+
+
+def images_by_class(directory: Path, split: str) -> dict[str, list[Path]]:
+    """Return the images of each class, in the order of names.
+
+    Raises:
+        DataError: there is no class, one has no image, or links lead back.
+    """
     place = _split_directory(directory, split)
-    if names := sorted(entry.name for entry in os.scandir(place) if entry.is_dir()):
+    found = {name: list(_images_below(place, name)) for name in class_folders(directory, split)}
+    for name, images in found.items():
+        if not images:
+            raise DataError(f"{place / name} holds no image; add some or remove the folder")
+    return found
+
+
+def class_folders(directory: Path, split: str) -> list[str]:
+    """Return the folders of a split, one per class, in the order of names.
+
+    Raises:
+        DataError: there is none, or the split cannot be read.
+    """
+    place = _split_directory(directory, split)
+    with readable(place), os.scandir(place) as entries:
+        names = sorted(one.name for one in entries if one.is_dir() and is_named(one.name))
+    if names:
         return names
     raise DataError(f"{place} has no folder per class; write SPLIT/CLASS/IMAGE")
+
+
+def is_named(name: str) -> bool:
+    """Whether a file or folder is one of the data set's: hidden ones and macOS's own are not."""
+    return not name.startswith(".") and name != UNPACKED_ON_MACOS
+
+
+def other_files(directory: Path, split: str) -> Counter[str]:
+    """Return how many files of each extension lie among the images and are none."""
+    place = _split_directory(directory, split)
+    found = Counter(
+        path.suffix.casefold() or "no extension"
+        for name in class_folders(directory, split)
+        for path in _files_below(place, name)
+        if not path.name.lower().endswith(EXTENSIONS)
+    )
+    with readable(place):
+        found["in no class"] = sum(one.is_file() for one in place.iterdir() if is_named(one.name))
+    return +found
 
 
 def folder_prompts(directory: Path, split: str, language: str) -> Prompts:
@@ -56,24 +137,61 @@ def folder_prompts(directory: Path, split: str, language: str) -> Prompts:
         return written_prompts(directory, language)
     named = directory / language_file(CLASS_FILE, language)
     classes = (
-        tuple(line.strip() for line in named.read_text(encoding="utf-8").splitlines())
+        tuple(line.strip() for line in read_text(named).splitlines())
         if named.exists()
         else tuple(name.replace("_", " ") for name in class_folders(directory, split))
     )
-    return Prompts(classes=classes, templates=(USUAL_TEMPLATE,))
+    found = Prompts(classes=classes, templates=(USUAL_TEMPLATE,))
+    require_bounded(found)
+    return found
 
 
 def _split_directory(directory: Path, split: str) -> Path:
-    return directory / split if (directory / split).is_dir() else directory
+    """Return the directory of a split.
+
+    Raises:
+        DataError: there is none.
+    """
+    place = directory / split
+    if not place.is_dir():
+        with readable(directory):
+            there = sorted(one.name for one in directory.iterdir() if one.is_dir())
+        raise DataError(
+            f"{directory} has no split {split!r}, but {', '.join(there[:10]) or 'no folder'}; name "
+            "one with --test-split, --train-split or --val-split"
+        )
+    return place
 
 
-def _images_below(place: Path) -> list[SplitFile]:
-    found: list[SplitFile] = []
-    for folder, folders, names in os.walk(place, followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            if name.lower().endswith(EXTENSIONS):
-                file = SplitFile.of(Path(folder, name))
-                require_image_size(file.size, file.path)
-                found.append(file)
-    return found
+def _images_below(place: Path, name: str) -> Iterator[Path]:
+    for path in _files_below(place, name):
+        if path.name.lower().endswith(EXTENSIONS):
+            yield path
+
+
+def _files_below(place: Path, name: str) -> Iterator[Path]:
+    """Yield the files of a class, folder by folder; links are followed, each folder is read once.
+
+    Raises:
+        DataError: links lead to the split itself, or to one folder twice.
+    """
+    with readable(place / name):
+        seen = {_identity(place)}
+        for folder, folders, names in os.walk(place / name, followlinks=True, onerror=_refused):
+            if (identity := _identity(Path(folder))) in seen:
+                raise DataError(
+                    f"{folder} leads through a link to a folder that was read before; remove the "
+                    "link"
+                )
+            seen.add(identity)
+            folders[:] = sorted(filter(is_named, folders))
+            yield from (Path(folder, file) for file in sorted(names) if is_named(file))
+
+
+def _refused(error: OSError) -> None:
+    raise error
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino

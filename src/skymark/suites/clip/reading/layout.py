@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from string import Formatter
 from typing import Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from pydantic import Field
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import DataError, UnknownNameError
 from skymark.plain_files import read_regular
+from skymark.tar_files import printable
 
 TYPE_FILE = "dataset_type.txt"
 CLASS_FILE = "classnames.txt"
@@ -19,6 +21,15 @@ SHARD_COUNT_FILE = "nshards.txt"
 LANGUAGE_FILE = "language.txt"
 LARGEST_TEXT_BYTES = 16 << 20
 """Of a file of names or templates."""
+MOST_SHARDS = 1_000_000
+LONGEST_TEXT = 100_000
+"""Characters of a caption, or a template with a class name in it; models read 77 tokens or so."""
+MOST_PLACES = 10
+"""For the class name, in a template."""
+LONG_WORD = re.compile(r"\w{1000}")
+"""Tokenizers take a time that is quadratic in the length of a word."""
+MOST_PROMPTS = 20_000_000
+"""Of a data set: 21,841 classes with 80 templates are a tenth."""
 
 Kind = Literal["classification", "multilabel", "retrieval", "selection"]
 """What images have besides pixels; ``dataset_type.txt`` says so."""
@@ -85,9 +96,22 @@ def shards_of(directory: Path, split: str) -> list[Path]:
         known = f"it has {', '.join(splits)}" if splits else "no split of it has one"
         raise DataError(f"{counted} is missing; {known}; build the data set again")
     text = read_text(counted).strip()
-    if not text.isdecimal() or int(text) == 0:
-        raise DataError(f"{counted} holds {text[:20]!r}, which is no number of shards")
-    return [place / f"{number}.tar" for number in range(int(text))]
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_SHARDS:
+        raise DataError(
+            f"{counted} holds {text[:20]!r}, which is no number of shards from 1 to "
+            f"{MOST_SHARDS:,}; write the number of .tar files beside it"
+        )
+    shards = [place / f"{number}.tar" for number in range(int(text))]
+    named = {shard.name for shard in shards}
+    others = sorted(
+        one.name for one in place.glob("*.tar") if one.name not in named and one.name[0] != "."
+    )
+    if others:
+        raise DataError(
+            f"{counted} counts {len(shards)} shards, 0.tar to {shards[-1].name}, and "
+            f"{', '.join(others[:3])} lies beside; correct the number, or move that away"
+        )
+    return shards
 
 
 def require_shard(shard: Path) -> None:
@@ -117,7 +141,9 @@ def prompts_of(directory: Path, language: str) -> Prompts:
     templates = _lines(directory, TEMPLATE_FILE, language)
     for template in templates:
         require_place_for_name(template)
-    return Prompts(classes=classes, templates=templates)
+    found = Prompts(classes=classes, templates=templates)
+    require_bounded(found)
+    return found
 
 
 def require_place_for_name(template: str) -> None:
@@ -126,12 +152,52 @@ def require_place_for_name(template: str) -> None:
     Raises:
         DataError: it is one.
     """
+    shown = f"the template {template[:80]!r}"
     try:
-        filled = template.format(c="\0")
-    except (KeyError, IndexError, ValueError) as error:
-        raise DataError(f"the template {template!r} cannot be filled in ({error})") from error
-    if "\0" not in filled:
-        raise DataError(f"the template {template!r} has no {{c}} for the class name")
+        parts = list(Formatter().parse(template))
+    except ValueError as error:
+        raise DataError(f"{shown} cannot be filled in ({error}); write {{c}} in it") from error
+    fields = [
+        (field, conversion or "", form or "")
+        for _, field, form, conversion in parts
+        if field is not None
+    ]
+    if strange := next((one for one in fields if one != ("c", "", "")), None):
+        raise DataError(
+            f"{shown} has the field {strange[0][:40]!r} or a format; {{c}} alone is filled in"
+        )
+    if not fields:
+        raise DataError(f"{shown} has no {{c}} for the class name")
+
+
+def require_bounded(prompts: Prompts) -> None:
+    """Refuse prompts that are too many or too long to be made: a small file may ask for any number.
+
+    Raises:
+        DataError: they are.
+    """
+    count = sum(prompts.counts)
+    if count > MOST_PROMPTS:
+        raise DataError(
+            f"{len(prompts.classes):,} class names and {len(prompts.templates):,} templates make "
+            f"{count:,} prompts, more than {MOST_PROMPTS:,}; use fewer"
+        )
+    if strange := next((one for one in prompts.classes if not is_sound(one)), None):
+        raise DataError(f"the class name {strange[:40]!r} is too long, or has too long a word")
+    longest = max(map(len, prompts.classes), default=0)
+    for one in prompts.templates:
+        places = one.count("{c}")
+        length = len(one) + (longest - len("{c}")) * places
+        if places > MOST_PLACES or length > LONGEST_TEXT or not is_sound(one):
+            raise DataError(
+                f"the template {one[:40]!r} has {places:,} times {{c}} and makes texts of "
+                f"{length:,} characters; shorten it"
+            )
+
+
+def is_sound(text: str) -> bool:
+    """Whether a text is Unicode, and neither it nor a word in it is longer than is ever read."""
+    return len(text) <= LONGEST_TEXT and printable(text) == text and LONG_WORD.search(text) is None
 
 
 def check_captions(directory: Path, language: str) -> None:
@@ -180,7 +246,7 @@ def read_text(file: Path) -> str:
     """
     try:  # in the hub's cache, files are links
         data = read_regular(file, largest=LARGEST_TEXT_BYTES, through_links=True)
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")  # Windows writes a mark at the beginning
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is no UTF-8 text ({error})") from error
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from skymark.model.errors import DataError
 from skymark.suites.clip.reading.entries import Entries
+from skymark.suites.clip.reading.layout import is_sound
 from skymark.suites.clip.specification import FileEntry
 
 
@@ -43,7 +44,7 @@ class Naming(Entries):
         found = self.entries[entry]
         if not isinstance(found, list) or not found:
             raise DataError(f"{self.path} has no list of class names for {entry}")
-        if not all(isinstance(name, str) and name.strip() for name in found):
+        if not all(isinstance(name, str) and name.strip() and is_sound(name) for name in found):
             raise DataError(f"{self.path} has class names for {entry} that are empty or no texts")
 
 

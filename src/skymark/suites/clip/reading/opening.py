@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
@@ -12,11 +15,18 @@ from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import DataError
 from skymark.suites.clip.datasets.local import local_set, sugar_crepe
 from skymark.suites.clip.reading.fetching import local_directory
-from skymark.suites.clip.reading.folder import folder_prompts, read_folder
-from skymark.suites.clip.reading.layout import Prompts, kind_of, prompts_of, shards_of
+from skymark.suites.clip.reading.folder import class_folders, folder_prompts, read_folder
+from skymark.suites.clip.reading.layout import (
+    CLASS_FILE,
+    Prompts,
+    kind_of,
+    prompts_of,
+    read_text,
+    shards_of,
+)
 from skymark.suites.clip.reading.name_file import names_in
 from skymark.suites.clip.reading.prompt_file import prompts_in
-from skymark.suites.clip.reading.samples import Samples
+from skymark.suites.clip.reading.samples import LeftOut, Place, Samples, readable
 from skymark.suites.clip.reading.selection import (
     WINOGROUND_FILE,
     read_sugar_crepe,
@@ -26,6 +36,9 @@ from skymark.suites.clip.reading.tars import read_shards
 from skymark.suites.clip.specification import ClipSpecification, Source
 from skymark.whole_files import write_whole
 
+MOST_CLASSES = 100_000
+"""Of a data set without class names."""
+
 
 class OpenedSplit(Frozen):
     """A split of a data set: its directory, its samples, and where these are cached."""
@@ -34,6 +47,8 @@ class OpenedSplit(Frozen):
     split: str
     directory: Path
     samples: Samples
+    skips: bool = False
+    """Whether damaged elements were left out."""
 
     @property
     def slug(self) -> str:
@@ -47,8 +62,17 @@ class OpenedSplit(Frozen):
         return digest_of([*content, self.samples.identity, self.samples.labels_digest])
 
 
-def open_split(source: Source, split: str, task: str, cache: Path) -> OpenedSplit:
+def open_split(
+    source: Source, split: str, task: str, cache: Path, *, skip_damaged: bool = False
+) -> OpenedSplit:
     """Open a split that is on this disk; its samples are read from the shards only once.
+
+    Args:
+        source: of the data set.
+        split: to open.
+        task: that it is opened for.
+        cache: where its samples are kept.
+        skip_damaged: leave damaged elements out; all images are decoded once to find them.
 
     Raises:
         DataError: it is not there, damaged, or not of the task's kind.
@@ -56,14 +80,19 @@ def open_split(source: Source, split: str, task: str, cache: Path) -> OpenedSpli
     directory = local_directory(source, cache)
     if not directory.is_dir():
         raise DataError(f"{directory} is no directory; give the data set's own")
-    index = _index_file(cache, source, directory, split, task)
+    index = _index_file(cache, source, directory, split, task, skip_damaged=skip_damaged)
     index.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(index.with_suffix(".lock")):
         samples = _from_index(index)
         if samples is None:
-            samples = _read(source, directory, split, task)
+            with readable(directory):
+                samples = _read(source, directory, split, task, skip_damaged=skip_damaged)
+            if skip_damaged:
+                samples = without_damaged(samples)
             write_whole(index, samples.model_dump_json().encode(), durable=False)
-    opened = OpenedSplit(source=source, split=split, directory=directory, samples=samples)
+    opened = OpenedSplit(
+        source=source, split=split, directory=directory, samples=samples, skips=skip_damaged
+    )
     _check_kind(opened, task)
     return opened
 
@@ -105,6 +134,37 @@ def prompts_for(specification: ClipSpecification, opened: OpenedSplit) -> Prompt
     return found
 
 
+def class_count(opened: OpenedSplit) -> int:
+    """Return the number of a data set's classes, by its folders or class names; else the most.
+
+    Raises:
+        DataError: its class names cannot be read.
+    """
+    if opened.source.layout == "folder":
+        return len(class_folders(opened.directory, opened.split))
+    if not (opened.directory / CLASS_FILE).exists():
+        return MOST_CLASSES
+    return len(read_text(opened.directory / CLASS_FILE).splitlines())
+
+
+def check_same_classes(opened: Sequence[OpenedSplit]) -> None:
+    """Refuse splits with other folders than the first has: their labels would mean other classes.
+
+    Raises:
+        DataError: there is one.
+    """
+    first = opened[0]
+    if first.source.layout != "folder":
+        return
+    names = class_folders(first.directory, first.split)
+    for other in opened[1:]:
+        if differing := set(names) ^ set(class_folders(other.directory, other.split)):
+            raise DataError(
+                f"{first.directory}: the splits {first.split} and {other.split} have different "
+                f"classes ({', '.join(sorted(differing)[:3])}); give both the same folders"
+            )
+
+
 def check_labels(opened: OpenedSplit, classes: int) -> None:
     """Refuse labels without a class name.
 
@@ -130,21 +190,67 @@ def reread(opened: OpenedSplit, file: int) -> tuple[Samples, Samples]:
     A split that is no set of shards is read again as a whole.
     """
     samples = opened.samples
-    if opened.source.layout != "webdataset":
-        task = "image_caption_selection" if samples.captions else "zeroshot_classification"
-        return _read(opened.source, opened.directory, opened.split, task), samples
-    shard = Path(samples.files[file].path)
-    return read_shards([shard], kind_of(opened.directory)), samples.of_file(file)
+    # Elements that were left out are left out again, without decoding all images once more.
+    skipped = {one.place: one for one in samples.left_out if one.place is not None}
+    if opened.source.layout == "webdataset":
+        shard = Path(samples.files[file].path)
+        again = read_shards([shard], kind_of(opened.directory), skip_damaged=opened.skips)
+        again = _without_places(
+            again,
+            {place._replace(file=0): one for place, one in skipped.items() if place.file == file},
+        )
+        return again, samples.of_file(file)
+    task = "image_caption_selection" if samples.captions else "zeroshot_classification"
+    again = _read(opened.source, opened.directory, opened.split, task, skip_damaged=opened.skips)
+    return _without_places(again, skipped), samples.model_copy(update={"left_out": ()})
 
 
-def _read(source: Source, directory: Path, split: str, task: str) -> Samples:
+def _without_places(samples: Samples, skipped: Mapping[Place, LeftOut]) -> Samples:
+    found = {
+        number: skipped[place] for number, place in enumerate(samples.places) if place in skipped
+    }
+    return samples.without(found).model_copy(update={"left_out": ()})
+
+
+def without_damaged(samples: Samples) -> Samples:
+    """Return the samples without the instances whose images cannot be decoded.
+
+    Raises:
+        DataError: none is left.
+    """
+    from skymark.suites.clip.pixels.preprocessing import decoded
+
+    def fault(number: int) -> DataError | None:
+        try:
+            decoded(samples.read(number), samples.name_of(number))
+        except DataError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "checking") as pool:
+        faults = {
+            number: one for number, one in enumerate(pool.map(fault, range(len(samples)))) if one
+        }
+    found = {
+        number: LeftOut(samples.name_of(number), str(one), samples.places[number])
+        for number, one in faults.items()
+    }
+    whole = samples.without(found)
+    if not len(whole):
+        raise DataError(f"no element is whole: {next(iter(faults.values()))}")
+    return whole
+
+
+def _read(source: Source, directory: Path, split: str, task: str, *, skip_damaged: bool) -> Samples:
     if source.layout == "webdataset":
-        return read_shards(shards_of(directory, split), kind_of(directory))
+        shards = shards_of(directory, split)
+        return read_shards(shards, kind_of(directory), skip_damaged=skip_damaged)
     if task == "image_caption_selection":
         if (directory / WINOGROUND_FILE).exists():
-            return read_winoground(directory)
-        return read_sugar_crepe(directory, source.name.rpartition("/")[2])
-    return read_folder(directory, split)
+            return read_winoground(directory, skip_damaged=skip_damaged)
+        part = source.name.rpartition("/")[2]
+        return read_sugar_crepe(directory, part, skip_damaged=skip_damaged)
+    return read_folder(directory, split, skip_damaged=skip_damaged)
 
 
 def _check_kind(opened: OpenedSplit, task: str) -> None:
@@ -158,10 +264,19 @@ def _check_kind(opened: OpenedSplit, task: str) -> None:
     if not fits[task]:
         has = "captions" if samples.captions is not None else "several labels per image"
         raise DataError(f"{opened.source.name} has {has}, which the task {task} has no use for")
+    counts = sorted({len(texts) for texts in samples.captions or ()})
+    if task == "image_caption_selection" and len(counts) > 1:
+        raise DataError(
+            f"{opened.source.name} has {counts[0]} to {counts[-1]} captions per instance, and "
+            f"{task} needs as many for each; mend the captions"
+        )
 
 
-def _index_file(cache: Path, source: Source, directory: Path, split: str, task: str) -> Path:
+def _index_file(
+    cache: Path, source: Source, directory: Path, split: str, task: str, *, skip_damaged: bool
+) -> Path:
     kind = "selection" if task == "image_caption_selection" else "images"
+    kind += " without damaged ones" if skip_damaged else ""
     key = digest_of([source.kind, str(directory), source.name, source.layout, split, kind])
     return cache / "clip" / "samples" / f"{key[:32]}.json"
 

@@ -11,7 +11,12 @@ from typing import ClassVar
 
 from skymark.model.errors import DataError
 from skymark.suites.clip.reading.entries import Entries
-from skymark.suites.clip.reading.layout import Prompts, require_place_for_name
+from skymark.suites.clip.reading.layout import (
+    Prompts,
+    is_sound,
+    require_bounded,
+    require_place_for_name,
+)
 from skymark.suites.clip.specification import FileEntry
 
 
@@ -29,7 +34,9 @@ class Prompting(Entries):
         self.check(entry)
         found = self.entries[entry]
         if isinstance(found, list):
-            return Prompts(classes=classes, templates=tuple(found))
+            prompts = Prompts(classes=classes, templates=tuple(found))
+            require_bounded(prompts)
+            return prompts
         if missing := [name for name in classes if not found.get(name)]:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise DataError(
@@ -49,7 +56,7 @@ class Prompting(Entries):
                 f"{self.path} has neither a list of templates nor an object from class to prompts "
                 f"for {entry}"
             )
-        if not all(isinstance(text, str) for one in texts for text in one):
+        if not all(isinstance(text, str) and is_sound(text) for one in texts for text in one):
             raise DataError(f"{self.path} has prompts for {entry} that are no texts")
         if isinstance(found, list):
             for template in found:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import DataError
+from skymark.tar_files import printable
 from skymark.whole_files import LARGEST_FILE_BYTES
+
+SKIP = "or leave damaged elements out with --skip-damaged"
+"""Ends the messages about elements that are damaged."""
 
 
 class Place(NamedTuple):
@@ -20,6 +27,36 @@ class Place(NamedTuple):
     file: int
     offset: int
     size: int
+
+
+class LeftOut(NamedTuple):
+    """A damaged element that is not scored, and why."""
+
+    name: str
+    cause: str
+    place: Place | None = None
+    """Of its image; None where it has none that could be taken."""
+
+
+def real_path(path: Path) -> Path:
+    """Return a path without links, absolute; links in a circle are left, for opening to refuse."""
+    return Path(os.path.realpath(path.expanduser()))
+
+
+@contextmanager
+def readable(place: Path) -> Iterator[None]:
+    """Raise a refused look at files as an error that names the file, the cause and a remedy.
+
+    Raises:
+        DataError: a file or directory is missing or may not be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{error.filename or place} cannot be read ({error.strerror or error}); mend or remove "
+            "it, and check its permissions"
+        ) from error
 
 
 def require_image_size(size: int, name: str) -> None:
@@ -45,9 +82,19 @@ class SplitFile(Frozen):
 
     @classmethod
     def of(cls, path: Path) -> SplitFile:
-        """Look at a file."""
+        """Look at a file.
+
+        Raises:
+            DataError: it is not there, no regular file, or its name is no UTF-8.
+            OSError: it may not be looked at.
+        """
+        name = os.fspath(path)
+        if printable(name) != name:
+            raise DataError(f"{printable(name)} has a name that is no UTF-8; rename it")
         status = path.stat()
-        return cls(path=os.fspath(path), size=status.st_size, modified_ns=status.st_mtime_ns)
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{path} is no regular file; remove it, or put a file in its place")
+        return cls(path=name, size=status.st_size, modified_ns=status.st_mtime_ns)
 
 
 class Samples(Frozen):
@@ -67,6 +114,8 @@ class Samples(Frozen):
     """Ones and zeros per class, of each image."""
     captions: tuple[tuple[str, ...], ...] | None = None
     """Texts of each instance."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Damaged elements, where they were to be skipped."""
 
     def __len__(self) -> int:
         """The number of images."""
@@ -98,7 +147,7 @@ class Samples(Frozen):
     def of_file(self, file: int) -> Samples:
         """Return the samples of one file, as they would be if there were no other."""
         images = [number for number, place in enumerate(self.places) if place.file == file]
-        first, last = images[0], images[-1] + 1
+        first, last = (images[0], images[-1] + 1) if images else (0, 0)
         instances = slice(first // self.images_per_instance, last // self.images_per_instance)
         return Samples(
             files=(self.files[file],),
@@ -109,9 +158,30 @@ class Samples(Frozen):
             captions=None if self.captions is None else self.captions[instances],
         )
 
+    def without(self, images: Mapping[int, LeftOut]) -> Samples:
+        """Return the samples without the instances of some images, which are noted."""
+        each = self.images_per_instance
+        damaged = {number // each for number in images}
+        kept = [number for number in range(len(self) // each) if number not in damaged]
+        chosen = [image for number in kept for image in range(number * each, (number + 1) * each)]
+
+        def of_images(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+            return None if values is None else tuple(values[number] for number in chosen)
+
+        captions = self.captions
+        return self.model_copy(
+            update={
+                "places": of_images(self.places),
+                "labels": of_images(self.labels),
+                "multilabels": of_images(self.multilabels),
+                "captions": captions and tuple(captions[number] for number in kept),
+                "left_out": (*self.left_out, *images.values()),
+            }
+        )
+
     def is_current(self) -> bool:
         """Whether the files are those that were looked at."""
         try:
             return all(SplitFile.of(Path(one.path)) == one for one in self.files)
-        except OSError:
+        except (OSError, DataError):
             return False

@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, TypeVar
 
 from skymark.model.errors import DataError
-from skymark.suites.clip.reading.samples import Place, Samples, SplitFile, require_image_size
+from skymark.suites.clip.reading.folder import image_file
+from skymark.suites.clip.reading.layout import is_sound, read_text
+from skymark.suites.clip.reading.samples import (
+    SKIP,
+    LeftOut,
+    Place,
+    Samples,
+    SplitFile,
+    readable,
+)
+from skymark.tar_files import printable
+
+Entry = TypeVar("Entry")
 
 SUGAR_CREPE_IMAGES = "val2017"
 WINOGROUND_FILE = "examples.jsonl"
 WINOGROUND_IMAGES = "images"
 
 
-def read_sugar_crepe(directory: Path, part: str) -> Samples:
+def read_sugar_crepe(directory: Path, part: str, *, skip_damaged: bool = False) -> Samples:
     """Return the images of SugarCrepe, each with its caption and a wrong one.
 
     Args:
         directory: holds ``PART.json`` and the images of COCO 2017 in ``val2017``.
         part: such as ``add_att``, or its file's name.
+        skip_damaged: leave entries out that lack a field or an image, and note them.
 
     Raises:
         DataError: a file is missing, or an entry lacks a field.
     """
     file = directory / f"{part.removesuffix('.json')}.json"
-    entries = _json(file.read_text(encoding="utf-8") if file.exists() else None, file)
+    entries = _json(read_text(file), file)
     if not isinstance(entries, dict) or not entries:
         raise DataError(f"{file} is no JSON object of entries")
-    images: list[SplitFile] = []
-    captions: list[tuple[str, str]] = []
-    for name, entry in entries.items():
-        where = f"{file}, entry {name}"
-        images.append(_image(directory / SUGAR_CREPE_IMAGES, _text(entry, "filename", where)))
-        captions.append(
-            (_text(entry, "caption", where), _text(entry, "negative_caption", where)),
-        )
-    return _samples(images, captions, per_instance=1)
+
+    def instance(entry: Any, where: str) -> Instance:
+        image = _image(directory / SUGAR_CREPE_IMAGES, _text(entry, "filename", where))
+        texts = (_text(entry, "caption", where), _text(entry, "negative_caption", where))
+        return Instance((image,), texts)
+
+    named = ((f"{file}, entry {printable(name)}", entry) for name, entry in entries.items())
+    return _samples(named, instance, file, skip_damaged=skip_damaged)
 
 
-def read_winoground(directory: Path) -> Samples:
+def read_winoground(directory: Path, *, skip_damaged: bool = False) -> Samples:
     """Return the pairs of images of Winoground, each with its pair of captions.
 
     Args:
         directory: holds ``examples.jsonl`` and ``images/NAME.png``, as the hub has them.
+        skip_damaged: leave examples out that lack a field or an image, and note them.
 
     Raises:
         DataError: a file is missing, or an entry lacks a field.
@@ -52,34 +66,63 @@ def read_winoground(directory: Path) -> Samples:
     file = directory / WINOGROUND_FILE
     if not file.exists():
         raise DataError(f"{file} is missing; fetch Winoground, whose licence is to be accepted")
-    images: list[SplitFile] = []
-    captions: list[tuple[str, str]] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        where = f"{file}:{number}"
+
+    def instance(line: str, where: str) -> Instance:
         entry = _json(line, Path(where))
-        for key in ("image_0", "image_1"):
-            name = _text(entry, key, where)
-            images.append(_image(directory / WINOGROUND_IMAGES, f"{Path(name).stem}.png"))
-        captions.append((_text(entry, "caption_0", where), _text(entry, "caption_1", where)))
-    if not images:
-        raise DataError(f"{file} is empty")
-    return _samples(images, captions, per_instance=2)
+        names = (_text(entry, key, where) for key in ("image_0", "image_1"))
+        folder = directory / WINOGROUND_IMAGES
+        images = tuple(_image(folder, f"{PurePosixPath(name).stem}.png") for name in names)
+        return Instance(
+            images, (_text(entry, "caption_0", where), _text(entry, "caption_1", where))
+        )
+
+    # JSON may have line separators of Unicode in its texts, which `splitlines` takes for ends.
+    lines = read_text(file).split("\n")
+    named = ((f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip())
+    return _samples(named, instance, file, skip_damaged=skip_damaged)
+
+
+class Instance(NamedTuple):
+    """The images of an instance, and their captions."""
+
+    images: tuple[SplitFile, ...]
+    captions: tuple[str, str]
 
 
 def _samples(
-    images: list[SplitFile], captions: list[tuple[str, str]], per_instance: int
+    entries: Iterable[tuple[str, Entry]],
+    instance: Callable[[Entry, str], Instance],
+    file: Path,
+    *,
+    skip_damaged: bool,
 ) -> Samples:
+    """Return the samples of entries, each with its place for messages.
+
+    Raises:
+        DataError: an entry lacks a field or an image, or there is no whole one.
+    """
+    found: list[Instance] = []
+    left_out: list[LeftOut] = []
+    for where, entry in entries:
+        try:
+            found.append(instance(entry, where))
+        except DataError as error:
+            if not skip_damaged:
+                raise DataError(f"{error}; {SKIP}") from error
+            left_out.append(LeftOut(where, str(error)))
+    if not found:
+        raise DataError(f"{file} holds no entry that is whole; fetch it again")
+    images = tuple(image for one in found for image in one.images)
     return Samples(
-        files=tuple(images),
-        places=tuple(Place(number, 0, file.size) for number, file in enumerate(images)),
-        images_per_instance=per_instance,
-        captions=tuple(captions),
+        files=images,
+        places=tuple(Place(number, 0, image.size) for number, image in enumerate(images)),
+        images_per_instance=len(found[0].images),
+        captions=tuple(one.captions for one in found),
+        left_out=tuple(left_out),
     )
 
 
-def _json(text: str | None, file: Path) -> Any:
-    if text is None:
-        raise DataError(f"{file} is missing")
+def _json(text: str, file: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -88,17 +131,18 @@ def _json(text: str | None, file: Path) -> Any:
 
 def _text(entry: Any, key: str, where: str) -> str:
     value = entry.get(key) if isinstance(entry, Mapping) else None
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not is_sound(value):
         raise DataError(f"{where} has no text {key!r}")
     return value
 
 
 def _image(directory: Path, name: str) -> SplitFile:
+    if "\0" in name:
+        raise DataError(f"{name[:40]!r} is no name of a file in {directory}; fetch it again")
     file = directory / name
-    if not file.resolve().is_relative_to(directory.resolve()):
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(directory)):
         raise DataError(f"{name!r} leaves {directory}; do not trust this data set")
-    if not file.is_file():
-        raise DataError(f"{file} is missing; fetch the images again")
-    found = SplitFile.of(file)
-    require_image_size(found.size, found.path)
-    return found
+    with readable(file):
+        if not file.is_file():
+            raise DataError(f"{file} is missing; fetch the images again")
+        return image_file(file)

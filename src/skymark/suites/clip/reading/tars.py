@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skymark.model.errors import DataError
-from skymark.suites.clip.reading.layout import Kind, require_shard
-from skymark.suites.clip.reading.samples import Place, Samples, SplitFile, require_image_size
+from skymark.suites.clip.reading.layout import Kind, is_sound, require_shard
+from skymark.suites.clip.reading.samples import (
+    SKIP,
+    LeftOut,
+    Place,
+    Samples,
+    SplitFile,
+    require_image_size,
+)
+from skymark.tar_files import FOREIGN, members_of, not_whole, opened_tar, printable
 
 IMAGES = ("webp", "png", "jpg", "jpeg")
 """Extensions of images in the order in which one is preferred (`clip_benchmark` reads these)."""
 LARGEST_LABEL_BYTES = 1 << 24
+MOST_CAPTIONS = 10_000
+LABEL = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")
+"""A class number; those that are no class are refused later, with the number of classes."""
+LARGEST_ROW_HEADER = 10_000
+HEADER_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+NPY_ERRORS = (
+    ValueError, TypeError, LookupError, EOFError, ArithmeticError, SyntaxError, MemoryError,
+    RecursionError, tokenize.TokenError,
+)  # fmt: skip
+"""All that NumPy was seen to raise on bytes that are no array."""
 
 
 class Sample(NamedTuple):
@@ -27,6 +50,11 @@ class Sample(NamedTuple):
     members: dict[str, tarfile.TarInfo]
     archive: tarfile.TarFile
 
+    @property
+    def extensions(self) -> str:
+        """The extensions of its members, for messages."""
+        return printable(", ".join(sorted(self.members))[:200])
+
     def data(self, extension: str) -> bytes:
         """Read a small member.
 
@@ -36,13 +64,16 @@ class Sample(NamedTuple):
         member = self.members.get(extension)
         if member is None:
             raise DataError(
-                f"{self.name} has no .{extension}, only {', '.join(sorted(self.members))}; "
+                f"{self.name} has no .{extension}, only {self.extensions}; "
                 "check dataset_type.txt, or build the data set again"
             )
         if member.size > LARGEST_LABEL_BYTES:
             raise DataError(f"{self.name}.{extension} has {member.size:,} bytes, which is no label")
-        opened = self.archive.extractfile(member)
-        data = b"" if opened is None else opened.read()
+        try:
+            opened = self.archive.extractfile(member)
+            data = b"" if opened is None else opened.read()
+        except FOREIGN as error:
+            raise not_whole(Path(str(self.archive.name)), error) from error
         if len(data) != member.size:
             raise DataError(f"{self.name}.{extension} is cut off; copy the shard again")
         return data
@@ -58,67 +89,87 @@ class Sample(NamedTuple):
         return Place(self.file, member.offset_data, member.size)
 
 
-def read_shards(shards: Sequence[Path], kind: Kind) -> Samples:
+def read_shards(shards: Sequence[Path], kind: Kind, *, skip_damaged: bool = False) -> Samples:
     """Return the samples of shards in order; only headers, labels and texts are read.
+
+    Args:
+        shards: in order.
+        kind: of what belongs to the images.
+        skip_damaged: leave out samples that lack what their kind needs, and note them.
 
     Raises:
         DataError: a shard is empty or damaged, a member would leave the directory, or a sample
             lacks what its kind needs.
     """
-    places: list[Place] = []
-    labels: list[int] = []
-    multilabels: list[tuple[int, ...]] = []
-    captions: list[tuple[str, ...]] = []
-    per_instance: set[int] = set()
+    read: list[Content] = []
+    left_out: list[LeftOut] = []
     for number, shard in enumerate(shards):
         for sample in _samples_of(shard, number):
-            images = _images_of(sample, kind)
-            places += [sample.place(extension) for extension in images]
-            per_instance.add(len(images))
-            if kind == "classification":
-                labels.append(_label(sample))
-            elif kind == "multilabel":
-                multilabels.append(_multilabel(sample))
-            else:
-                captions.append(_captions(sample))
-    if not places:
-        raise DataError(f"{shards[0].parent} holds no sample; name members KEY.jpg, KEY.cls …")
+            try:
+                read.append(_content(sample, kind))
+            except DataError as error:
+                if not skip_damaged:
+                    raise DataError(f"{error}; {SKIP}") from error
+                left_out.append(LeftOut(sample.name, str(error)))
+    if not read:
+        fault = f" that is whole ({left_out[0].cause})" if left_out else ""
+        raise DataError(
+            f"{shards[0].parent} holds no sample{fault}; name members KEY.jpg, KEY.cls …"
+        )
+    per_instance = {len(one.places) for one in read}
     if len(per_instance) > 1:
         raise DataError(f"{shards[0].parent}: samples have {sorted(per_instance)} images each")
+    labels = tuple(one.label for one in read)
     return Samples(
         files=tuple(map(SplitFile.of, shards)),
-        places=tuple(places),
+        places=tuple(place for one in read for place in one.places),
         images_per_instance=per_instance.pop(),
-        labels=tuple(labels) if kind == "classification" else None,
-        multilabels=tuple(multilabels) if kind == "multilabel" else None,
-        captions=tuple(captions) if kind in {"retrieval", "selection"} else None,
+        labels=labels if kind == "classification" else None,
+        multilabels=labels if kind == "multilabel" else None,
+        captions=labels if kind in {"retrieval", "selection"} else None,
+        left_out=tuple(left_out),
     )
 
 
+class Content(NamedTuple):
+    """The images of a sample, and what belongs to them."""
+
+    places: list[Place]
+    label: Any
+    """A class, a row of ones and zeros, or captions."""
+
+
+def _content(sample: Sample, kind: Kind) -> Content:
+    places = [sample.place(extension) for extension in _images_of(sample, kind)]
+    readers = {"classification": _label, "multilabel": _multilabel}
+    return Content(places, readers.get(kind, _captions)(sample))
+
+
 def _samples_of(shard: Path, number: int) -> Iterator[Sample]:
-    """Yield consecutive members that share a key, as one sample."""
+    """Yield consecutive members that share a key, as one sample.
+
+    Raises:
+        DataError: the shard is damaged, holds no sample, or a member would leave the directory.
+    """
     require_shard(shard)
-    key, members = "", dict[str, tarfile.TarInfo]()
-    try:
-        with tarfile.open(shard, "r:") as archive:
-            for member in archive:
-                _check_place(member, shard)
-                if not member.isfile():
-                    continue
-                path = PurePosixPath(member.name)
-                stem, _, extension = path.name.partition(".")
-                if (named := f"{path.parent}/{stem}") != key:
-                    if members:
-                        yield Sample(f"{shard}: {key}", number, members, archive)
-                    key, members = named, {}
-                if extension.lower() in members:
-                    raise DataError(f"{shard} has {member.name} twice; build it again")
-                members[extension.lower()] = member
-            if members:
-                yield Sample(f"{shard}: {key}", number, members, archive)
-            _check_end(archive, shard)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataError(f"{shard} is no whole tar file ({error}); fetch it again") from error
+    key, found = "", dict[str, tarfile.TarInfo]()
+    with opened_tar(shard, "r:") as archive:
+        for member in members_of(archive):
+            _check_place(member, shard)
+            path = PurePosixPath(member.name)
+            if not member.isfile() or path.name.startswith("._"):  # macOS adds the second
+                continue
+            stem, _, extension = path.name.partition(".")
+            if (named := f"{path.parent}/{stem}") != key:
+                if found:
+                    yield Sample(f"{shard}: {printable(key)}", number, found, archive)
+                key, found = named, {}
+            if extension.lower() in found:
+                raise DataError(f"{shard} has {printable(member.name)} twice; build it again")
+            found[extension.lower()] = member
+        if not found:
+            raise DataError(f"{shard} holds no sample; name members KEY.jpg, KEY.cls …")
+        yield Sample(f"{shard}: {printable(key)}", number, found, archive)
 
 
 def _check_place(member: tarfile.TarInfo, shard: Path) -> None:
@@ -126,18 +177,9 @@ def _check_place(member: tarfile.TarInfo, shard: Path) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or member.islnk() or member.issym():
         raise DataError(
-            f"{shard} has the member {member.name!r}, which leaves the directory; "
+            f"{shard} has the member {printable(member.name)!r}, which leaves the directory; "
             "do not trust this file"
         )
-
-
-def _check_end(archive: tarfile.TarFile, shard: Path) -> None:
-    """Refuse a shard whose last member is cut off: `tarfile` takes that for the end."""
-    members = archive.getmembers()
-    if members:
-        end = members[-1].offset_data + members[-1].size
-        if end > shard.stat().st_size:
-            raise DataError(f"{shard} is cut off in {members[-1].name}; fetch it again")
 
 
 def _images_of(sample: Sample, kind: Kind) -> list[str]:
@@ -153,25 +195,35 @@ def _images_of(sample: Sample, kind: Kind) -> list[str]:
         if extension in sample.members:
             return [extension]
     raise DataError(
-        f"{sample.name} has no image, only {', '.join(sorted(sample.members))}; "
+        f"{sample.name} has no image, only {sample.extensions}; "
         f"an image is one of {', '.join(IMAGES)}"
     )
 
 
 def _label(sample: Sample) -> int:
     text = sample.data("cls")
-    try:
-        return int(text)
-    except ValueError as error:
-        raise DataError(f"{sample.name}.cls is no class number: {text[:20]!r}") from error
+    if not LABEL.fullmatch(text):
+        raise DataError(f"{sample.name}.cls is no class number: {text[:20]!r}")
+    return int(text)
 
 
 def _multilabel(sample: Sample) -> tuple[int, ...]:
+    file = io.BytesIO(sample.data("npy"))
     try:
-        values = np.load(io.BytesIO(sample.data("npy")), allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{sample.name}.npy is no array ({error})") from error
-    if not isinstance(values, np.ndarray) or values.ndim != 1 or not np.isin(values, (0, 1)).all():
+        version = np.lib.format.read_magic(file)
+        read = HEADER_READERS[version]
+        shape, _, dtype = read(file, max_header_size=LARGEST_ROW_HEADER)
+        if len(shape) != 1 or dtype.kind not in "biuf":
+            raise ValueError(f"shape {shape} of {dtype}")
+        values = np.frombuffer(file.read(), dtype)
+        if len(values) != shape[0]:
+            raise ValueError(f"{len(values)} of {shape[0]} values")
+    except NPY_ERRORS as error:
+        raise DataError(
+            f"{sample.name}.npy is no row of ones and zeros, one per class "
+            f"({error or type(error).__name__})"
+        ) from error
+    if not np.isin(values, (0, 1)).all():
         raise DataError(f"{sample.name}.npy is no row of ones and zeros, one per class")
     return tuple(int(value) for value in values)
 
@@ -181,6 +233,8 @@ def _captions(sample: Sample) -> tuple[str, ...]:
         lines = tuple(sample.data("txt").decode().splitlines())
     except UnicodeDecodeError as error:
         raise DataError(f"{sample.name}.txt is no UTF-8 text ({error})") from error
-    if not lines:
-        raise DataError(f"{sample.name}.txt holds no caption")
+    if not 1 <= len(lines) <= MOST_CAPTIONS:
+        raise DataError(f"{sample.name}.txt holds {len(lines):,} captions; write 1 to 10,000")
+    if not all(map(is_sound, lines)):
+        raise DataError(f"{sample.name}.txt has a caption or a word that is too long; shorten it")
     return lines

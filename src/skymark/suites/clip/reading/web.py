@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
@@ -73,7 +74,7 @@ def _fetch(address: str, name: str, directory: Path, *, required: bool = True) -
                 return
             if error.code < 500 or attempt == ATTEMPTS - 1:
                 raise DataError(f"{url}: {error}; check the address of the data set") from error
-        except (URLError, OSError) as error:
+        except (URLError, OSError, HTTPException, ValueError) as error:
             if attempt == ATTEMPTS - 1:
                 raise DataError(f"{url} could not be fetched ({error}); run again") from error
         time.sleep(2.0**attempt)

@@ -1,0 +1,351 @@
+"""Weights in a file of the user's own: the preprocessing and the activation that belong to them.
+
+A file of weights says neither. Its preprocessing is that of its family: of the tags that open_clip
+has of the architecture. Its activation is known where the file, its name or a file beside it says
+it; where nothing does, and an architecture has both, the plan and the record say so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from skymark.model.errors import UsageError
+from skymark.plain_files import read_regular
+from skymark.suites.clip.models.choosing import ChosenModel
+from skymark.suites.clip.models.registry import (
+    Architecture,
+    normalisation_of,
+    other_form,
+    registry,
+)
+from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
+
+OPTION = "--preprocessing-of"
+LARGEST_DESCRIPTION_BYTES = 16 << 20
+"""Of the part of a checkpoint that describes its tensors; more of it is not looked at."""
+LARGEST_TEXT_BYTES = 16 << 20
+HUB_CONFIGURATION = "open_clip_config.json"
+"""Lies beside weights that were fetched from the hub, whose names begin with ``open_clip_``."""
+TRAINING_PARAMETERS = "params.txt"
+"""open_clip's training writes it into the folder above ``checkpoints``."""
+MENTION = re.compile(
+    rb"""(force_)?quick[-_]?gelu
+    (?: (?:q.|r....|\x94)? ([\x88\x89N])          # pickled: True, False or None
+      | \\*["']?\s*[:=]\s*(true|false|none|null) )?  # JSON, YAML or Python
+    """,
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+ARCHIVED_QUICK_GELU = b"1.702"
+"""QuickGELU's factor, in the code of a TorchScript archive such as OpenAI's."""
+TRAINED_OTHERWISE = ("image_mean", "image_std", "image_interpolation", "image_resize_mode")
+"""Options of open_clip's training that change a tag's preprocessing."""
+DAMAGED = (
+    *(OSError, ValueError, LookupError, EOFError, RuntimeError),
+    *(zlib.error, zipfile.BadZipFile),
+)
+"""Errors of reading an archive that is none, or not whole."""
+NO = {b"\x89", b"N", b"false", b"none", b"null"}
+
+
+class Activation(NamedTuple):
+    """The activation that weights were trained with, and where that is said."""
+
+    quick: bool
+    told_by: str
+
+
+def with_families(models: Sequence[ChosenModel], tags: Sequence[str]) -> list[ChosenModel]:
+    """Return the models, each file with its family's preprocessing; tags are left as they are.
+
+    Args:
+        models: that were chosen.
+        tags: of open_clip, that files were trained from; each decides for the files of its
+            architectures.
+
+    Raises:
+        UsageError: a file was trained with another activation, its family has several ways of
+            preprocessing and no tag says which, or no file has use for a tag.
+    """
+    cleaned = [tag.strip().casefold().replace("-", "_") for tag in tags]
+    files = [one for one in models if one.model.weights.file is not None]
+    for tag in cleaned:
+        if not any(tag in choices_of(one.model.architecture) for one in files):
+            known = dict.fromkeys(
+                tag for one in files for tag in choices_of(one.model.architecture)
+            )
+            raise UsageError(
+                f"{OPTION} {tag}: no file of weights is of an architecture with this tag; "
+                f"{'give one of ' + ', '.join(known) if known else 'leave it out'}"
+            )
+    return [one if one.model.weights.file is None else _with_family(one, cleaned) for one in models]
+
+
+def choices_of(architecture: str) -> tuple[str, ...]:
+    """Return the tags that a file's preprocessing can be taken from, and open_clip's default."""
+    return (*registry().architectures[architecture].tags, OPEN_CLIP_DEFAULT)
+
+
+def families_of(architecture: str) -> dict[str, list[str]]:
+    """Return an architecture's ways of preprocessing, each with the tags that have it.
+
+    Tags whose activation does not fit the architecture count only where there are no others.
+    """
+    known = registry().architectures[architecture]
+    fitting = [tag for tag, quick in known.tags.items() if quick == known.quick_gelu]
+    found: dict[str, list[str]] = {}
+    for tag in fitting or known.tags:
+        found.setdefault(known.preprocessing(tag), []).append(tag)
+    return found
+
+
+def activation_in(model: Model) -> Activation | None:
+    """Return the activation that a file of weights says, or a file beside it; None if none does."""
+    path, digest = Path(str(model.weights.file)), model.weights.sha256 or ""
+    known = registry().architectures.get(model.architecture)
+    if known is not None and (tag := _published(known, digest)) is not None:
+        return Activation(known.tags[tag], f"its content, which is that of the tag {tag},")
+    if (quick := _told_within(path, digest)) is not None:
+        return Activation(quick, "its content")
+    return _told_beside(path)
+
+
+def activation_in_name(model: Model) -> Activation | None:
+    """Return the activation that a file's name says, by the word or by a tag's name."""
+    path = Path(str(model.weights.file))
+    if _told([path.name.encode(errors="replace")]):
+        return Activation(True, "its name")
+    other = other_form(model.architecture)
+    if other is None:
+        return None
+    words = f"_{re.sub(r'[^a-z0-9]+', '_', path.stem.casefold())}_"
+    known = registry().architectures
+    tags = {**known[other].tags, **known[model.architecture].tags}
+    for tag in sorted(tags, key=len, reverse=True):
+        if f"_{tag}_" in words:
+            return Activation(tags[tag], f"its name, which has the tag {tag},")
+    return None
+
+
+def conditions_of(model: Model, *, quick: bool) -> dict[str, str]:
+    """Return the record's conditions: whose preprocessing was taken, and which activation ran.
+
+    Args:
+        model: that was scored.
+        quick: whether its network has QuickGELU.
+    """
+    has, _ = _names(quick)
+    if model.weights.tag is not None:
+        return {"preprocessing_of": model.weights.tag, "activation": has}
+    source = model.weights.preprocessing_of or OPEN_CLIP_DEFAULT
+    told = activation_in(model) or activation_in_name(model)
+    if told is not None and told.quick == quick:
+        has = f"{has}, as {told.told_by.rstrip(',')} says"
+    elif other_form(model.architecture) is not None:
+        has = f"{has}, assumed: the file does not say it"
+    return {"preprocessing_of": source, "activation": has}
+
+
+def _with_family(chosen: ChosenModel, tags: Sequence[str]) -> ChosenModel:
+    model = chosen.model
+    known = registry().architectures[model.architecture]
+    named = [tag for tag in tags if tag in choices_of(model.architecture)]
+    told = activation_in(model)
+    if told is None and named and named[0] != OPEN_CLIP_DEFAULT:
+        told = Activation(known.tags[named[0]], f"{OPTION} {named[0]}")
+    told = told or activation_in_name(model)
+    if told is not None and told.quick != known.quick_gelu:
+        raise _wrong_activation(model, told)
+    source, note = _family_of(model, named)
+    notes = [f"{chosen.name}: {note}"]
+    if told is None and (other := other_form(model.architecture)) is not None:
+        has, needs = _names(known.quick_gelu)
+        notes.append(
+            f"{chosen.name}: the file does not say its activation, and {has} is assumed, as "
+            f"{model.architecture} has it; weights that were trained with {needs} need {other}"
+        )
+        if known.tags and known.quick_gelu not in known.tags.values():
+            notes[-1] += f", as all tags of {model.architecture} do"
+    weights = model.weights.model_copy(update={"preprocessing_of": source})
+    return chosen.model_copy(
+        update={"model": model.model_copy(update={"weights": weights}), "notes": tuple(notes)}
+    )
+
+
+def _family_of(model: Model, named: Sequence[str]) -> tuple[str | None, str]:
+    """Return the tag whose preprocessing a file takes, None for open_clip's default, and a note.
+
+    Raises:
+        UsageError: nothing tells which of several it is.
+    """
+    known = registry().architectures[model.architecture]
+    ways = {tag: known.preprocessing(tag) for tag in known.tags}
+    ways[OPEN_CLIP_DEFAULT] = registry().default_preprocessing
+    chosen = list(dict.fromkeys(ways[tag] for tag in named))
+    if len(chosen) > 1:
+        raise UsageError(
+            f"{OPTION} {' '.join(named)}: these tags of {model.architecture} are preprocessed in "
+            f"different ways ({'; '.join(chosen)}); give one of them"
+        )
+    if chosen:
+        return named[0], f"preprocessing of the tag {named[0]}: {chosen[0]}"
+    if (tag := _published(known, model.weights.sha256 or "")) is not None:
+        return tag, f"preprocessing of the tag {tag}, whose file this is: {ways[tag]}"
+    families = families_of(model.architecture)
+    if (beside := _preprocessing_beside(Path(str(model.weights.file)))) is not None:
+        way, source = beside
+        same = [*families.get(way, ()), *(tag for tag, other in ways.items() if other == way)]
+        if not same:
+            raise UsageError(
+                f"{source} says that {model.weights.file} is preprocessed by {way}, which no tag "
+                f"of {model.architecture} is; name the nearest one: {OPTION} TAG"
+            )
+        tag = None if way == ways[OPEN_CLIP_DEFAULT] else same[0]
+        return tag, f"preprocessing that {source} says: {way}"
+    if len(families) > 1:
+        choices = "; ".join(f"{way} ({', '.join(tags)})" for way, tags in families.items())
+        raise UsageError(
+            f"{model.architecture}:{model.weights.file} does not say its preprocessing, and "
+            f"open_clip's tags of {model.architecture} have different ones: {choices}. Name the "
+            f"tag that the weights were trained from: {OPTION} TAG, or {OPTION} "
+            f"{OPEN_CLIP_DEFAULT} for open_clip's default"
+        )
+    default = registry().default_preprocessing
+    if not families:
+        return None, f"open_clip's default preprocessing, as the architecture has no tag: {default}"
+    ((way, tags),) = families.items()
+    if way == default:
+        return None, f"preprocessing of its family, which is open_clip's default: {way}"
+    return tags[0], f"preprocessing of its family, as the tag {tags[0]} has it: {way}"
+
+
+def _wrong_activation(model: Model, told: Activation) -> UsageError:
+    has, _ = _names(not told.quick)
+    trained, _ = _names(told.quick)
+    other = other_form(model.architecture)
+    remedy = (
+        f"name {other}:{model.weights.file}"
+        if other is not None
+        else "open_clip has no architecture for them"
+    )
+    return UsageError(
+        f"{model.architecture}:{model.weights.file} would give wrong figures: {told.told_by} says "
+        f"that the weights were trained with {trained}, and {model.architecture} has {has}; "
+        f"{remedy}"
+    )
+
+
+def _names(quick: bool) -> tuple[str, str]:
+    """Return the name of an activation, and that of the other one."""
+    return ("QuickGELU", "GELU") if quick else ("GELU", "QuickGELU")
+
+
+def _published(known: Architecture, digest: str) -> str | None:
+    """Return the tag whose published file has a digest."""
+    return next((tag for tag, one in known.digests.items() if digest.startswith(one)), None)
+
+
+def _told(texts: Iterator[bytes] | Sequence[bytes]) -> bool | None:
+    """Whether texts say that QuickGELU is used; None where they do not speak of it."""
+    found: bool | None = None
+    for text in texts:
+        if text.startswith(ARCHIVED_QUICK_GELU):
+            return True
+        for mention in MENTION.finditer(text):
+            force, pickled, written = mention.groups()
+            if (pickled or (written or b"").lower()) not in NO:
+                return True
+            if not force:
+                found = False
+    return found
+
+
+@cache
+def _told_within(path: Path, digest: str) -> bool | None:
+    """Whether a file with some content says that QuickGELU is used; each cell asks for it."""
+    del digest
+    return _told(_descriptions(path))
+
+
+def _descriptions(path: Path) -> Iterator[bytes]:
+    """Yield the parts of a checkpoint that describe its tensors; nothing is unpickled or run."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(9)
+            if start[8:] == b"{":  # safetensors
+                yield file.read(min(int.from_bytes(start[:8], "little"), LARGEST_DESCRIPTION_BYTES))
+            elif not zipfile.is_zipfile(file):
+                file.seek(0)
+                yield file.read(LARGEST_DESCRIPTION_BYTES)
+            else:
+                yield from _archived(zipfile.ZipFile(file))
+    except DAMAGED:
+        return  # the worker that loads it says what is wrong
+
+
+def _archived(archive: zipfile.ZipFile) -> Iterator[bytes]:
+    for name in archive.namelist():
+        if name.endswith(("/data.pkl", ".py")):
+            with archive.open(name) as member:
+                content = member.read(LARGEST_DESCRIPTION_BYTES)
+            yield content
+            if name.endswith(".py") and ARCHIVED_QUICK_GELU in content:
+                yield ARCHIVED_QUICK_GELU
+
+
+def _told_beside(path: Path) -> Activation | None:
+    """Return what open_clip's own files beside weights say of their activation."""
+    file, said = _configuration_beside(path)
+    if isinstance(found := said.get("model_cfg"), dict):
+        return Activation(bool(found.get("quick_gelu", False)), file)
+    if said.get("force_quick_gelu") == "True":
+        return Activation(True, file)
+    known = registry().architectures.get(str(said.get("model")).replace("/", "-"))
+    return None if known is None else Activation(known.quick_gelu, file)
+
+
+def _preprocessing_beside(path: Path) -> tuple[str, str] | None:
+    """Return what open_clip's own files beside weights say of their preprocessing, and which."""
+    file, said = _configuration_beside(path)
+    if isinstance(found := said.get("preprocess_cfg"), dict):
+        try:
+            pixels = f"{found['resize_mode']} {found['interpolation']}"
+            return f"{pixels}, {normalisation_of(found['mean'], found['std'])}", file
+        except (LookupError, TypeError, ValueError):
+            return None
+    known = registry().architectures.get(str(said.get("model")).replace("/", "-"))
+    if known is None or any(said.get(name, "None") != "None" for name in TRAINED_OTHERWISE):
+        return None
+    tag = str(said.get("pretrained", "?")).casefold().replace("-", "_")
+    if not tag:
+        return registry().default_preprocessing, file
+    return (known.preprocessing(tag), file) if tag in known.tags else None
+
+
+def _configuration_beside(path: Path) -> tuple[str, dict[str, object]]:
+    """Return open_clip's own file beside weights, and what it says; nothing where there is none."""
+    file = path.parent / HUB_CONFIGURATION
+    if path.name.startswith("open_clip_") and (text := _text(file)) is not None:
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError):
+            content = None
+        return str(file), content if isinstance(content, dict) else {}
+    file = path.parent.parent / TRAINING_PARAMETERS
+    if path.parent.name == "checkpoints" and (text := _text(file)) is not None:
+        lines = (line.partition(":") for line in text.splitlines())
+        return str(file), {name.strip(): value.strip() for name, _, value in lines}
+    return str(path), {}
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return read_regular(path, largest=LARGEST_TEXT_BYTES, through_links=True).decode()
+    except (OSError, ValueError):
+        return None
