@@ -2,9 +2,8 @@
 
     python -m tests.clip_fuzz 20000 [SEED]
 
-Each case changes a file of a sound data set, plans it, opens it and decodes its images. The case
-ends well where the set is refused by an error of skymark's own, or taken with as many images as a
-count that reads the archive's blocks itself.
+Each case changes a file of a sound data set, plans it, opens it and decodes its images. Two ends
+are right: an error of skymark's own, or as many images as an independent count of blocks finds.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ def time_limit() -> Iterator[None]:
 
 
 def fuzz(count: int, seed: int, say: Callable[[str], None] = print) -> Counter[str]:
-    """Try mutations, and return how many sets were refused, taken, and ended otherwise.
+    """Try mutations, and return the number of sets by their end: refused, taken or a finding.
 
     Args:
         count: of mutations.

@@ -90,7 +90,7 @@ def opened_tar(path: Path, mode: Literal["r", "r:"] = "r") -> Iterator[tarfile.T
 
     Args:
         path: where it is.
-        mode: ``r:`` for a plain archive, ``r`` for one that may be compressed.
+        mode: ``r:`` for plain archives alone, ``r`` for compressed archives, too.
 
     Raises:
         DataError: it is no regular file, may not be read, or is no archive.

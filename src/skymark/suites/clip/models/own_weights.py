@@ -1,8 +1,8 @@
 """Weights in a file of the user's own: the preprocessing and the activation that belong to them.
 
-A file of weights says neither. Its preprocessing is that of its family: of the tags that open_clip
-has of the architecture. Its activation is known where the file, its name or a file beside it says
-it; where nothing does, and an architecture has both, the plan and the record say so.
+The weights alone tell neither. The preprocessing comes from the file's family: open_clip's tags of
+the architecture. The activation comes from words in the file, its name or a file beside it. Without
+such a sign, the plan and the record call the activation assumed.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ NO = {b"\x89", b"N", b"false", b"none", b"null"}
 
 
 class Activation(NamedTuple):
-    """The activation that weights were trained with, and where that is said."""
+    """Activation of the training, and the source that names it."""
 
     quick: bool
     told_by: str
 
 
 def with_families(models: Sequence[ChosenModel], tags: Sequence[str]) -> list[ChosenModel]:
-    """Return the models, each file with its family's preprocessing; tags are left as they are.
+    """Return the models, each file with its family's preprocessing, and tags unchanged.
 
     Args:
         models: that were chosen.
@@ -190,8 +190,8 @@ def _family_of(model: Model, named: Sequence[str]) -> tuple[str | None, str]:
     chosen = list(dict.fromkeys(ways[tag] for tag in named))
     if len(chosen) > 1:
         raise UsageError(
-            f"{OPTION} {' '.join(named)}: these tags of {model.architecture} are preprocessed in "
-            f"different ways ({'; '.join(chosen)}); give one of them"
+            f"{OPTION} {' '.join(named)}: these tags of {model.architecture} have "
+            f"different preprocessing ({'; '.join(chosen)}); give one"
         )
     if chosen:
         return named[0], f"preprocessing of the tag {named[0]}: {chosen[0]}"
@@ -242,7 +242,7 @@ def _wrong_activation(model: Model, told: Activation) -> UsageError:
 
 
 def _names(quick: bool) -> tuple[str, str]:
-    """Return the name of an activation, and that of the other one."""
+    """Return the names of an activation and of its counterpart."""
     return ("QuickGELU", "GELU") if quick else ("GELU", "QuickGELU")
 
 

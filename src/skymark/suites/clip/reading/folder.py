@@ -109,7 +109,7 @@ def class_folders(directory: Path, split: str) -> list[str]:
 
 
 def is_named(name: str) -> bool:
-    """Whether a file or folder is one of the data set's: hidden ones and macOS's own are not."""
+    """Whether a name belongs to the data set: hidden files and macOS's own do not."""
     return not name.startswith(".") and name != UNPACKED_ON_MACOS
 
 

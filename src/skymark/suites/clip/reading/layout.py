@@ -196,7 +196,7 @@ def require_bounded(prompts: Prompts) -> None:
 
 
 def is_sound(text: str) -> bool:
-    """Whether a text is Unicode, and neither it nor a word in it is longer than is ever read."""
+    """Whether a text is Unicode of a bounded length, with words of a bounded length."""
     return len(text) <= LONGEST_TEXT and printable(text) == text and LONG_WORD.search(text) is None
 
 
