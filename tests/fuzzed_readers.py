@@ -89,8 +89,13 @@ def all_seeds() -> list[Seed]:
         if said.startswith("1 of")
     ]
     return [
-        Seed("a.tar", shard, "CV-1", lambda content: headers(content) // 2),
-        Seed("a.tar.gz", gzip.compress(shard), "CV-1", lambda c: headers(gzip.decompress(c)) // 2),
+        Seed("a.tar", shard, "CV-1", lambda content: (headers(content) + 1) // 2),
+        Seed(
+            "a.tar.gz",
+            gzip.compress(shard),
+            "CV-1",
+            lambda c: (headers(gzip.decompress(c)) + 1) // 2,
+        ),
         Seed("a.parquet", table, "CV-1", rows),
         Seed("a.jsonl", text, "NLP-2", lines),
         Seed("a.jsonl.gz", gzip.compress(text), "NLP-2", lambda c: lines(gzip.decompress(c))),

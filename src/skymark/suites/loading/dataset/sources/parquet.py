@@ -65,9 +65,9 @@ class ParquetFiles(DataSource):
 
 
 def _rows_at_once(file: Any) -> int:
-    metadata = file.metadata
+    metadata, rows = file.metadata, int(file.metadata.num_rows)
     size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-    return max(1, min(MOST_ROWS_AT_ONCE, BYTES_AT_ONCE * metadata.num_rows // max(1, size)))
+    return max(1, min(MOST_ROWS_AT_ONCE, BYTES_AT_ONCE * rows // max(1, int(size))))
 
 
 def index_columns(schema: Any) -> set[str]:

@@ -39,8 +39,7 @@ class Group(NamedTuple):
         """Read one member.
 
         Raises:
-            DataError: the member is larger than any element.
-            tarfile.ReadError: the shard ends before the member does.
+            DataError: the member is larger than any element, or the shard ends before it does.
         """
         member = self.members[extension]
         if member.size > LARGEST_VALUE_BYTES:
@@ -50,7 +49,7 @@ class Group(NamedTuple):
         file = self.archive.extractfile(member)
         data = b"" if file is None else file.read()
         if len(data) != member.size:
-            raise tarfile.ReadError(f"it is cut off in {member.name}")
+            raise DataError(f"{self.place} is cut off in {member.name}; copy the shard again")
         return data
 
 
