@@ -19,7 +19,7 @@ from tests.conftest import MEASURED
 
 NEEDS_FFMPEG = pytest.mark.skipif(
     find_library("avdevice") is None,
-    reason="torchcodec needs FFmpeg's shared libraries: apt-get install ffmpeg",
+    reason="torchcodec and SPDL need FFmpeg's shared libraries: apt-get install ffmpeg",
 )
 
 CHEATS = Path(__file__).with_name("cheats.py")

@@ -13,7 +13,7 @@ from skymark.suites.loading.scenario import Size
 
 PHOTOGRAPHS = {"height": 90, "width": 120, "side": 64, "classes": 5}
 SIZES = {
-    **{id: Size(elements=8, batch_size=8, values=PHOTOGRAPHS) for id in ("CV-1", "CV-3", "PC-2")},
+    **{id: Size(elements=8, batch_size=8, values=PHOTOGRAPHS) for id in ("CV-1", "CV-3", "MM-1", "PC-2")},
     "CV-4": Size(elements=8, batch_size=8, values=PHOTOGRAPHS | {"smallest": 32}),
     "CV-5": scenario_class("CV-5")
     .variants["small"]
@@ -169,7 +169,9 @@ def load(adapter, id, workers, directory):
     job = LoadingJob(
         scenario, dataset, directory, "canonical", batch_size, workers=workers, shuffle=False
     )
-    (batch,) = adapter.open(job).epoch(EPOCH)
+    loader = adapter.open(job)
+    (batch,) = loader.epoch(EPOCH)
+    loader.close()
     agree(batch, scenario, dataset)
 
 
@@ -225,3 +227,35 @@ class TestTorchCodec:
                 decoder = AudioDecoder(bytes(element["flac"]))
                 stretch = decoder.get_samples_played_in_range(*bounds).data
                 assert np.array_equal(stretch[0], samples[begin : begin + 4_000]), begin
+
+
+def turned(jpeg):
+    """Return an image whose EXIF orientation says that its first row is on the right."""
+    from PIL import Image
+
+    exif = Image.Exif()
+    exif[0x112] = 6
+    segment = exif.tobytes()
+    marked = b"\xff\xd8\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment
+    return np.frombuffer(marked + bytes(jpeg)[2:], np.uint8)
+
+
+class TestSpdl:
+    @pytest.fixture(autouse=True)
+    def spdl(self):
+        return importlib.import_module("spdl.io")
+
+    @pytest.mark.parametrize("id", ["CV-1", "CV-3", "CV-4", "MM-1", "PC-2"])
+    def test_operators_do_what_the_reference_does(self, id, tmp_path):
+        from skymark.suites.loading.adapters.spdl_io import SpdlIo
+
+        load(SpdlIo(), id, 2, tmp_path)
+
+    def test_an_image_is_not_turned_by_its_exif_orientation(self, tmp_path):
+        from skymark.suites.loading.adapter import LoadingJob
+        from skymark.suites.loading.adapters.spdl_io import DecodingStage
+
+        scenario, dataset = made("CV-1", tmp_path)
+        stage = DecodingStage(LoadingJob(scenario, dataset, tmp_path, "canonical", 8))
+        stage.reader = [{**element, "jpeg": turned(element["jpeg"])} for element in dataset]
+        agree(stage((EPOCH, [*range(len(dataset))])), scenario, dataset)

@@ -11,8 +11,9 @@ from skymark.model.record import Status
 from skymark.suites.loading.registry import adapters, scenarios
 from tests.functional.conftest import NEEDS_FFMPEG, run_in
 
+CALL_FFMPEG = ("torchcodec", "spdl-io")
 INSTALLABLE = [
-    pytest.param(slug, marks=[NEEDS_FFMPEG] if slug == "torchcodec" else [])
+    pytest.param(slug, marks=[NEEDS_FFMPEG] if slug in CALL_FFMPEG else [])
     for slug, cls in adapters().items()
     if not cls.install_hint
 ]
@@ -116,17 +117,18 @@ def test_the_three_first_libraries_lack_nothing_of_tier_1(tmp_path, slug):
 
 
 @pytest.mark.libraries
-def test_torchcodec_is_skipped_with_what_to_install_where_there_is_no_ffmpeg(tmp_path):
+def test_what_calls_ffmpeg_is_skipped_with_what_to_install_where_there_is_none(tmp_path):
     # Of the FFmpeg that there may be, releases 4 to 9, none loads where these files come first.
     for release in range(56, 63):
         (tmp_path / f"libavutil.so.{release}").write_bytes(b"")
-    arguments = ("--scenarios", "CV-5:tiny", "AU-1:tiny", "--adapters", "torchcodec")
+    arguments = ("--scenarios", "CV-1:tiny", "CV-5:tiny", "AU-1:tiny", "--adapters", *CALL_FFMPEG)
     ran = run_in(tmp_path, "run", *arguments, "--effort", "check", LD_LIBRARY_PATH=str(tmp_path))
     assert ran.status == 0, ran.stderr
-    for record in ran.records.values():
+    asked = [one for one in ran.records.values() if one.status is not Status.UNSUPPORTED]
+    for record in asked:
         assert (record.status, record.cause.kind) == (Status.SKIPPED, "LibraryAbsentError")
         assert "apt-get install" in record.cause.message
-    assert len(ran.records) == 2
+    assert sorted(record.cell.scenario for record in asked) == ["AU-1", "CV-1", "CV-5"]
 
 
 def test_a_library_that_does_not_install_by_itself_is_skipped_with_the_command(tmp_path):

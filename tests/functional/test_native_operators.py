@@ -27,6 +27,7 @@ OPERATORS = Path(__file__).with_name("native_operators.py")
         ("datarax", "TestJax"),
         ("torchvision", "TestTorchvision"),
         pytest.param("torchcodec", "TestTorchCodec", marks=NEEDS_FFMPEG),
+        pytest.param("spdl-io", "TestSpdl", marks=NEEDS_FFMPEG),
     ],
 )
 def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):

@@ -247,6 +247,8 @@ class Adapter(ABC):
     runs_in: ClassVar[tuple[Model, ...]] = ()
     """What its workers can be; see `execution`. Empty where it has none: work is done in the
     calling thread."""
+    shared_venv: ClassVar[str] = ""
+    """Slug of the adapter whose venv it runs in; empty where it has one of its own."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1

@@ -252,11 +252,12 @@ def venv_of(name: str) -> VenvSpec:
     Its variants are those for the accelerators that the library has builds of its own for.
     """
     cls, reference = adapter_class(name), adapter_reference(name)
+    pins = cls.shared_venv or cls.slug
     if isinstance(reference, SlugReference) and reference.version is not None:
-        return _of_version(cls, reference, "cpu", cls.slug).model_copy(
+        return _of_version(cls, reference, "cpu", pins).model_copy(
             update={
                 "variants": {
-                    target: _of_version(cls, reference, target, f"{cls.slug}.{suffix}")
+                    target: _of_version(cls, reference, target, f"{pins}.{suffix}")
                     for target, suffix in cls.acceleration.pins.items()
                 }
             }
@@ -264,18 +265,17 @@ def venv_of(name: str) -> VenvSpec:
     if cls.__module__.startswith("skymark.suites.loading.adapters."):
         variants = {
             target: VenvSpec(
-                name=cls.slug,
-                locked=f"adapters/{cls.slug}.{suffix}.txt",
+                name=pins,
+                locked=f"adapters/{pins}.{suffix}.txt",
                 python=cls.python,
                 imports=cls.imports,
                 target=target,
             )
             for target, suffix in cls.acceleration.pins.items()
         }
-        locked = f"adapters/{cls.slug}.txt"
         return VenvSpec(
-            name=cls.slug,
-            locked=locked,
+            name=pins,
+            locked=f"adapters/{pins}.txt",
             python=cls.python,
             imports=cls.imports,
             variants=variants,

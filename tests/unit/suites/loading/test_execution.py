@@ -50,6 +50,7 @@ def test_processes_do_what_holds_the_lock_and_threads_the_rest() -> None:
         ("spdl", {}, "8 processes"),
         ("spdl", {"spdl_execution": "threads"}, "8 threads"),
         ("spdl", {"spdl_execution": "process"}, "8 threads in a process of their own"),
+        ("spdl-io", {}, "8 threads"),
         ("dali", {}, "8 threads"),
         ("hf-datasets", {}, "8 processes"),
         ("jax-dataloader", {"backend": "jax"}, "the calling thread"),

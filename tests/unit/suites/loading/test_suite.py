@@ -350,6 +350,20 @@ def test_an_adapter_of_skymark_has_its_pinned_venv():
     assert LoadingSuite().venv(planned.cell) == spec
 
 
+def test_an_adapter_may_run_in_the_venv_of_another():
+    own, other = venv_of("spdl-io"), venv_of("spdl")
+    assert own == other.model_copy(
+        update={
+            "imports": "spdl.io",
+            "variants": {
+                target: spec.model_copy(update={"imports": "spdl.io"})
+                for target, spec in other.variants.items()
+            },
+        }
+    )
+    assert venv_of("spdl-io@0.8.0").declared == "adapters/spdl.in"
+
+
 def test_a_version_is_resolved_beside_what_the_adapter_declares():
     spec = venv_of("grain@0.2.17")
     assert spec.name == "grain@0.2.17"

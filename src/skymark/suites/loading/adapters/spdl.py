@@ -19,9 +19,7 @@ Its guide has three execution models, for ``--set spdl_execution=``:
 Batches of processes come in SPDL's segments of shared memory (`SharedMemorySegmentPool`), unless
 their fields vary in length.
 
-Pillow decodes images. SPDL decodes with FFmpeg 4 to 9, whose libraries no wheel of it brings, and
-on a GPU with nvJPEG, for which it needs FFmpeg's libraries, too. It has no decoder of libjpeg-turbo
-(release 0.8.0).
+Pillow decodes images here; the adapter `spdl-io` has SPDL's own decoders.
 """
 
 from __future__ import annotations
@@ -112,10 +110,10 @@ class Stage:
 class SpdlLoader(Loader):
     """Pipelines that live on from epoch to epoch, in this process or others."""
 
-    def __init__(self, job: LoadingJob, model: str) -> None:
+    def __init__(self, job: LoadingJob, stage: Stage, model: str) -> None:
         self.job = job
+        self.stage = stage
         self.model = model
-        self.stage = Stage(job)
         self.sources: list[EpochSource] = []
         self.pipeline: Any = None
         self.passes: list[Callable[[], Iterator[Any]]] = []
@@ -271,7 +269,11 @@ class Spdl(Adapter):
         """Return the loader; pipelines start with the first epoch."""
         execution = self.execution(job)
         model = "process" if execution.note else str(execution.model)
-        return SpdlLoader(job, model)
+        return SpdlLoader(job, self.stage(job), model)
+
+    def stage(self, job: LoadingJob) -> Stage:
+        """Return the work of the pipelines' stage."""
+        return Stage(job)
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
         """Return a loader whose batches SPDL's own function copies to a GPU."""
