@@ -12,8 +12,9 @@ from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import Size
 
 PHOTOGRAPHS = {"height": 90, "width": 120, "side": 64, "classes": 5}
+ON_PHOTOGRAPHS = ("CV-1", "CV-3", "MM-1", "PC-2")
 SIZES = {
-    **{id: Size(elements=8, batch_size=8, values=PHOTOGRAPHS) for id in ("CV-1", "CV-3", "MM-1", "PC-2")},
+    **{id: Size(elements=8, batch_size=8, values=PHOTOGRAPHS) for id in ON_PHOTOGRAPHS},
     "CV-4": Size(elements=8, batch_size=8, values=PHOTOGRAPHS | {"smallest": 32}),
     "CV-5": scenario_class("CV-5")
     .variants["small"]

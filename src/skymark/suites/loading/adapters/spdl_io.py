@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch, Parameters
     from skymark.suites.loading.transforms.images import Pixels
 
-BILINEAR = "flags=bilinear+accurate_rnd+full_chroma_int"
-BICUBIC = "flags=bicubic+accurate_rnd+full_chroma_int:param0=0:param1=0.5"
-"""Antialiased where an image is made smaller. By itself FFmpeg halves the resolution of colours,
-and takes another cubic than Pillow."""
+BILINEAR = "flags=bilinear+full_chroma_inp+full_chroma_int"
+BICUBIC = "flags=bicubic+full_chroma_inp+full_chroma_int:param0=0:param1=0.5"
+"""Options of FFmpeg's scaler, which always antialiases. Its defaults halve the resolution of
+colours, and have another cubic than Pillow."""
+TO_RGB = f"scale={BILINEAR},format=gbrp"
+"""Filters before all others. Cropped or resized first, colours of 4:2:0 would be half a pixel off,
+and overshoot: 0.3 deviations on average in the worst images, where this has 0.007."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class DecodingStage(Stage):
             packets = io.demux_image(element["jpeg"])
             drawn = scenario.parameters(epoch, index)
             filters = operators.filters(scenario, drawn, packets.height, packets.width)
-            frames.append(io.decode_packets(packets, f"format=rgb24,{filters},format=rgb24"))
+            frames.append(io.decode_packets(packets, f"{TO_RGB},{filters},format=rgb24"))
         images = operators.fields(io.to_numpy(io.convert_frames(frames)))
         return job.mix({**job.collate([others(one) for one in elements]), **images}, epoch)
 
