@@ -37,9 +37,9 @@ class Operators:
     """The operators of one scenario's work."""
 
     filters: Callable[[Any, Parameters, int, int], str]
-    """From scenario, an image's random parameters, its height and its width to FFmpeg's filters."""
+    """FFmpeg's filters, given scenario, random parameters, height and width of an image."""
     fields: Callable[[Pixels], Batch]
-    """From the filtered images of a batch to its fields."""
+    """Fields of a batch, given its filtered images."""
 
 
 OPERATORS: OperatorTable[Operators] = OperatorTable()
@@ -55,7 +55,7 @@ def view(scenario: Any, drawn: Parameters, height: int, width: int) -> str:
 
 
 def two_views(scenario: Any, drawn: Parameters, height: int, width: int) -> str:
-    """Make two views, one below the other."""
+    """Make two views, the second below the first."""
     from skymark.suites.loading.scenarios.pc2_branching_pipeline import VIEWS, own_parameters
 
     first, second = (view(scenario, own_parameters(drawn, one), height, width) for one in VIEWS)
@@ -86,7 +86,7 @@ def normalised_images(pixels: Pixels) -> Batch:
 
 
 def plain_images(pixels: Pixels) -> Batch:
-    """Leave the images as they are, to be resized and normalised as a batch."""
+    """Leave images to the work on whole batches."""
     return {"image": pixels}
 
 

@@ -49,7 +49,7 @@ def crop_corner(image: Image.Image, side: int) -> Image.Image:
     return image.crop((0, 0, side, side))
 
 
-def normalised(image: Image.Image) -> npt.NDArray[np.float32]:
+def normalised(image: Image.Image | npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """Return ``(pixels / 255 - mean) / deviation`` with CLIP's figures, float32 ``[H, W, 3]``."""
     pixels: npt.NDArray[Any] = np.asarray(image).astype(np.float32)
     pixels *= _SCALE
