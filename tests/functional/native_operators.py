@@ -49,6 +49,8 @@ def agree(batch, scenario, dataset):
         np.testing.assert_allclose(
             np.asarray(batch[name]), values, atol=scenario.native_tolerance, err_msg=name
         )
+        apart = np.abs(np.asarray(batch[name], np.float64) - values).reshape(len(values), -1)
+        assert apart.mean(axis=1).max() <= (scenario.native_mean_tolerance or np.inf), name
 
 
 def raw_batch(dataset):
@@ -246,7 +248,7 @@ class TestSpdl:
     def spdl(self):
         return importlib.import_module("spdl.io")
 
-    @pytest.mark.parametrize("id", ["CV-1", "CV-3", "CV-4", "MM-1", "PC-2"])
+    @pytest.mark.parametrize("id", ["CV-1", "CV-3", "CV-4", "MM-1"])
     def test_operators_do_what_the_reference_does(self, id, tmp_path):
         from skymark.suites.loading.adapters.spdl_io import SpdlIo
 
