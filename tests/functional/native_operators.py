@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 
 import numpy as np
@@ -172,9 +174,8 @@ def load(adapter, id, workers, directory):
     job = LoadingJob(
         scenario, dataset, directory, "canonical", batch_size, workers=workers, shuffle=False
     )
-    loader = adapter.open(job)
-    (batch,) = loader.epoch(EPOCH)
-    loader.close()
+    with contextlib.closing(adapter.open(job)) as loader:  # threads would outlive a failure
+        (batch,) = loader.epoch(EPOCH)
     agree(batch, scenario, dataset)
 
 
@@ -262,3 +263,22 @@ class TestSpdl:
         stage = DecodingStage(LoadingJob(scenario, dataset, tmp_path, "canonical", 8))
         stage.reader = [{**element, "jpeg": turned(element["jpeg"])} for element in dataset]
         agree(stage((EPOCH, [*range(len(dataset))])), scenario, dataset)
+
+    @pytest.mark.parametrize("subsampling", [0, 1, 2])
+    @pytest.mark.parametrize(("width", "height"), [(75, 51), (76, 52)])
+    def test_colours_lie_where_the_reference_has_them(self, spdl, width, height, subsampling):
+        from PIL import Image
+
+        from skymark.suites.loading.adapters.spdl_io import in_rgb
+
+        noise = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(noise).save(file, "JPEG", subsampling=subsampling)
+        whole = np.asarray(Image.open(file).convert("RGB")).astype(int)
+        for box in ((0, 0, height, width), (7, 5, 31, 29), (height - 31, width - 29, 31, 29)):
+            top, left, rows, columns = box
+            packets = spdl.demux_image(file.getvalue())
+            frames = spdl.decode_packets(packets, f"{in_rgb(packets, box)},format=rgb24")
+            pixels = spdl.to_numpy(spdl.convert_frames(frames))
+            apart = pixels - whole[top : top + rows, left : left + columns]
+            assert np.abs(apart).mean() < 1, box  # 20 where planes are stretched
