@@ -276,6 +276,12 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def image_table(session: nox.Session) -> None:
+    """Make the table of docs/data.md: images of each mode × libraries' own decoders (minutes)."""
+    session.run("python", "-m", "tests.image_table", "docs/data.md", *session.posargs)
+
+
+@nox.session
 def cache_table(session: nox.Session) -> None:
     """Make the tables of docs/caches.md: each cache policy, up to 64 processes (an hour)."""
     session.run("python", "-m", "tests.cache_table", *(session.posargs or ["docs/caches.md"]))

@@ -1,9 +1,107 @@
-"""Formats of encoded images that are decoded, whatever a file is called.
+"""Encoded images: the formats that are decoded, the kinds of pixels, errors of damaged files.
 
-Pillow would also take dozens of others that nobody needs here, and start Ghostscript for
+Pillow would also take dozens of other formats that nobody needs here, and start Ghostscript for
 PostScript.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from skymark.model.errors import DataError, SkymarkError
+
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+
+PLAIN_JPEG = "JPEG"
+"""The kind of a JPEG file with three colours of 8 bits, as synthetic data has it."""
+
+PIXELS = {
+    "1": "1-bit",
+    "L": "grey",
+    "LA": "grey-and-alpha",
+    "I;16": "16-bit grey",
+    "I;16B": "16-bit grey",
+    "P": "palette",
+    "PA": "palette",
+    "RGB": "",
+    "RGBX": "",
+    "RGBA": "RGBA",
+    "CMYK": "CMYK",
+    "YCbCr": "YCbCr",
+}
+"""Modes of Pillow's images that have an 8-bit RGB form, with the word for their kind."""
+
+OTHER_PIXELS = {"I": "whole numbers of 32 bits", "F": "floating-point numbers"}
+
+TIFF_ORIENTATION = 274
+"""Baseline tag of TIFF, which Pillow follows, unlike that of EXIF in other formats."""
+LONGEST_CAUSE = 200
+"""Characters of an error of Pillow's that a message repeats."""
+
+
+class PixelsError(ValueError):
+    """Pixels that have no 8-bit RGB form."""
+
+
+def image_kind(image: Any) -> str:
+    """Return the format and the pixels of an opened Pillow image, of which only the header is read.
+
+    Such as ``JPEG``, ``CMYK JPEG`` (``unmarked`` where Adobe's marker does not say whether inks are
+    inverted), ``16-bit grey PNG`` or ``turned TIFF``; RGB of 8 bits goes without saying.
+    """
+    words = [PIXELS.get(image.mode, image.mode), image.format]
+    if image.format in {"PNG", "TIFF"} and image.mode in {"RGB", "RGBA", "LA"} and _is_wide(image):
+        words.insert(0, "16-bit")
+    if image.format in {"JPEG", "MPO"} and image.mode == "CMYK" and "adobe" not in image.info:
+        words.insert(0, "unmarked")
+    if image.format == "TIFF" and image.tag_v2.get(TIFF_ORIENTATION, 1) != 1:
+        words.insert(0, "turned")
+    return " ".join(word for word in words if word)
+
+
+def _is_wide(image: Any) -> bool:
+    """Whether Pillow reads 16 bits of each channel, of which it drops the low ones."""
+    arguments = image.tile[0][3] if image.tile else ()
+    rawmode = arguments if isinstance(arguments, str) else next(iter(arguments), "")
+    return ";16" in str(rawmode)
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Turn every error of Pillow into one that names the image, the cause and the next step.
+
+    On damaged files Pillow raises errors of any type: `struct.error`, `OverflowError` and more.
+
+    Raises:
+        DataError: the image cannot be decoded.
+    """
+    try:
+        yield
+    except SkymarkError:
+        raise
+    except Exception as error:
+        cause, advice = _explained(error)
+        raise DataError(f"{what} cannot be decoded ({cause}); {advice}") from error
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    """Return the cause of an error while an image is decoded, and what to do about it."""
+    from PIL import Image, UnidentifiedImageError
+
+    said = " ".join(str(error).split())[:LONGEST_CAUSE]
+    if isinstance(error, UnidentifiedImageError):
+        formats = f"{', '.join(IMAGE_FORMATS[:-1])} or {IMAGE_FORMATS[-1]}"
+        return f"it is no {formats} file, or damaged", "convert it, copy it again or remove it"
+    if isinstance(error, Image.DecompressionBombError):
+        return said.partition(", could be")[0], "scale it down or remove it"
+    if isinstance(error, PixelsError):
+        return said, "convert it to 8 or 16 bits per channel, or remove it"
+    if "MAX_TEXT" in said:
+        return "its texts are larger than Pillow reads", "save it without them, or remove it"
+    if isinstance(error, MemoryError):
+        return "it asks for more memory than there is", "copy it again or remove it"
+    if not isinstance(error, (OSError, SyntaxError)):
+        said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return said, "copy it again or remove it"

@@ -63,7 +63,7 @@ def test_the_formats_of_photographs_are_read(format):
     file = io.BytesIO()
     Image.new("RGB", (8, 4), "red").save(file, format)
     assert image_height(file.getvalue(), "a") == 4
-    assert jpeg(file.getvalue(), "a")[:2].tobytes() == b"\xff\xd8"
+    assert jpeg(file.getvalue(), "a").tobytes() == file.getvalue()
 
 
 def test_an_image_of_billions_of_pixels_is_refused():

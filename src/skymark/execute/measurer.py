@@ -392,6 +392,8 @@ class Measurer(ABC):
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
         if error.cause.kind == "LibraryAbsentError":
             status = Status.SKIPPED
+        elif error.cause.kind == "UnsupportedError":
+            status = Status.UNSUPPORTED
         stop = Stop.FAILED if status.is_bad else None
         self._end(self._unfinished[cell.id], status, error.cause, stop)
 

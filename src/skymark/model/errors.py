@@ -61,6 +61,12 @@ class LibraryAbsentError(SkymarkError):
     exit_code = 1
 
 
+class UnsupportedError(SkymarkError):
+    """What the data or the machine holds is nothing that the library under test can do."""
+
+    exit_code = 1
+
+
 class CacheError(SkymarkError):
     """A cache that cannot be built or used, or is not what it was."""
 

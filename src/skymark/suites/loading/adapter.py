@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
@@ -53,6 +53,9 @@ ABILITIES: Mapping[str, str] = {
     "source:http": "read elements from object storage over HTTP",
 }
 
+
+OTHER_IMAGES = "measure other loaders, or convert these images"
+"""What to do where a loader does not decode some of the images."""
 
 SHUFFLE = re.compile(r"global|shards|(shards, )?buffer [1-9]\d*")
 """Kinds of shuffle; see `Adapter.shuffles`."""
@@ -222,6 +225,9 @@ class Adapter(ABC):
     """Settings that only this adapter reads from `LoadingJob.options`: name to what it does."""
     native: ClassVar[frozenset[str]] = frozenset()
     """Scenario ids whose work is done by the library's own operators."""
+    decodes: ClassVar[Mapping[str, frozenset[str]]] = {}
+    """Scenario ids whose images its own decoder decodes, each with the kinds of images
+    (`skymark.image_formats.image_kind`) of which it gives the reference's pixels."""
     native_only: ClassVar[str] = ""
     """Why only those are measured, for the `unsupported` record; empty where others do the
     reference's work."""
@@ -310,6 +316,17 @@ class Adapter(ABC):
         """
         del scenario, workers
         return None
+
+    @classmethod
+    def undecoded(cls, scenario: str, kinds: Collection[str]) -> str | None:
+        """Return why data with images of these kinds is refused; None where it is not."""
+        wrong = sorted(set(kinds) - cls.decodes.get(scenario, frozenset(kinds)))
+        if not wrong:
+            return None
+        return (
+            f"the data has images of the kind {', '.join(wrong)}, which {cls.name} does not decode "
+            "as the reference does"
+        )
 
     def execution(self, job: LoadingJob) -> Execution:
         """Return what makes a job's batches; the record has it.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from skymark.machine.page_cache import drop_page_cache, fill_page_cache
 from skymark.model.effort import Effort
-from skymark.model.errors import LibraryAbsentError
+from skymark.model.errors import LibraryAbsentError, UnsupportedError
 from skymark.model.record import RoundResult
-from skymark.suites.loading.adapter import LoadingJob
+from skymark.suites.loading.adapter import OTHER_IMAGES, LoadingJob
 from skymark.suites.loading.drives.outcome import Bench, Served
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.figures import round_metrics
@@ -112,6 +112,10 @@ class AdapterBench:
     def prepare(self, cell: Cell) -> None:
         """Generate, import or convert the cell's data if that has not been done."""
         storage, format = self._storage(cell)
+        if storage.data is not None:
+            kinds = storage.dataset().image_kinds
+            if (reason := self._class.undecoded(cell.scenario, kinds)) is not None:
+                raise UnsupportedError(f"{reason}; {OTHER_IMAGES}")
         if not storage.is_ready(self._class, format):
             storage.prepare(self._adapter, format)
 

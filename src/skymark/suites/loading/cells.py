@@ -15,7 +15,7 @@ from skymark.model.plan import PlannedCell
 from skymark.model.platform import Platform
 from skymark.model.record import Cause, Status
 from skymark.model.span import Span
-from skymark.suites.loading.adapter import ABILITIES, Adapter
+from skymark.suites.loading.adapter import ABILITIES, OTHER_IMAGES, Adapter
 from skymark.suites.loading.delivery.framework import REACHED
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.reference import FileReference, SlugReference
@@ -26,7 +26,11 @@ from skymark.suites.loading.registry import (
     scenarios,
 )
 from skymark.suites.loading.settings import read_settings
-from skymark.suites.loading.specification import LoadingSpecification, reference_of
+from skymark.suites.loading.specification import (
+    IMPORT_VERSION,
+    LoadingSpecification,
+    reference_of,
+)
 from skymark.suites.loading.step.kind import IMAGE_BATCH, IMAGE_NETWORKS, TRAINED_BY
 
 if TYPE_CHECKING:
@@ -161,7 +165,7 @@ def settings_of(
 
 
 def planned_cell(
-    cell: Cell, effort: Effort, platform: Platform, data: DataTaken | None = None
+    cell: Cell, effort: Effort, platform: Platform, specified: Specified
 ) -> PlannedCell:
     """Return a cell with its process, its machine and its time.
 
@@ -177,11 +181,12 @@ def planned_cell(
         shard_key=cell.label,
         guess=guess(cell, effort),
         local_files=tuple(specification.local_files),
-        data=data,
+        data=specified.data,
         refusal=refusal(cls, adapter, cell.axes, cell.settings)
         or refused_delivery(adapter, cell.settings, platform)
         or refused_step(cls, adapter, cell.settings, platform)
-        or refused_workers(adapter, bind_scenario(cell), cell.settings),
+        or refused_workers(adapter, bind_scenario(cell), cell.settings)
+        or refused_images(cls, adapter, specified.images),
     )
 
 
@@ -221,6 +226,8 @@ class Specified(NamedTuple):
 
     specification: LoadingSpecification
     data: DataTaken | None = None
+    images: frozenset[str] = frozenset()
+    """Kinds of the first images; the import looks at all of them."""
 
 
 def specification_of(
@@ -256,8 +263,9 @@ def specification_of(
         data=data.name,
         data_fingerprint=data.fingerprint,
         skip_damaged=data.skip_damaged or None,
+        import_version=IMPORT_VERSION,
     )
-    return Specified(specification, data.taken(cls, size, found))
+    return Specified(specification, data.taken(cls, size, found), data.image_kinds(cls))
 
 
 def refusal(
@@ -283,6 +291,15 @@ def refusal(
             action=f"choose from {', '.join(adapter.formats)}",
         )
     return None
+
+
+def refused_images(
+    cls: type[Scenario], adapter: type[Adapter], kinds: frozenset[str]
+) -> tuple[Status, Cause] | None:
+    """Return why an adapter's own decoder is not asked for images of some kinds, if it is not."""
+    if (reason := adapter.undecoded(cls.id, kinds)) is None:
+        return None
+    return Status.UNSUPPORTED, Cause(kind="lacks-decoder", message=reason, action=OTHER_IMAGES)
 
 
 def refused_delivery(

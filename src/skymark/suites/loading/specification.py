@@ -9,6 +9,9 @@ from skymark.model.cell import Cell
 from skymark.suites.loading.dataset.sources.opening import split_asked_for
 from skymark.suites.loading.scenario import Size
 
+IMPORT_VERSION = 2
+"""Raise when real data becomes other elements. Version 1 encoded all images as JPEG."""
+
 
 class LoadingSpecification(Frozen):
     """Versions, seed, size, real data and the file of a user's own adapter; all of it is hashed."""
@@ -22,6 +25,8 @@ class LoadingSpecification(Frozen):
     """What the real data held when the run was planned."""
     skip_damaged: bool | None = None
     """True where damaged elements of the real data are left out, None where they are refused."""
+    import_version: int | None = None
+    """How the real data becomes elements (`IMPORT_VERSION`)."""
     adapter_version: int = 1
     adapter_file: str | None = None
     """``FILE.py:CLASS`` of an adapter outside any package, from the directory it was planned in."""

@@ -11,7 +11,7 @@ from skymark.model.base import digest_of
 from skymark.model.errors import DataError
 from skymark.suites.loading.registry import bind_scenario
 from skymark.suites.loading.scenario import Scenario
-from skymark.suites.loading.specification import LoadingSpecification
+from skymark.suites.loading.specification import IMPORT_VERSION, LoadingSpecification
 from skymark.suites.loading.storage_formats import IN_PLACE, SHARED
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Storage:
         """The canonical dataset's directory."""
         scenario = self.scenario
         if self.data is not None:
-            source = [self.data, self.fingerprint, scenario.id, scenario.version, self.skip_damaged]
+            source = [self.data, self.fingerprint, scenario.id, scenario.version]
+            source += [self.skip_damaged, IMPORT_VERSION]
             size = scenario.size.model_dump(mode="json", exclude={"batch_size"})
             key = digest_of([LAYOUT_VERSION, source, size])
             return self.cache / "datasets" / f"imported-{key[:16]}"
@@ -92,6 +93,7 @@ class Storage:
             if self.data is None:
                 self.scenario.generate(directory)
             else:
+                from skymark.suites.loading.dataset.image_kinds import note_kinds
                 from skymark.suites.loading.dataset.importing import import_data
 
                 import_data(
@@ -101,6 +103,7 @@ class Storage:
                     self.fingerprint,
                     skip_damaged=self.skip_damaged,
                 )
+                note_kinds(directory)
 
         _once(self.canonical, make)
         return self.scenario.open_dataset(self.canonical)

@@ -135,7 +135,7 @@ class LoadingSuite(Suite):
                 ),
                 effort,
                 selection.platform,
-                specified[cls, variant].data,
+                specified[cls, variant],
             )
             for (cls, variant), reference in product(specified, references)
             for axes in axis_points(cls, chosen_axes)

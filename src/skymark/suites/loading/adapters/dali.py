@@ -106,6 +106,7 @@ def crop_resize_normalise(inputs: dict[str, Any], side: int, *, mixed: bool) -> 
         start=inputs["corner"],
         shape=inputs["shape"],
         axis_names="HW",
+        adjust_orientation=False,  # as the reference: pixels as the file stores them
         device="mixed" if mixed else "cpu",
     )
     image = fn.resize(image, size=[side, side], interp_type=types.INTERP_LINEAR, antialias=True)
@@ -300,6 +301,7 @@ class Dali(Adapter):
         "dali_device": "`gpu` or `cpu`, where CV-1 is done; else `gpu` on a platform that has one"
     }
     native: ClassVar = frozenset({"CV-1"})
+    decodes: ClassVar = dict.fromkeys(native, frozenset({"JPEG"}))
 
     def execution(self, job: LoadingJob) -> Execution:
         """Return the threads of its operators, or the processes of a parallel source."""

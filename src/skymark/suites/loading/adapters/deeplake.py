@@ -244,7 +244,7 @@ def as_images(pixels: list[Array]) -> list[Any]:
     """Return decoded pixels ``[height, width, channels]`` as Pillow images in RGB."""
     from PIL import Image
 
-    return [Image.fromarray(p.squeeze()).convert("RGB") for p in pixels]
+    return [Image.fromarray(p[..., 0] if p.shape[-1] == 1 else p).convert("RGB") for p in pixels]
 
 
 @adapter
@@ -283,6 +283,7 @@ class DeepLake(Adapter):
         "source:files": OWN_FORMAT,
         "source:tar": OWN_FORMAT,
     }
+    decodes: ClassVar = dict.fromkeys(DECODED, frozenset({"JPEG"}))
     formats: ClassVar = ("deeplake", "memory", OVER_HTTP)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH_FROM_HOST

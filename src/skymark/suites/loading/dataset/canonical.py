@@ -60,6 +60,8 @@ class Dataset:
         self.columns = tuple(Column.read(described) for described in meta["columns"])
         self.length: int = meta["length"]
         self.name: str = meta["name"]
+        self.image_kinds: frozenset[str] = frozenset(meta.get("images", ()))
+        """Kinds of imported images (`skymark.image_formats.image_kind`)."""
         self._arrays: dict[str, Array] = {}
         self._offsets: dict[str, list[int]] = {}
         for column in self.columns:

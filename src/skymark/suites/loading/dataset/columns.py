@@ -2,7 +2,7 @@
 
 | column                  | made of                                                          |
 |-------------------------|------------------------------------------------------------------|
-| `jpeg`                  | an image; JPEG files as they are, others encoded as such         |
+| `jpeg`                  | an image's file as it is, of any of `IMAGE_FORMATS`              |
 | `height`, `width`       | the image's, in pixels                                           |
 | `label`                 | a number, or a name (numbered in alphabetical order)             |
 | `caption`, `transcript`, `document` | a text, the first of several, or a chat's messages   |

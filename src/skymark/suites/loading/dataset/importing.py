@@ -51,6 +51,7 @@ class RealData:
         self.skip_damaged = skip_damaged
         self._checked: set[str] = set()
         self._whole: dict[tuple[str, ...], WholeRows] = {}
+        self._kinds: dict[str, frozenset[str]] = {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -149,6 +150,17 @@ class RealData:
         """
         with reading(self.name):
             return scenario.imported_size(self.source_for(scenario), size)
+
+    def image_kinds(self, scenario: type[Scenario]) -> frozenset[str]:
+        """Return the kinds of the first images that a scenario would read; none of remote data."""
+        if self.source.is_remote or "jpeg" not in imported_columns(scenario):
+            return frozenset()
+        (field,) = fields_for(self.source, "jpeg")
+        if field not in self._kinds:
+            from skymark.suites.loading.dataset.image_kinds import kinds_seen
+
+            self._kinds[field] = kinds_seen(self.source_for(scenario), field)
+        return self._kinds[field]
 
     def taken(self, scenario: type[Scenario], wanted: Size, size: Size) -> DataTaken:
         """Return the account of what a scenario takes and leaves out.

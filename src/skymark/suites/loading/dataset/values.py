@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skymark.image_formats import IMAGE_FORMATS
+from skymark.image_formats import IMAGE_FORMATS, readable
 from skymark.model.errors import DataError
 from skymark.model.installed import needs
 from skymark.suites.loading.dataset.tabular import MISSING
 
-_JPEG_START = b"\xff\xd8"
 LARGEST_ID = 1 << 63
 LARGEST_FIGURE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 80
@@ -30,45 +29,41 @@ _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def jpeg(value: Any, place: str) -> npt.NDArray[np.uint8]:
-    """Return a JPEG file, uint8 ``[length]``; other formats are decoded and encoded again.
+    """Return an image's file as it is, uint8 ``[length]``, once it has been decoded to its end.
+
+    The column is called after the usual format; the file may be of any of `IMAGE_FORMATS`.
 
     Raises:
-        DataError: the image does not decode to its end.
+        DataError: the image does not decode to its end, or not to 8-bit RGB.
     """
-    image = _image(value, place)
-    try:
-        image.load()
-    except (OSError, SyntaxError) as error:
-        raise DataError(
-            f"the image of {place} cannot be decoded ({error}); copy it again or remove it"
-        ) from error
-    if value.startswith(_JPEG_START):
-        return np.frombuffer(value, np.uint8)
-    from skymark.suites.loading.dataset.images import jpeg_bytes
-
-    return jpeg_bytes(image.convert("RGB"))
+    with needs("PIL"):
+        from skymark.suites.loading.transforms.images import rgb
+    with _opened_image(value, place) as image:
+        rgb(image)
+    return np.frombuffer(value, np.uint8)
 
 
 def image_height(value: Any, place: str) -> int:
-    """Return an image's height in pixels."""
-    return int(_image(value, place).height)
+    """Return the height in pixels that the decoded image has."""
+    with _opened_image(value, place) as image:
+        return int(image.height)
 
 
 def image_width(value: Any, place: str) -> int:
-    """Return an image's width in pixels."""
-    return int(_image(value, place).width)
+    """Return the width in pixels that the decoded image has."""
+    with _opened_image(value, place) as image:
+        return int(image.width)
 
 
-def _image(value: Any, place: str) -> Any:
+@contextmanager
+def _opened_image(value: Any, place: str) -> Iterator[Any]:
+    """Open an image, of which only the header is read; errors within name its place."""
     with needs("PIL"):
         from PIL import Image
-    _require_file(value, f"the image of {place}")
-    try:
-        return Image.open(io.BytesIO(value), formats=IMAGE_FORMATS)
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(
-            f"the image of {place} cannot be decoded ({error}); copy it again or remove it"
-        ) from error
+    what = f"the image of {place}"
+    _require_file(value, what)
+    with readable(what), Image.open(io.BytesIO(value), formats=IMAGE_FORMATS) as image:
+        yield image
 
 
 def label(value: Any, place: str) -> int | str:

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from skymark.image_formats import IMAGE_FORMATS
-from skymark.model.errors import DataError
+from skymark.image_formats import IMAGE_FORMATS, OTHER_PIXELS, PIXELS, PixelsError, readable
 from skymark.suites.loading.transforms.random_crop import central_box, pixel_box
 
 if TYPE_CHECKING:
@@ -31,19 +30,31 @@ Work: TypeAlias = "Callable[[Element, Parameters], Element]"
 
 
 def decode_rgb(data: Any, index: int) -> Image.Image:
-    """Decode an encoded image (bytes or uint8 ``[length]``) to 8-bit RGB, whatever its mode.
+    """Decode an encoded image (bytes or uint8 ``[length]``) to 8-bit RGB, as `rgb` does.
 
     Raises:
-        DataError: the bytes are of none of `IMAGE_FORMATS`, or end too early.
+        DataError: the bytes are of none of `IMAGE_FORMATS`, or cannot be decoded to their end.
     """
-    try:
-        image = Image.open(io.BytesIO(memoryview(data)), formats=IMAGE_FORMATS)
-        return image.convert("RGB")
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(
-            f"the image of element {index} cannot be decoded ({type(error).__name__}); mend or "
-            "remove it in the source data and run again"
-        ) from error
+    with readable(f"the image of element {index}"):
+        return rgb(Image.open(io.BytesIO(memoryview(data)), formats=IMAGE_FORMATS))
+
+
+def rgb(image: Image.Image) -> Image.Image:
+    """Return an opened image in 8-bit RGB: the reference of every loader.
+
+    Pixels are as the file stores them. Alpha is dropped, as is the low byte of 16 bits. A colour
+    profile and the EXIF orientation are not applied. Of several frames the first is taken.
+
+    Raises:
+        PixelsError: the pixels have no usual range, such as floating-point numbers.
+    """
+    if image.mode not in PIXELS:
+        raise PixelsError(f"its pixels are {OTHER_PIXELS.get(image.mode, image.mode)}")
+    image.load()
+    image.info.pop("transparency", None)  # converting would look for its colour, and warn
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image.convert("RGB")
 
 
 def decode(element: Element, parameters: Parameters) -> Element:
@@ -70,7 +81,7 @@ def scaled_decoder(side: int) -> Work:
         _, _, height, width = pixel_box(crop, image.height, image.width)
         times = max(1, min(height, width) // side)
         image.draft("RGB", (image.width // times, image.height // times))
-        return with_image(element, image.convert("RGB"))
+        return with_image(element, rgb(image))
 
     return decode_scaled
 

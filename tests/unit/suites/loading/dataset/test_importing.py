@@ -67,12 +67,13 @@ class TestImages:
         assert oracle.dataset.column("height").tolist() == [40] * 3
         assert bytes(oracle.dataset[0]["jpeg"]) == picture()
 
-    def test_other_formats_are_encoded_as_jpeg(self, tmp_path):
-        for number, (kind, mode) in enumerate([("PNG", "RGBA"), ("PNG", "L"), ("GIF", "P")]):
+    def test_every_format_is_kept_as_it_is(self, tmp_path):
+        kinds = [("PNG", "RGBA"), ("PNG", "L"), ("GIF", "P"), ("TIFF", "RGB"), ("WEBP", "RGB")]
+        for number, (kind, mode) in enumerate(kinds):
             (tmp_path / f"{number}.{kind.lower()}").write_bytes(picture(kind, mode=mode))
         _, oracle = imported(tmp_path, ImageClassification, self.SIZE, tmp_path / "out")
-        for element in oracle.dataset:
-            assert bytes(element["jpeg"][:2]) == b"\xff\xd8"
+        for element, (kind, mode) in zip(oracle.dataset, kinds, strict=True):
+            assert bytes(element["jpeg"]) == picture(kind, mode=mode)
 
     def test_a_truncated_jpeg_is_named_before_anything_starts(self, tmp_path):
         (tmp_path / "whole.jpg").write_bytes(picture())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import warnings
+import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.values import image_height, image_width, jpeg
 from skymark.suites.loading.transforms.images import (
     IMAGENET_DEVIATION,
     IMAGENET_MEAN,
@@ -18,6 +21,7 @@ from skymark.suites.loading.transforms.images import (
     normalised,
     resize_box,
 )
+from tests.image_modes import LOSSY, MODES, REFUSED
 
 
 def encoded(image: Image.Image, kind: str = "JPEG") -> np.ndarray:
@@ -31,22 +35,49 @@ def picture(mode: str = "RGB") -> Image.Image:
     return Image.fromarray(np.stack([ramp, ramp[::-1], 255 - ramp], axis=-1)).convert(mode)
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK", "YCbCr"])
-def test_jpeg_of_any_mode_becomes_rgb(mode: str) -> None:
-    image = decode_rgb(encoded(picture(mode)), 0)
+@pytest.mark.parametrize("name", MODES)
+def test_an_image_of_any_mode_becomes_the_rgb_that_it_stands_for(name: str) -> None:
+    mode = MODES[name]
+    file = mode.file(1)
+    wanted = mode.pixels(1).astype(int)
 
-    assert image.mode == "RGB"
-    assert image.size == (60, 40)
+    apart = np.abs(np.asarray(decode_rgb(jpeg(file, name), 0)).astype(int) - wanted)
+
+    assert apart.mean() < LOSSY if mode.lossy else apart.max() == 0
+    assert (image_height(file, name), image_width(file, name)) == wanted.shape[:2]
 
 
-def test_png_with_a_palette_becomes_rgb() -> None:
-    assert decode_rgb(encoded(picture("P"), "PNG"), 0).mode == "RGB"
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_image_without_8_bit_rgb_is_an_error_that_says_what_to_do(name: str) -> None:
+    with pytest.raises(DataError, match=r"^the image of a\.x cannot be decoded \(.+\); .+ it$"):
+        jpeg(REFUSED[name](1), "a.x")
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_damaged_image_is_an_error_that_names_it_or_an_image(name: str) -> None:
+    """Of all errors that Pillow raises no other one is seen; the fuzz session tries more."""
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    whole = np.frombuffer(MODES[name].file(1), np.uint8)
+    said: list[str] = []
+    for _ in range(12):
+        damaged = whole.copy()
+        places = random.integers(0, min(len(whole), 200), random.integers(1, 4))
+        damaged[places] = random.integers(0, 256, len(places))
+        if random.random() < 0.3:
+            damaged = damaged[: random.integers(1, len(whole))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's own, about what it makes of it
+            try:
+                jpeg(damaged.tobytes(), "a.x")
+            except DataError as error:
+                said.append(str(error))
+    assert all("the image of a.x cannot be decoded (" in message for message in said)
 
 
 def test_a_truncated_jpeg_is_an_error_that_names_the_element_and_what_to_do() -> None:
     data = encoded(picture())
 
-    with pytest.raises(DataError, match=r"element 17 cannot be decoded.*mend or remove it"):
+    with pytest.raises(DataError, match=r"element 17 cannot be decoded.*copy it again or remove"):
         decode_rgb(data[: len(data) // 2], 17)
 
 

@@ -210,6 +210,8 @@ class FFCV(Adapter):
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
     native: ClassVar = frozenset(OPERATORS)
+    decodes: ClassVar = {"CV-1": frozenset({"JPEG", "grey JPEG", "MPO"})}
+    """As libjpeg-turbo's function for RGB, which converts no inks."""
     install_hint: ClassVar = (
         "apt-get install build-essential pkg-config libopencv-dev libturbojpeg0-dev && "
         "pip install ffcv, then add --env current"

@@ -349,6 +349,7 @@ class TfData(Adapter):
     shuffles: ClassVar = f"buffer {SHUFFLE_BUFFER}"
     options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
     native: ClassVar = frozenset(OPERATORS)
+    decodes: ClassVar = dict.fromkeys(("CV-1", "PC-2"), frozenset({"JPEG"}))
     version: ClassVar = 3
     variables: ClassVar = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 

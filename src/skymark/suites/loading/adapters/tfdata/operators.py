@@ -159,13 +159,27 @@ def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return tuple(step(links[name]) for name in names)
 
 
-def crop_and_flip(jpeg: Any, box: Any, flip: Any, side: int) -> Any:
+def decoded_box(data: Any, box: Any) -> Any:
+    """Decode the drawn box of an image, the first of several, to RGB; of JPEG only the box."""
+    import tensorflow as tf
+
+    def of_jpeg() -> Any:
+        return tf.io.decode_and_crop_jpeg(data, box, channels=3, dct_method="INTEGER_ACCURATE")
+
+    def of_others() -> Any:
+        whole = tf.io.decode_image(data, channels=3, expand_animations=False)
+        return tf.slice(whole, [box[0], box[1], 0], [box[2], box[3], 3])
+
+    return tf.cond(tf.io.is_jpeg(data), of_jpeg, of_others)
+
+
+def crop_and_flip(data: Any, box: Any, flip: Any, side: int) -> Any:
     """Decode only the drawn box, resize it, mirror it where drawn, and normalise."""
     import tensorflow as tf
 
     from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
 
-    pixels = tf.io.decode_and_crop_jpeg(jpeg, box, channels=3, dct_method="INTEGER_ACCURATE")
+    pixels = decoded_box(data, box)
     resized = tf.image.resize(pixels, (side, side), antialias=True) / 255
     mirrored = tf.cond(flip, lambda: tf.image.flip_left_right(resized), lambda: resized)
     return (mirrored - IMAGENET_MEAN) / IMAGENET_DEVIATION

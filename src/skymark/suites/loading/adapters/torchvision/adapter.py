@@ -93,6 +93,7 @@ class Torchvision(Adapter):
     runs_in: ClassVar = ("processes",)
     formats: ClassVar = PyTorch.formats
     native: ClassVar = frozenset(OPERATORS)
+    decodes: ClassVar = dict.fromkeys(native, frozenset({"JPEG"}))
     native_only: ClassVar = (
         "its operators are for images; torchcodec does video and audio, and pytorch the rest"
     )

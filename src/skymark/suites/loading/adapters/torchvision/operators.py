@@ -34,15 +34,20 @@ class Operators:
 
 OPERATORS: OperatorTable[Operators] = OperatorTable()
 
+COLOUR_IMAGE = 3
+"""Dimensions of one image; several come as four."""
+
 
 def decoded(element: Element) -> Any:
-    """Decode an image to RGB, uint8 ``[3, H, W]``."""
+    """Decode an image, the first of several, to RGB, uint8 ``[3, H, W]``."""
     import numpy as np
     import torch
     from torchvision.io import ImageReadMode, decode_image
 
     encoded = torch.from_numpy(np.array(element["jpeg"]))  # a copy, for torch wants to write
-    return decode_image(encoded, ImageReadMode.RGB)
+    pixels = decode_image(encoded, ImageReadMode.RGB)
+    first = pixels if pixels.ndim == COLOUR_IMAGE else pixels[0]
+    return first if first.dtype == torch.uint8 else (first.int() >> 8).byte()
 
 
 def normalised(pixels: Any) -> Any:

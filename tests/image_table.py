@@ -1,0 +1,88 @@
+"""Make the table of docs/data.md: images of each mode × libraries that decode with their own.
+
+    python -m tests.image_table docs/data.md [--adapters SLUG …] [--anyway]
+
+ends with status 1 where a library gives other pixels than the reference without being refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from skymark.cache.location import cache_directory
+from skymark.execute.venvs import Venvs, import_root
+from skymark.suites.loading.registry import adapters
+from skymark.suites.loading.suite import LoadingSuite
+from tests.faults.table import renew
+from tests.image_loaders import REFUSED, SAME
+from tests.image_modes import MODES
+from tests.image_modes import REFUSED as REFUSED_BY_ALL
+
+ROOT = Path(__file__).parents[1]
+LIMIT_S = 600
+WORDS = {SAME: "✓", REFUSED: "refused"}
+
+
+def decoding() -> list[str]:
+    """Return the libraries that decode images with their own, and install by themselves."""
+    return [slug for slug, cls in adapters().items() if cls.decodes and not cls.install_hint]
+
+
+def outcomes(slug: str, modes: Sequence[str], *, anyway: bool = False) -> dict[str, str]:
+    """Return what comes of images of some modes with a library, in its venv."""
+    built = Venvs(cache_directory()).ensure(LoadingSuite().venvs([slug])[slug])
+    paths = (import_root(cache_directory()), ROOT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    found: dict[str, str] = {}
+    while left := [name for name in modes if name not in found]:
+        done = subprocess.run(
+            [built.python, "-W", "ignore", "-m", "tests.image_loaders", slug, *left],
+            env={**environment, "ANYWAY": str(int(anyway))},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+        found |= dict(json.loads(line) for line in lines)
+        if len(lines) < len(left):  # the process died in the next one
+            said = done.stderr.strip().splitlines()
+            found[left[len(lines)]] = f"ends its process: {said[-1] if said else done.returncode}"
+    return found
+
+
+def main() -> None:
+    """Renew the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--adapters", nargs="+", default=decoding())
+    parser.add_argument("--anyway", action="store_true", help="decode also what is refused")
+    asked = parser.parse_args()
+    found = {slug: outcomes(slug, list(MODES), anyway=asked.anyway) for slug in asked.adapters}
+    wrong = [
+        f"{slug}: {name}: {came}"
+        for slug, by_mode in found.items()
+        for name, came in by_mode.items()
+        if came not in WORDS
+    ]
+    print(*wrong, sep="\n")
+    if asked.anyway:
+        return
+    rows = {
+        name: ["✓", *(WORDS.get(found[slug][name], "wrong") for slug in asked.adapters)]
+        for name in MODES
+    }
+    rows |= dict.fromkeys(REFUSED_BY_ALL, ["refused"] * (len(asked.adapters) + 1))
+    columns = ("image", "all others", *(f"`{slug}`" for slug in asked.adapters))
+    renew(asked.page, "images", columns, list(rows), rows)
+    if wrong:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
