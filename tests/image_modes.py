@@ -273,6 +273,28 @@ def upright(values: Pixels, orientation: int) -> Pixels:
     return flipped[orientation]
 
 
+MARGIN = ((2, 4), (3, 5))
+"""Pixels above and below, left and right of a GIF's frame on its screen."""
+
+
+def on_a_screen(seed: int) -> bytes:
+    """Return a GIF file whose frame is smaller than its screen, which has the first colour."""
+    file = bytearray(saved(Image.fromarray(coloured(seed)).quantize(128), "GIF"))
+    (above, below), (left, right) = MARGIN
+    frame = file.index(struct.pack("<B4H", 0x2C, 0, 0, WIDTH, HEIGHT))
+    file[frame + 1 : frame + 5] = struct.pack("<2H", left, above)
+    file[6:10] = struct.pack("<2H", left + WIDTH + right, above + HEIGHT + below)
+    return bytes(file)
+
+
+def with_margin(seed: int) -> Pixels:
+    """Return the picture of `on_a_screen`."""
+    colours = Image.fromarray(coloured(seed)).quantize(128).getpalette()
+    planes = zip(np.moveaxis(coloured(seed), -1, 0), colours[:3], strict=True)
+    padded = [np.pad(plane, MARGIN, constant_values=colour) for plane, colour in planes]
+    return np.stack(padded, -1)
+
+
 def bmp_of_16_bits(seed: int) -> bytes:
     """Return a BMP file of 5 bits per colour."""
     five = picture(seed)[::-1].astype(np.uint16) >> 3
@@ -362,6 +384,7 @@ MODES: Mapping[str, Mode] = {
         lambda seed: saved(Image.fromarray(coloured(seed)).quantize(128), "GIF", transparency=3),
         coloured,
     ),
+    "GIF, smaller than its screen": Mode(on_a_screen, with_margin),
     "GIF, grey": Mode(grey_by_pillow("GIF"), in_grey),
     "GIF, animated": Mode(
         lambda seed: saved(

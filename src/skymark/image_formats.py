@@ -6,6 +6,7 @@ PostScript.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,15 @@ IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
 PLAIN_JPEG = "JPEG"
 """The kind of a JPEG file with three colours of 8 bits, as synthetic data has it."""
+
+PLAIN_KINDS = frozenset(
+    {
+        *("JPEG", "grey JPEG", "CMYK JPEG", "MPO"),
+        *("PNG", "RGBA PNG", "palette PNG", "grey PNG", "grey-and-alpha PNG", "1-bit PNG"),
+        *("16-bit PNG", "16-bit RGBA PNG", "16-bit grey PNG"),
+    }
+)
+"""Kinds of images that every general decoder gives as Pillow does."""
 
 PIXELS = {
     "1": "1-bit",
@@ -41,6 +51,10 @@ LONGEST_CAUSE = 200
 """Characters of an error of Pillow's that a message repeats."""
 
 
+WIDE = re.compile(";1[56]")
+"""In Pillow's name for pixels of 16 bits, of each channel or, in BMP, of all three."""
+
+
 class PixelsError(ValueError):
     """Pixels that have no 8-bit RGB form."""
 
@@ -48,24 +62,38 @@ class PixelsError(ValueError):
 def image_kind(image: Any) -> str:
     """Return the format and the pixels of an opened Pillow image, of which only the header is read.
 
-    Such as ``JPEG``, ``CMYK JPEG`` (``unmarked`` where Adobe's marker does not say whether inks are
-    inverted), ``16-bit grey PNG`` or ``turned TIFF``; RGB of 8 bits goes without saying.
+    Such as ``JPEG``, ``CMYK JPEG``, ``16-bit grey PNG`` or ``turned TIFF``; RGB of 8 bits goes
+    without saying. Decoders differ between kinds, and agree within each.
     """
-    words = [PIXELS.get(image.mode, image.mode), image.format]
-    if image.format in {"PNG", "TIFF"} and image.mode in {"RGB", "RGBA", "LA"} and _is_wide(image):
-        words.insert(0, "16-bit")
-    if image.format in {"JPEG", "MPO"} and image.mode == "CMYK" and "adobe" not in image.info:
-        words.insert(0, "unmarked")
-    if image.format == "TIFF" and image.tag_v2.get(TIFF_ORIENTATION, 1) != 1:
-        words.insert(0, "turned")
-    return " ".join(word for word in words if word)
+    pixels = PIXELS.get(image.mode, image.mode)
+    return " ".join(word for word in (*_remarks(image), pixels, image.format) if word)
 
 
-def _is_wide(image: Any) -> bool:
-    """Whether Pillow reads 16 bits of each channel, of which it drops the low ones."""
+def _remarks(image: Any) -> Iterator[str]:
+    """Yield the words for a file's properties that are not in the mode of its pixels."""
+    match image.format:
+        case "JPEG" | "MPO" if image.mode == "CMYK" and "adobe" not in image.info:
+            yield "unmarked"  # Adobe's marker says that inks are inverted, as Pillow takes all
+        case "GIF":
+            if "transparency" in image.info:
+                yield "transparent"
+            if image.tile and image.tile[0][1] != (0, 0, *image.size):
+                yield "partial"
+        case "WEBP":
+            if image.is_animated:
+                yield "animated"
+            if "exif" in image.info:
+                yield "EXIF-marked"
+        case "TIFF" if image.tag_v2.get(TIFF_ORIENTATION, 1) != 1:
+            yield "turned"
+    if image.mode in {"RGB", "RGBA", "LA"} and WIDE.search(_raw_mode(image)):
+        yield "16-bit"
+
+
+def _raw_mode(image: Any) -> str:
+    """Return Pillow's name for the pixels in the file; empty where a library decodes all of it."""
     arguments = image.tile[0][3] if image.tile else ()
-    rawmode = arguments if isinstance(arguments, str) else next(iter(arguments), "")
-    return ";16" in str(rawmode)
+    return str(arguments if isinstance(arguments, str) else next(iter(arguments), ""))
 
 
 @contextmanager

@@ -235,6 +235,7 @@ def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(be
         ("babble", Status.FAILED, "sent what is no message"),
         ("divide", Status.FAILED, "Input should be a finite number"),
         ("absent", Status.SKIPPED, "uv pip install library"),
+        ("unsupported", Status.UNSUPPORTED, "the library decodes no such images"),
     ],
 )
 @pytest.mark.usefixtures("short_time_for_what_hangs")

@@ -24,7 +24,7 @@ from threading import Thread, Timer
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.errors import LibraryAbsentError, UsageError
+from skymark.model.errors import LibraryAbsentError, UnsupportedError, UsageError
 from skymark.model.platform import Platform
 from skymark.model.record import Cause, RoundResult, Verification
 from skymark.suite.contract import Seen, TimedRegion
@@ -244,6 +244,8 @@ def misbehave(how: str) -> bytearray | None:
             raise UsageError("that setting makes no sense here")
         case "absent":
             raise LibraryAbsentError("library is not installed; run: uv pip install library")
+        case "unsupported":
+            raise UnsupportedError("the library decodes no such images")
         case "exit":
             sys.exit(4)
         case "kill":

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.image_formats import PLAIN_KINDS
 from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
@@ -301,7 +302,16 @@ class Dali(Adapter):
         "dali_device": "`gpu` or `cpu`, where CV-1 is done; else `gpu` on a platform that has one"
     }
     native: ClassVar = frozenset({"CV-1"})
-    decodes: ClassVar = dict.fromkeys(native, frozenset({"JPEG"}))
+    decodes: ClassVar = dict.fromkeys(
+        native,
+        PLAIN_KINDS
+        | {
+            *("WEBP", "RGBA WEBP", "animated WEBP"),
+            *("BMP", "palette BMP", "grey BMP", "1-bit BMP"),
+            *("TIFF", "RGBA TIFF", "palette TIFF", "CMYK TIFF", "grey TIFF", "1-bit TIFF"),
+            *("16-bit TIFF", "16-bit grey TIFF"),
+        },
+    )
 
     def execution(self, job: LoadingJob) -> Execution:
         """Return the threads of its operators, or the processes of a parallel source."""

@@ -283,11 +283,12 @@ class DeepLake(Adapter):
         "source:files": OWN_FORMAT,
         "source:tar": OWN_FORMAT,
     }
-    decodes: ClassVar = dict.fromkeys(DECODED, frozenset({"JPEG"}))
     formats: ClassVar = ("deeplake", "memory", OVER_HTTP)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH_FROM_HOST
     native: ClassVar = DECODED
+    decodes: ClassVar = dict.fromkeys(native, frozenset({"JPEG", "grey JPEG", "MPO"}))
+    """Its columns of images hold one format, and inks are taken for alpha."""
     version: ClassVar = 2
     variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
 

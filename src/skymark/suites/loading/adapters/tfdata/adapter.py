@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.image_formats import PLAIN_KINDS
 from skymark.model.errors import UsageError
 from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
@@ -349,7 +350,10 @@ class TfData(Adapter):
     shuffles: ClassVar = f"buffer {SHUFFLE_BUFFER}"
     options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
     native: ClassVar = frozenset(OPERATORS)
-    decodes: ClassVar = dict.fromkeys(("CV-1", "PC-2"), frozenset({"JPEG"}))
+    decodes: ClassVar = dict.fromkeys(
+        ("CV-1", "PC-2"),
+        PLAIN_KINDS | {"palette GIF", "grey GIF", "WEBP", "EXIF-marked WEBP", "BMP", "grey BMP"},
+    )
     version: ClassVar = 3
     variables: ClassVar = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 

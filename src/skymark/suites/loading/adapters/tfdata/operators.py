@@ -159,16 +159,28 @@ def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return tuple(step(links[name]) for name in names)
 
 
+SMALLEST_CUT = 8
+"""Pixels: below, chroma at the edges of a part that is decoded alone shows."""
+
+
 def decoded_box(data: Any, box: Any) -> Any:
     """Decode the drawn box of an image, the first of several, to RGB; of JPEG only the box."""
     import tensorflow as tf
 
-    def of_jpeg() -> Any:
-        return tf.io.decode_and_crop_jpeg(data, box, channels=3, dct_method="INTEGER_ACCURATE")
+    exact = {"channels": 3, "dct_method": "INTEGER_ACCURATE"}
+
+    def cut(whole: Any) -> Any:
+        return tf.slice(whole, [box[0], box[1], 0], [box[2], box[3], 3])
 
     def of_others() -> Any:
-        whole = tf.io.decode_image(data, channels=3, expand_animations=False)
-        return tf.slice(whole, [box[0], box[1], 0], [box[2], box[3], 3])
+        return cut(tf.io.decode_image(data, channels=3, expand_animations=False))
+
+    def of_jpeg() -> Any:
+        return tf.cond(
+            tf.reduce_min(box[2:]) < SMALLEST_CUT,
+            lambda: cut(tf.io.decode_jpeg(data, **exact)),
+            lambda: tf.io.decode_and_crop_jpeg(data, box, **exact),
+        )
 
     return tf.cond(tf.io.is_jpeg(data), of_jpeg, of_others)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
+from skymark.image_formats import PLAIN_KINDS
 from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, Key, PyTorch, PyTorchLoader
@@ -93,7 +94,14 @@ class Torchvision(Adapter):
     runs_in: ClassVar = ("processes",)
     formats: ClassVar = PyTorch.formats
     native: ClassVar = frozenset(OPERATORS)
-    decodes: ClassVar = dict.fromkeys(native, frozenset({"JPEG"}))
+    decodes: ClassVar = dict.fromkeys(
+        native,
+        PLAIN_KINDS
+        | {
+            *("unmarked CMYK JPEG", "palette GIF", "partial palette GIF", "grey GIF"),
+            *("WEBP", "RGBA WEBP", "EXIF-marked WEBP"),
+        },
+    )
     native_only: ClassVar = (
         "its operators are for images; torchcodec does video and audio, and pytorch the rest"
     )

@@ -1,0 +1,84 @@
+"""Loaders whose own decoder gives other pixels for some images are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from skymark.model.errors import UnsupportedError
+from skymark.model.plan import Selection
+from skymark.model.record import Status
+from skymark.suites.loading.adapter import ADAPTERS
+from skymark.suites.loading.bench import AdapterBench
+from skymark.suites.loading.dataset import image_kinds
+from skymark.suites.loading.efforts import EFFORTS
+from skymark.suites.loading.registry import adapters
+from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.suite import LoadingSuite
+from tests.image_modes import MODES
+
+OWN = """
+from skymark.suites.loading.adapters.numpy import NumpyReference
+
+class Own(NumpyReference):
+    slug = "own-of-image-tests"
+    decodes = {"CV-1": frozenset({"JPEG", "RGBA PNG"})}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    yield f"{path}:Own"
+    ADAPTERS.pop("own-of-image-tests", None)
+
+
+def photos(directory, *names):
+    """Write a folder of so many images, one for each name of a mode."""
+    folder = directory / "photos"
+    folder.mkdir()
+    for number, name in enumerate(names):
+        (folder / f"{number:03d}.jpg").write_bytes(MODES[name].file(number))
+    return folder
+
+
+def planned(folder, *slugs):
+    selection = Selection(scenarios=("CV-1",), adapters=slugs, options={"data": str(folder)})
+    return LoadingSuite().plan(selection, EFFORTS["check"])
+
+
+def test_a_loader_is_refused_when_planned_by_the_name_of_the_images(tmp_path, own):
+    folder = photos(tmp_path, *["JPEG"] * 18, "MPO")
+    (folder / "b.png").write_bytes(MODES["PNG, RGBA"].file(1))
+    (folder / "c.tif").write_bytes(MODES["TIFF, orientation 6"].file(1))
+    own_cell, of_numpy = planned(folder, own, "numpy")
+    status, cause = own_cell.refusal
+    assert (status, cause.kind) == (Status.UNSUPPORTED, "lacks-decoder")
+    assert "MPO, turned TIFF, which NumPy reference does not decode" in cause.message
+    assert cause.action == "measure other loaders, or convert these images"
+    assert of_numpy.refusal is None
+
+
+def test_what_the_loader_decodes_is_not_refused(tmp_path, own):
+    folder = photos(tmp_path, *["JPEG"] * 17)
+    (folder / "b.png").write_bytes(MODES["PNG, RGBA"].file(1))
+    (cell,) = planned(folder, own)
+    assert cell.refusal is None
+    AdapterBench(cell.cell, tmp_path / "cache").prepare(cell.cell)
+    kinds = Storage.of_cell(tmp_path / "cache", cell.cell).dataset().image_kinds
+    assert kinds == {"JPEG", "RGBA PNG"}
+
+
+def test_images_that_planning_did_not_see_are_found_before_measuring(tmp_path, own, monkeypatch):
+    folder = photos(tmp_path, *["JPEG"] * 17, "JPEG, grey")
+    monkeypatch.setattr(image_kinds, "LOOKED_AT", 9)
+    (cell,) = planned(folder, own)
+    assert cell.refusal is None
+    with pytest.raises(UnsupportedError, match=r"kind grey JPEG, which NumPy reference does not"):
+        AdapterBench(cell.cell, tmp_path / "cache").prepare(cell.cell)
+
+
+def test_no_loader_is_refused_for_plain_images():
+    for cls in adapters().values():
+        for kinds in cls.decodes.values():
+            assert "JPEG" in kinds
