@@ -159,11 +159,22 @@ def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return tuple(step(links[name]) for name in names)
 
 
-SMALLEST_CUT = 8
-"""Pixels: below, chroma at the edges of a part that is decoded alone shows."""
+SMALL_SIDE, SMALL_BOX = 40, 8
+"""Pixels. A part of a JPEG file that is decoded alone has other chroma at its edges, which shows in
+boxes smaller than this; images of larger sides have none."""
+JPEG_KINDS = frozenset({"JPEG", "grey JPEG", "CMYK JPEG", "MPO"})
 
 
-def decoded_box(data: Any, box: Any) -> Any:
+def any_image(dataset: Dataset) -> dict[str, Array]:
+    """Return a table of that name where images are small or not all JPEG; none where they are."""
+    import numpy as np
+
+    smallest = min(dataset.column(name).min() for name in ("height", "width"))
+    is_plain = dataset.image_kinds <= JPEG_KINDS and smallest >= SMALL_SIDE
+    return {} if is_plain else {any_image.__name__: np.array(1, np.uint8)}
+
+
+def decoded_box(data: Any, box: Any, tables: Tables) -> Any:
     """Decode the drawn box of an image, the first of several, to RGB; of JPEG only the box."""
     import tensorflow as tf
 
@@ -172,26 +183,26 @@ def decoded_box(data: Any, box: Any) -> Any:
     def cut(whole: Any) -> Any:
         return tf.slice(whole, [box[0], box[1], 0], [box[2], box[3], 3])
 
-    def of_others() -> Any:
-        return cut(tf.io.decode_image(data, channels=3, expand_animations=False))
+    def part() -> Any:
+        return tf.io.decode_and_crop_jpeg(data, box, **exact)
 
-    def of_jpeg() -> Any:
-        return tf.cond(
-            tf.reduce_min(box[2:]) < SMALLEST_CUT,
-            lambda: cut(tf.io.decode_jpeg(data, **exact)),
-            lambda: tf.io.decode_and_crop_jpeg(data, box, **exact),
-        )
+    if any_image.__name__ not in tables:
+        return part()
+    is_small = tf.reduce_min(box[2:]) < SMALL_BOX
+    return tf.cond(
+        tf.io.is_jpeg(data),
+        lambda: tf.cond(is_small, lambda: cut(tf.io.decode_jpeg(data, **exact)), part),
+        lambda: cut(tf.io.decode_image(data, channels=3, expand_animations=False)),
+    )
 
-    return tf.cond(tf.io.is_jpeg(data), of_jpeg, of_others)
 
-
-def crop_and_flip(data: Any, box: Any, flip: Any, side: int) -> Any:
+def crop_and_flip(data: Any, box: Any, flip: Any, side: int, tables: Tables) -> Any:
     """Decode only the drawn box, resize it, mirror it where drawn, and normalise."""
     import tensorflow as tf
 
     from skymark.suites.loading.transforms.images import IMAGENET_DEVIATION, IMAGENET_MEAN
 
-    pixels = decoded_box(data, box)
+    pixels = decoded_box(data, box, tables)
     resized = tf.image.resize(pixels, (side, side), antialias=True) / 255
     mirrored = tf.cond(flip, lambda: tf.image.flip_left_right(resized), lambda: resized)
     return (mirrored - IMAGENET_MEAN) / IMAGENET_DEVIATION
@@ -199,7 +210,8 @@ def crop_and_flip(data: Any, box: Any, flip: Any, side: int) -> Any:
 
 def box_and_flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
     """Return each element's crop in pixels and whether it is mirrored."""
-    return {"box": scenario.boxes(epoch, dataset), "flip": scenario.table(epoch)["flip"]}
+    drawn = {"box": scenario.boxes(epoch, dataset), "flip": scenario.table(epoch)["flip"]}
+    return drawn | any_image(dataset)
 
 
 @on_elements("CV-1", draw=box_and_flip)
@@ -210,7 +222,7 @@ def image(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     def work(element: Tensors) -> Tensors:
         index, label = element["index"], element["label"]
         box, flip = tf.gather(tables["box"], index), tf.gather(tables["flip"], index)
-        cropped = crop_and_flip(element["jpeg"], box, flip, scenario.size["side"])
+        cropped = crop_and_flip(element["jpeg"], box, flip, scenario.size["side"], tables)
         return {"index": index, "label": label, "image": cropped}
 
     return (work,)
@@ -221,7 +233,7 @@ def boxes_and_flips(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Ar
     box_1, box_2 = scenario.boxes(epoch, dataset)
     table = scenario.table(epoch)
     flips = {name: table[name] for name in ("flip_1", "flip_2")}
-    return {"box_1": box_1, "box_2": box_2, **flips}
+    return {"box_1": box_1, "box_2": box_2, **flips, **any_image(dataset)}
 
 
 @on_elements("PC-2", draw=boxes_and_flips)
@@ -235,7 +247,7 @@ def two_views(scenario: Any, tables: Tables) -> tuple[Step, ...]:
         for view in ("1", "2"):
             box = tf.gather(tables[f"box_{view}"], index)
             flip = tf.gather(tables[f"flip_{view}"], index)
-            views[f"view_{view}"] = crop_and_flip(element["jpeg"], box, flip, side)
+            views[f"view_{view}"] = crop_and_flip(element["jpeg"], box, flip, side, tables)
         return {"index": index, "label": element["label"], **views}
 
     return (work,)
