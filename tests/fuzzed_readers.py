@@ -140,7 +140,7 @@ def taken(folder: Path, scenario: str) -> DataTaken | None:
     """
     cls = scenario_class(scenario)
     real = RealData(str(folder))
-    specification, data = specification_of(cls, "tiny", 7, real)
+    specification, data, _ = specification_of(cls, "tiny", 7, real)
     bound = cls(size=specification.size, seed=7)
     import_data(str(folder), bound, folder.parent / "out", None)
     return data

@@ -111,25 +111,31 @@ def readable(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         cause, advice = _explained(error)
-        raise DataError(f"{what} cannot be decoded ({cause}); {advice}") from error
+        raise DataError(
+            f"{what} cannot be decoded ({cause}); {advice}, remove it, or take the rest with "
+            "--skip-damaged"
+        ) from error
 
 
 def _explained(error: Exception) -> tuple[str, str]:
-    """Return the cause of an error while an image is decoded, and what to do about it."""
+    """Return the cause of an error while an image is decoded, and how to mend the image."""
     from PIL import Image, UnidentifiedImageError
 
     said = " ".join(str(error).split())[:LONGEST_CAUSE]
     if isinstance(error, UnidentifiedImageError):
         formats = f"{', '.join(IMAGE_FORMATS[:-1])} or {IMAGE_FORMATS[-1]}"
-        return f"it is no {formats} file, or damaged", "convert it, copy it again or remove it"
+        return f"it is no {formats} file, or damaged", "convert it, copy it again"
     if isinstance(error, Image.DecompressionBombError):
-        return said.partition(", could be")[0], "scale it down or remove it"
+        return said.partition(", could be")[0], "scale it down"
     if isinstance(error, PixelsError):
-        return said, "convert it to 8 or 16 bits per channel, or remove it"
+        return said, "convert it to 8 or 16 bits per channel"
     if "MAX_TEXT" in said:
-        return "its texts are larger than Pillow reads", "save it without them, or remove it"
+        return (
+            "a text in it is larger than the 1 MiB that Pillow reads",
+            "save it without its texts",
+        )
     if isinstance(error, MemoryError):
-        return "it asks for more memory than there is", "copy it again or remove it"
+        return "it asks for more memory than there is", "copy it again"
     if not isinstance(error, (OSError, SyntaxError)):
         said = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return said, "copy it again or remove it"
+    return said, "copy it again"

@@ -49,7 +49,9 @@ def test_an_image_of_any_mode_becomes_the_rgb_that_it_stands_for(name: str) -> N
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_image_without_8_bit_rgb_is_an_error_that_says_what_to_do(name: str) -> None:
-    with pytest.raises(DataError, match=r"^the image of a\.x cannot be decoded \(.+\); .+ it$"):
+    with pytest.raises(
+        DataError, match=r"^the image of a\.x cannot be decoded \(.+\); .+, remove it"
+    ):
         jpeg(REFUSED[name](1), "a.x")
 
 
@@ -77,7 +79,7 @@ def test_a_damaged_image_is_an_error_that_names_it_or_an_image(name: str) -> Non
 def test_a_truncated_jpeg_is_an_error_that_names_the_element_and_what_to_do() -> None:
     data = encoded(picture())
 
-    with pytest.raises(DataError, match=r"element 17 cannot be decoded.*copy it again or remove"):
+    with pytest.raises(DataError, match=r"element 17 cannot be decoded.*copy it again, remove"):
         decode_rgb(data[: len(data) // 2], 17)
 
 
