@@ -22,7 +22,7 @@ PLAIN_KINDS = frozenset(
     {
         *("JPEG", "grey JPEG", "CMYK JPEG", "MPO"),
         *("PNG", "RGBA PNG", "palette PNG", "grey PNG", "grey-and-alpha PNG", "1-bit PNG"),
-        *("16-bit PNG", "16-bit RGBA PNG", "16-bit grey PNG"),
+        *("2-bit grey PNG", "4-bit grey PNG", "16-bit grey PNG", "16-bit PNG", "16-bit RGBA PNG"),
     }
 )
 """Kinds of images that every general decoder gives as Pillow does."""
@@ -86,8 +86,11 @@ def _remarks(image: Any) -> Iterator[str]:
                 yield "EXIF-marked"
         case "TIFF" if image.tag_v2.get(TIFF_ORIENTATION, 1) != 1:
             yield "turned"
-    if image.mode in {"RGB", "RGBA", "LA"} and WIDE.search(_raw_mode(image)):
+    raw = _raw_mode(image)
+    if image.mode in {"RGB", "RGBA", "LA"} and WIDE.search(raw):
         yield "16-bit"
+    if raw in {"L;2", "L;4"}:
+        yield f"{raw[-1]}-bit"
 
 
 def _raw_mode(image: Any) -> str:

@@ -1,8 +1,8 @@
 """Deep Lake: columns in its own format, read in batches of random rows.
 
 Its own random order (a query with ``ORDER BY RANDOM()``) cannot be seeded, so the order is drawn
-here: each batch asks every column for its rows at once. JPEG images are an `Image` column, which
-Deep Lake decodes itself; that replaces the first stage of the scenarios in `native`.
+here: each batch asks every column for its rows at once. Images, all JPEG or all PNG, are an `Image`
+column, which Deep Lake decodes itself; that replaces the first stage of the scenarios in `native`.
 
 If the rest of the work holds Python's lock, the workers of PyTorch's DataLoader take the rows, as
 its guide says; a few workers are threads where Deep Lake decodes (`FEWEST_PROCESSES`). A fork
@@ -31,7 +31,7 @@ from skymark.suites.loading.bucketing import batches_of
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from skymark.model.cell import Setting
@@ -42,6 +42,9 @@ OWN_FORMAT = "Deep Lake reads its own format only; other files have to be import
 OVER_HTTP = "http-deeplake"
 DECODED = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
 """Scenarios whose images it decodes."""
+JPEGS = frozenset({"JPEG", "grey JPEG", "MPO"})
+PNGS = frozenset({"PNG", "RGBA PNG", "grey PNG", "grey-and-alpha PNG", "1-bit PNG"})
+"""Kinds of images that it decodes, all of one format in a column."""
 FEWEST_PROCESSES = 4
 """Fewest workers that are processes where Deep Lake decodes, which it does without Python's lock:
 two threads deliver 1.39 times as many images of CV-1 as two processes (two cores)."""
@@ -54,7 +57,8 @@ def write(dataset: Dataset, url: str) -> Any:
     import deeplake
 
     schema = {"index": deeplake.types.Int64()}
-    schema |= {column.name: column_type(column) for column in dataset.columns}
+    image_format = "png" if dataset.image_kinds and dataset.image_kinds <= PNGS else "jpg"
+    schema |= {column.name: column_type(column, image_format) for column in dataset.columns}
     written = deeplake.create(url, schema=schema)
     for start in range(0, len(dataset), APPENDED_ROWS):
         rows = [dataset[at] for at in range(start, min(start + APPENDED_ROWS, len(dataset)))]
@@ -68,14 +72,14 @@ def write(dataset: Dataset, url: str) -> Any:
     return written
 
 
-def column_type(column: Column) -> Any:
+def column_type(column: Column, image_format: str) -> Any:
     """Return the Deep Lake type of a column: encoded images stay encoded as they are."""
     import numpy as np
     from deeplake import types
 
     dtype = np.dtype(column.dtype).name
     if column.encoding == "jpeg":
-        return types.Image(dtype="uint8", sample_compression="jpg")
+        return types.Image(dtype="uint8", sample_compression=image_format)
     if column.encoding != "raw":
         return types.Bytes()
     if column.shape == ():
@@ -287,8 +291,7 @@ class DeepLake(Adapter):
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH_FROM_HOST
     native: ClassVar = DECODED
-    decodes: ClassVar = dict.fromkeys(native, frozenset({"JPEG", "grey JPEG", "MPO"}))
-    """Its columns of images hold one format, and inks are taken for alpha."""
+    decodes: ClassVar = dict.fromkeys(native, JPEGS | PNGS)
     version: ClassVar = 2
     variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
 
@@ -304,6 +307,16 @@ class DeepLake(Adapter):
             super().convert(dataset, directory, format)
         place = directory / TABLE_IN_BUCKET if format == OVER_HTTP else directory
         write(dataset, f"file://{place}")
+
+    @classmethod
+    def undecoded(cls, scenario: str, kinds: Collection[str]) -> str | None:
+        """Return why data with images of these kinds is refused: also where formats are mixed."""
+        if JPEGS.issuperset(kinds) or PNGS.issuperset(kinds):
+            return None
+        return super().undecoded(scenario, kinds) or (
+            f"the data has images of the kinds {', '.join(sorted(kinds))}, and a column of "
+            f"{cls.name} holds images of one format"
+        )
 
     def execution(self, job: LoadingJob) -> Execution:
         """Return processes where Python's work holds the lock, but for data in memory."""

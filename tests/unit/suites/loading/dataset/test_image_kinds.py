@@ -82,3 +82,17 @@ def test_no_loader_is_refused_for_plain_images():
     for cls in adapters().values():
         for kinds in cls.decodes.values():
             assert "JPEG" in kinds
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ({"JPEG", "grey JPEG"}, None),
+        ({"PNG", "RGBA PNG"}, None),
+        ({"JPEG", "PNG"}, "images of the kinds JPEG, PNG, and a column of Deep Lake holds images"),
+        ({"JPEG", "CMYK JPEG"}, "images of the kind CMYK JPEG, which Deep Lake does not decode"),
+    ],
+)
+def test_deep_lake_decodes_images_of_one_format(kinds, words):
+    reason = adapters()["deeplake"].undecoded("CV-1", kinds)
+    assert reason is None if words is None else words in reason
