@@ -187,6 +187,12 @@ def png(
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + extra + ends
 
 
+def said_to_be(height: int, width: int, file: bytes) -> bytes:
+    """Return a PNG file whose header says another size."""
+    header = struct.pack(">2I", width, height) + file[24:29]
+    return file[:8] + chunk(b"IHDR", header) + file[33:]
+
+
 COLOURS = np.random.default_rng(3).integers(0, 256, (256, 3), np.uint8)
 PALETTE = chunk(b"PLTE", COLOURS.tobytes())
 TRANSPARENT = chunk(b"tRNS", bytes(range(256)))
@@ -459,6 +465,6 @@ REFUSED: Mapping[str, Callable[[int], bytes]] = {
     "PNG, a text of 2 MiB": lambda seed: png(
         picture(seed), 2, extra=chunk(b"zTXt", b"a\0\0" + zlib.compress(b"x" * (2 << 20)))
     ),
-    "PNG, 195 million pixels": lambda _: png(np.zeros((13_000, 15_000, 1), np.uint8), 0, 1),
+    "PNG, 195 million pixels": lambda seed: said_to_be(13_000, 15_000, png(picture(seed), 2)),
 }
 """Modes that no loader decodes as the reference does, for that refuses them."""
