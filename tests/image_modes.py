@@ -222,8 +222,12 @@ def levels(seed: int, bits: int) -> Pixels:
 # TIFF
 
 
+INVERTED, PLANES, ALPHA = 262, 284, 338
+"""Tags: black is 0 (1) or white is (0); one plane or several (2); alpha as factor (1) or not."""
+
+
 def tiff(values: Pixels, order: str = "<", tile: int = 0, tags: Mapping[int, int] = {}) -> bytes:
-    """Return a TIFF file of samples ``[H, W, C]``, in one strip or in square tiles."""
+    """Return a TIFF file of samples ``[H, W, C]``: a strip, one for each plane, or square tiles."""
     height, width, channels = values.shape
     bits = values.dtype.itemsize * 8
     if tile:
@@ -235,6 +239,8 @@ def tiff(values: Pixels, order: str = "<", tile: int = 0, tags: Mapping[int, int
             for y in range(down)
             for x in range(across)
         ]
+    elif tags.get(PLANES) == 2:
+        parts = list(np.moveaxis(values, -1, 0))
     else:
         parts = [values]
     stored = [part.astype(part.dtype.newbyteorder(order)).tobytes() for part in parts]
@@ -269,6 +275,24 @@ def tiff(values: Pixels, order: str = "<", tile: int = 0, tags: Mapping[int, int
     start = b"II*\0" if order == "<" else b"MM\0*"
     first = struct.pack(order + "I", 8 + len(body))
     return start + first + body + directory + b"\0\0\0\0" + outside
+
+
+def multiplied(seed: int) -> Pixels:
+    """Return a picture that is multiplied by its alpha, which is one half."""
+    alpha = np.full((HEIGHT, WIDTH, 1), 128, np.uint8)
+    return np.dstack([picture(seed) // 2, alpha])
+
+
+def divided(seed: int) -> Pixels:
+    """Return the picture of `multiplied`."""
+    return (multiplied(seed)[..., :3].astype(int) * 255 // 128).astype(np.uint8)
+
+
+def upside_down(seed: int) -> bytes:
+    """Return a BMP file whose first row is the upper one."""
+    file = bytearray(saved(Image.fromarray(picture(seed)[::-1]), "BMP"))
+    file[22:26] = struct.pack("<i", -HEIGHT)
+    return bytes(file)
 
 
 def upright(values: Pixels, orientation: int) -> Pixels:
@@ -318,6 +342,7 @@ def of_five_bits(seed: int) -> Pixels:
 MODES: Mapping[str, Mode] = {
     "JPEG": Mode(by_pillow("JPEG", quality=95), picture, lossy=True),
     "JPEG, 4:4:4": Mode(by_pillow("JPEG", quality=95, subsampling=0), picture, lossy=True),
+    "JPEG, 4:2:2": Mode(by_pillow("JPEG", quality=95, subsampling=1), picture, lossy=True),
     "JPEG, progressive": Mode(by_pillow("JPEG", quality=95, progressive=True), picture, lossy=True),
     "JPEG, coded as RGB": Mode(
         by_pillow("JPEG", quality=95, keep_rgb=True, subsampling=0), picture, lossy=True
@@ -411,6 +436,7 @@ MODES: Mapping[str, Mode] = {
     "WebP, EXIF orientation 6": Mode(by_pillow("WEBP", lossless=True, **turned(6)), picture),
     "WebP, colour profile": Mode(by_pillow("WEBP", lossless=True, **profiled()), picture),
     "BMP": Mode(by_pillow("BMP"), picture),
+    "BMP, upper row first": Mode(upside_down, picture),
     "BMP, 16 bits": Mode(bmp_of_16_bits, of_five_bits),
     "BMP, RGBA": Mode(lambda seed: saved(Image.fromarray(with_alpha(seed)), "BMP"), picture),
     "BMP, palette": Mode(
@@ -429,6 +455,19 @@ MODES: Mapping[str, Mode] = {
     "TIFF, big-endian": Mode(lambda seed: tiff(picture(seed), ">"), picture),
     "TIFF, 16 bits": Mode(lambda seed: tiff(wide(picture(seed))), picture),
     "TIFF, RGBA": Mode(lambda seed: tiff(with_alpha(seed)), picture),
+    "TIFF, RGBA multiplied by alpha": Mode(
+        lambda seed: tiff(multiplied(seed), tags={ALPHA: 1}), divided
+    ),
+    "TIFF, planes": Mode(lambda seed: tiff(picture(seed), tags={PLANES: 2}), picture),
+    "TIFF, grey, white is 0": Mode(
+        lambda seed: tiff(255 - grey(seed)[..., None], tags={INVERTED: 0}), in_grey
+    ),
+    "TIFF, grey of 16 bits, white is 0": Mode(
+        lambda seed: tiff(65535 - wide(grey(seed))[..., None], tags={INVERTED: 0}), in_grey
+    ),
+    "TIFF, grey and alpha": Mode(
+        lambda seed: tiff(np.dstack([grey(seed), grey(seed + 100)])), in_grey
+    ),
     "TIFF, grey": Mode(lambda seed: tiff(grey(seed)[..., None]), in_grey),
     "TIFF, grey of 16 bits": Mode(lambda seed: tiff(wide(grey(seed))[..., None]), in_grey),
     "TIFF, grey of 16 bits, big-endian": Mode(

@@ -45,8 +45,9 @@ PIXELS = {
 
 OTHER_PIXELS = {"I": "whole numbers of 32 bits", "F": "floating-point numbers"}
 
-TIFF_ORIENTATION = 274
-"""Baseline tag of TIFF, which Pillow follows, unlike that of EXIF in other formats."""
+TIFF_ORIENTATION, TIFF_PHOTOMETRY = 274, 262
+"""Tags of TIFF: orientation, which Pillow follows, unlike that of EXIF in other formats; whether 0
+is white (0) or black, which it follows up to 8 bits."""
 LONGEST_CAUSE = 200
 """Characters of an error of Pillow's that a message repeats."""
 
@@ -84,13 +85,27 @@ def _remarks(image: Any) -> Iterator[str]:
                 yield "animated"
             if "exif" in image.info:
                 yield "EXIF-marked"
-        case "TIFF" if image.tag_v2.get(TIFF_ORIENTATION, 1) != 1:
-            yield "turned"
+        case "TIFF":
+            yield from _tiff_remarks(image)
     raw = _raw_mode(image)
     if image.mode in {"RGB", "RGBA", "LA"} and WIDE.search(raw):
         yield "16-bit"
     if raw in {"L;2", "L;4"}:
         yield f"{raw[-1]}-bit"
+
+
+def _tiff_remarks(image: Any) -> Iterator[str]:
+    if image.tag_v2.get(TIFF_ORIENTATION, 1) != 1:
+        yield "turned"
+    if is_white_zero(image):
+        yield "white-is-zero"
+    if _raw_mode(image) == "RGBa":
+        yield "multiplied"  # by alpha
+
+
+def is_white_zero(image: Any) -> bool:
+    """Whether a Pillow image is a TIFF whose 0 is white."""
+    return image.format == "TIFF" and image.tag_v2.get(TIFF_PHOTOMETRY) == 0
 
 
 def _raw_mode(image: Any) -> str:

@@ -309,7 +309,7 @@ class Dali(Adapter):
             *("WEBP", "RGBA WEBP", "animated WEBP"),
             *("BMP", "palette BMP", "grey BMP", "1-bit BMP"),
             *("TIFF", "RGBA TIFF", "palette TIFF", "CMYK TIFF", "grey TIFF", "1-bit TIFF"),
-            *("16-bit TIFF", "16-bit grey TIFF"),
+            *("16-bit TIFF", "16-bit grey TIFF", "white-is-zero grey TIFF"),
         },
     )
 

@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from skymark.image_formats import IMAGE_FORMATS, OTHER_PIXELS, PIXELS, PixelsError, readable
+from skymark.image_formats import (
+    IMAGE_FORMATS,
+    OTHER_PIXELS,
+    PIXELS,
+    PixelsError,
+    is_white_zero,
+    readable,
+)
 from skymark.suites.loading.transforms.random_crop import central_box, pixel_box
 
 if TYPE_CHECKING:
@@ -53,7 +60,8 @@ def rgb(image: Image.Image) -> Image.Image:
     image.load()
     image.info.pop("transparency", None)  # converting would look for its colour, and warn
     if image.mode.startswith("I;16"):
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        high = (np.asarray(image) >> 8).astype(np.uint8)
+        image = Image.fromarray(~high if is_white_zero(image) else high)
     return image.convert("RGB")
 
 
