@@ -105,7 +105,7 @@ def _tiff_remarks(image: Any) -> Iterator[str]:
 
 def is_white_zero(image: Any) -> bool:
     """Whether a Pillow image is a TIFF whose 0 is white."""
-    return image.format == "TIFF" and image.tag_v2.get(TIFF_PHOTOMETRY) == 0
+    return bool(image.format == "TIFF" and image.tag_v2.get(TIFF_PHOTOMETRY) == 0)
 
 
 def _raw_mode(image: Any) -> str:
