@@ -6,7 +6,9 @@ PostScript.
 
 from __future__ import annotations
 
+import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -112,6 +114,21 @@ def _raw_mode(image: Any) -> str:
     """Return Pillow's name for the pixels in the file; empty where a library decodes all of it."""
     arguments = image.tile[0][3] if image.tile else ()
     return str(arguments if isinstance(arguments, str) else next(iter(arguments), ""))
+
+
+@contextmanager
+def opened_image(data: Any, what: str) -> Iterator[Any]:
+    """Open an encoded image by Pillow, which reads the header only until its pixels are asked for.
+
+    Raises:
+        DataError: the image cannot be decoded, as `readable` says.
+    """
+    from PIL import Image
+
+    with readable(what), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's own, of large images and odd metadata
+        with Image.open(io.BytesIO(memoryview(data)), formats=IMAGE_FORMATS) as image:
+            yield image
 
 
 @contextmanager

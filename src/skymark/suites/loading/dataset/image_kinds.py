@@ -6,13 +6,12 @@ A loader whose own decoder gives other pixels than the reference for some kind i
 
 from __future__ import annotations
 
-import io
 import json
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skymark.image_formats import IMAGE_FORMATS, image_kind, readable
+from skymark.image_formats import image_kind, opened_image
 from skymark.model.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,10 +28,7 @@ def kind_of(data: Any, what: str) -> str:
     Raises:
         DataError: it is no image.
     """
-    from PIL import Image
-
-    file = io.BytesIO(memoryview(data))
-    with readable(what), Image.open(file, formats=IMAGE_FORMATS) as image:
+    with opened_image(data, what) as image:
         return image_kind(image)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skymark.image_formats import IMAGE_FORMATS, readable
+from skymark.image_formats import opened_image
 from skymark.model.errors import DataError
 from skymark.model.installed import needs
 from skymark.suites.loading.dataset.tabular import MISSING
@@ -38,31 +37,29 @@ def jpeg(value: Any, place: str) -> npt.NDArray[np.uint8]:
     """
     with needs("PIL"):
         from skymark.suites.loading.transforms.images import rgb
-    with _opened_image(value, place) as image:
+    with _opened(value, place) as image:
         rgb(image)
     return np.frombuffer(value, np.uint8)
 
 
 def image_height(value: Any, place: str) -> int:
     """Return the height in pixels that the decoded image has."""
-    with _opened_image(value, place) as image:
+    with _opened(value, place) as image:
         return int(image.height)
 
 
 def image_width(value: Any, place: str) -> int:
     """Return the width in pixels that the decoded image has."""
-    with _opened_image(value, place) as image:
+    with _opened(value, place) as image:
         return int(image.width)
 
 
 @contextmanager
-def _opened_image(value: Any, place: str) -> Iterator[Any]:
-    """Open an image, of which only the header is read; errors within name its place."""
-    with needs("PIL"):
-        from PIL import Image
+def _opened(value: Any, place: str) -> Iterator[Any]:
+    """Open an image; errors within name its place."""
     what = f"the image of {place}"
     _require_file(value, what)
-    with readable(what), Image.open(io.BytesIO(value), formats=IMAGE_FORMATS) as image:
+    with needs("PIL"), opened_image(value, what) as image:
         yield image
 
 
