@@ -118,7 +118,7 @@ def _raw_mode(image: Any) -> str:
 
 @contextmanager
 def opened_image(data: Any, what: str) -> Iterator[Any]:
-    """Open an encoded image by Pillow, which reads the header only until its pixels are asked for.
+    """Open an encoded image with Pillow. Only its header is read here.
 
     Raises:
         DataError: the image cannot be decoded, as `readable` says.

@@ -19,14 +19,13 @@ BY_MOST = ("JPEG, CMYK", "JPEG, YCCK", "PNG", "PNG, grey of 16 bits", "PNG, RGBA
 
 
 def folder(directory, names):
-    """Write a folder of plain images and one of each mode."""
+    """Write a folder of plain images and one of each mode, all called as ImageNet's are."""
     photos = directory / "photos"
     photos.mkdir()
     for number in range(PHOTOS):
-        (photos / f"{number:03d}.jpg").write_bytes(MODES["JPEG"].file(number))
+        (photos / f"{number:03d}.JPEG").write_bytes(MODES["JPEG"].file(number))
     for number, name in enumerate(names):
-        suffix = "png" if name.startswith("PNG") else "jpg"
-        (photos / f"mode{number:03d}.{suffix}").write_bytes(MODES[name].file(number))
+        (photos / f"mode{number:03d}.JPEG").write_bytes(MODES[name].file(number))
     return photos
 
 

@@ -1,6 +1,6 @@
 """Kinds of the images in real data: noted when it is imported, looked for when a run is planned.
 
-A loader whose own decoder gives other pixels than the reference for some kind is refused by name
+Adapters name the kinds that their library's own decoder gives as the reference does
 (`skymark.suites.loading.adapter.Adapter.undecoded`). Data without a note is all plain JPEG.
 """
 
