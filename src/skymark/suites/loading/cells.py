@@ -265,7 +265,9 @@ def specification_of(
         skip_damaged=data.skip_damaged or None,
         import_version=IMPORT_VERSION,
     )
-    return Specified(specification, data.taken(cls, size, found), data.image_kinds(cls))
+    return Specified(
+        specification, data.taken(cls, size, found), data.image_kinds(cls, found.elements)
+    )
 
 
 def refusal(

@@ -32,11 +32,14 @@ def kind_of(data: Any, what: str) -> str:
         return image_kind(image)
 
 
-def kinds_seen(source: DataSource, field: str) -> frozenset[str]:
-    """Return the kinds of a source's first images; damaged ones are left to the import."""
+def kinds_seen(source: DataSource, field: str, rows: int) -> frozenset[str]:
+    """Return the kinds of the images in a source's first rows, of `LOOKED_AT` at most.
+
+    Damaged ones are left to the import.
+    """
     kinds: set[str] = set()
     left = LOOKED_AT_BYTES
-    for row in source.read((field,), LOOKED_AT):
+    for row in source.read((field,), min(rows, LOOKED_AT)):
         if row.damage is None and isinstance(value := row.values[0], bytes):
             with suppress(DataError):
                 kinds.add(kind_of(value, row.place))

@@ -51,7 +51,7 @@ class RealData:
         self.skip_damaged = skip_damaged
         self._checked: set[str] = set()
         self._whole: dict[tuple[str, ...], WholeRows] = {}
-        self._kinds: dict[str, frozenset[str]] = {}
+        self._kinds: dict[tuple[str, int], frozenset[str]] = {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -151,16 +151,19 @@ class RealData:
         with reading(self.name):
             return scenario.imported_size(self.source_for(scenario), size)
 
-    def image_kinds(self, scenario: type[Scenario]) -> frozenset[str]:
-        """Return the kinds of the first images that a scenario would read; none of remote data."""
+    def image_kinds(self, scenario: type[Scenario], rows: int) -> frozenset[str]:
+        """Return the kinds of the first images among the rows that a scenario takes.
+
+        There are none of remote data, which planning must not read.
+        """
         if self.source.is_remote or "jpeg" not in imported_columns(scenario):
             return frozenset()
         (field,) = fields_for(self.source, "jpeg")
-        if field not in self._kinds:
+        if (field, rows) not in self._kinds:
             from skymark.suites.loading.dataset.image_kinds import kinds_seen
 
-            self._kinds[field] = kinds_seen(self.source_for(scenario), field)
-        return self._kinds[field]
+            self._kinds[field, rows] = kinds_seen(self.source_for(scenario), field, rows)
+        return self._kinds[field, rows]
 
     def taken(self, scenario: type[Scenario], wanted: Size, size: Size) -> DataTaken:
         """Return the account of what a scenario takes and leaves out.

@@ -59,6 +59,14 @@ def test_a_loader_is_refused_when_planned_by_the_name_of_the_images(tmp_path, ow
     assert of_numpy.refusal is None
 
 
+def test_images_beyond_the_size_refuse_no_loader(tmp_path, own):
+    folder = photos(tmp_path, *["JPEG"] * 171, "MPO")
+    selection = Selection(scenarios=("CV-1:tiny",), adapters=(own,), options={"data": str(folder)})
+    (cell,) = LoadingSuite().plan(selection, EFFORTS["check"])
+    assert cell.data.taken == 170
+    assert cell.refusal is None
+
+
 def test_what_the_loader_decodes_is_not_refused(tmp_path, own):
     folder = photos(tmp_path, *["JPEG"] * 17)
     (folder / "b.png").write_bytes(MODES["PNG, RGBA"].file(1))
