@@ -65,10 +65,12 @@ def outcome(library: type[Adapter], mode: Mode, directory: Path, *, anyway: bool
         adapter.convert(dataset, storage, format)
     job = LoadingJob(scenario, dataset, storage, format, ELEMENTS, seed=7, workers=0, shuffle=False)
     loader = adapter.open(job)
-    (batch,) = loader.epoch(EPOCH)
-    got = {name: np.asarray(value) for name, value in batch.items()}
-    loader.close()
-    adapter.close()
+    try:
+        (batch,) = loader.epoch(EPOCH)
+        got = {name: np.asarray(value) for name, value in batch.items()}
+    finally:
+        loader.close()
+        adapter.close()
     apart = np.stack(
         [
             np.abs(image - scenario.transform(dataset[int(index)], EPOCH)["image"])

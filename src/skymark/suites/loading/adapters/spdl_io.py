@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.image_formats import PLAIN_KINDS
 from skymark.model.errors import LibraryAbsentError
 from skymark.suites.loading.adapter import LoadingJob, adapter
 from skymark.suites.loading.adapters.spdl import Spdl, Stage
@@ -161,6 +162,17 @@ class SpdlIo(Spdl):
     shared_venv: ClassVar = "spdl"
     guide: ClassVar = "https://facebookresearch.github.io/spdl/0.8.0/io/filtering.html"
     native: ClassVar = frozenset(OPERATORS)
+    decodes: ClassVar = dict.fromkeys(
+        native,
+        # FFmpeg takes the inks of YCCK, which is a CMYK JPEG, too, for colours.
+        (PLAIN_KINDS - {"CMYK JPEG"})
+        | {
+            *("unmarked CMYK JPEG", "palette GIF", "partial palette GIF"),
+            *("BMP", "palette BMP", "grey BMP", "1-bit BMP", "RGBA WEBP", "EXIF-marked WEBP"),
+            *("grey TIFF", "palette TIFF", "RGBA TIFF", "CMYK TIFF", "1-bit TIFF"),
+            *("16-bit TIFF", "16-bit grey TIFF"),
+        },
+    )
     native_only: ClassVar = "its decoders are measured on images; spdl does the rest"
     version: ClassVar = 1
 
