@@ -147,7 +147,7 @@ def test_little_shared_memory_is_told(tmp_path, capsys, monkeypatch):
 
 def test_a_request_to_terminate_while_the_accelerator_is_asked_ends_with_130(tmp_path, monkeypatch):
     """Before `skymark run` begins nobody else listens."""
-    (tmp_path / "jax.py").write_text("import time; open('started', 'w').close(); time.sleep(60)")
+    (tmp_path / "jax.py").write_text("import time; open('started', 'w').close(); time.sleep(600)")
     (tmp_path / "root" / "dev").mkdir(parents=True)
     (tmp_path / "root" / "dev" / "nvidiactl").touch()
     root_with_driver = tmp_path / "root"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from skymark.cache.location import cache_directory
@@ -162,11 +161,8 @@ def faults_by_library(platform: Platform, python: Path) -> dict[str, str | None]
         platform: ``gpu`` or ``tpu``.
         python: the interpreter whose libraries are asked.
     """
-    libraries = LIBRARIES[platform]
-    with ThreadPoolExecutor() as threads:
-        seen = list(threads.map(lambda one: seen_devices(one, platform, python), libraries))
-    each = zip(libraries, seen, strict=True)
-    return {name: answer.fault for name, answer in each if not answer.absent}
+    seen = seen_devices(LIBRARIES[platform], platform, python)
+    return {name: answer.fault for name, answer in seen.items() if not answer.absent}
 
 
 def accelerator_venv(target: Target) -> VenvSpec:

@@ -10,7 +10,9 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from skymark.machine.variables import absolute_path, worker_variables
@@ -39,30 +41,48 @@ class SeenDevices(Frozen):
         return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted)
 
 
-def seen_devices(library: SeenBy, platform: Platform, python: Path) -> SeenDevices:
-    """Have a library compute on the accelerators of a platform, and return those it saw.
+def seen_devices(
+    libraries: Iterable[SeenBy], platform: Platform, python: Path
+) -> dict[SeenBy, SeenDevices]:
+    """Have libraries compute on the accelerators of a platform; return what each of them saw.
+
+    They are asked side by side, each in a process of its own. An interruption ends these processes.
 
     Args:
-        library: is asked, in a process of its own.
+        libraries: are asked.
         platform: ``gpu`` or ``tpu``.
-        python: the interpreter that it is installed for.
+        python: the interpreter that they are installed for.
     """
     path = absolute_path(os.environ.get("PYTHONPATH", ""))
+    variables = {**worker_variables(), "PYTHONPATH": path}
+    asked: dict[SeenBy, subprocess.Popen[str]] = {}
     try:
-        done = subprocess.run(
-            [python, "-P", PROGRAM, library, platform, library],
-            env={**worker_variables(), "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        for library in libraries:
+            asked[library] = subprocess.Popen(
+                [python, "-P", PROGRAM, library, platform, library],
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        until = time.monotonic() + TIMEOUT_S
+        return {library: _answer(process, until) for library, process in asked.items()}
+    finally:
+        for process in asked.values():
+            process.kill()
+            process.communicate()
+
+
+def _answer(process: subprocess.Popen[str], until: float) -> SeenDevices:
+    """Wait for the answer of a library, up to a moment of the monotonic clock."""
+    try:
+        said, complaints = process.communicate(timeout=max(0.0, until - time.monotonic()))
     except subprocess.TimeoutExpired:
         return SeenDevices(fault=f"no answer in {TIMEOUT_S:g} s")
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
         return SeenDevices(fault=f"{name} ended it while it looked for a driver")
-    if done.returncode > 0:
-        tail = " ".join(done.stderr.split())[-300:]
-        return SeenDevices(fault=f"it ended with status {done.returncode}: {tail}")
-    return SeenDevices.model_validate(json.loads(done.stdout.splitlines()[-1]))
+    if process.returncode > 0:
+        tail = " ".join(complaints.split())[-300:]
+        return SeenDevices(fault=f"it ended with status {process.returncode}: {tail}")
+    return SeenDevices.model_validate(json.loads(said.splitlines()[-1]))

@@ -169,15 +169,15 @@ def test_a_machine_with_a_driver_but_no_library_is_refused(root_with_driver):
 
 def test_a_library_names_the_accelerators_that_it_computes_on(libraries):
     python = libraries(jax=WORKING_JAX, torch=WORKING_TORCH)
-    seen = seen_devices.seen_devices("torch", "gpu", python)
+    seen = seen_devices.seen_devices(["torch"], "gpu", python)["torch"]
     assert (seen.fault, seen.names, seen.text) == (None, ("A Torch GPU",) * 2, "2 × A Torch GPU")
-    assert seen_devices.seen_devices("jax", "gpu", python).text == "A JAX GPU"
+    assert seen_devices.seen_devices(["jax"], "gpu", python)["jax"].text == "A JAX GPU"
 
 
 def test_nothing_is_asked_where_the_library_is_absent():
     if any(Path(sys.prefix).glob("lib/python*/site-packages/jax")):
         pytest.skip("this interpreter has JAX")
-    absent = seen_devices.seen_devices("jax", "gpu", Path(sys.executable))
+    absent = seen_devices.seen_devices(["jax"], "gpu", Path(sys.executable))["jax"]
     assert (absent.absent, absent.fault, absent.names) == (("jax",), None, ())
 
 
