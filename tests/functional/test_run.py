@@ -199,7 +199,7 @@ def test_the_running_environment_serves_what_it_has_and_skips_the_rest_with_the_
     assert "uv pip install grain" in absent.cause.message
 
 
-def test_a_venv_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path):
+def test_a_venv_that_cannot_be_made_fails_its_cells_and_the_run_goes_on(tmp_path):
     (tmp_path / "own.py").write_text(
         "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
         "class Own(NumpyReference):\n"
@@ -210,16 +210,16 @@ def test_a_venv_that_cannot_be_made_skips_its_cells_and_the_run_goes_on(tmp_path
         *(tmp_path, "run", "--scenarios", "TAB-1", "--effort", "check"),
         *("--adapters", "./own.py:Own", "numpy"),
     )
-    assert ran.status == 0, ran.stderr
-    skipped = ran.records["loading.TAB-1.small.own"]
-    assert skipped.status is Status.SKIPPED
-    assert "no-such-package-xyz" in skipped.cause.message
-    assert skipped.cause.action == "skymark env build own.py:Own"
+    assert ran.status == 1, ran.stderr
+    failed = ran.records["loading.TAB-1.small.own"]
+    assert failed.status is Status.FAILED
+    assert "no-such-package-xyz" in failed.cause.message
+    assert failed.cause.action == "skymark env build own.py:Own"
     assert (
         "no-such-package-xyz" in (ran.output / "logs" / "loading.TAB-1.small.own.log").read_text()
     )
     assert ran.records["loading.TAB-1.small.numpy"].status is Status.OK
-    assert "skipped  own: uv could not make the venv of own" in ran.stderr
+    assert "failed  own: uv could not make the venv of own" in ran.stderr
 
 
 def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):

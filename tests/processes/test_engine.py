@@ -10,8 +10,9 @@ import pytest
 
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition.shard import Shard
+from skymark.execute.venvs import Venvs
 from skymark.model.allotment import Allotment
-from skymark.model.errors import StorageFullError
+from skymark.model.errors import StorageFullError, VenvBuildError
 from skymark.model.record import RoundResult, Status, Verification
 from skymark.run.directory import RunDirectory
 from skymark.statistics.stopping import is_precise_enough
@@ -327,14 +328,36 @@ def test_an_interpreter_that_vanished_fails_the_cells_and_not_the_run(bed, tmp_p
     ]
 
 
-def test_a_venv_that_cannot_be_made_skips_its_cells_with_the_tail_of_the_log(bed):
+def test_a_venv_that_cannot_be_made_fails_its_cells_with_the_tail_of_the_log(bed):
     bad = [cell_of("cannot-be-installed", scenario) for scenario in ("S-1", "S-2")]
     records = bed.engine(plan_of(*bad), own=True).run()
-    assert [record.status for record in records] == [Status.SKIPPED] * 2
+    assert [record.status for record in records] == [Status.FAILED] * 2
     assert records[0].cause.kind == "venv"
     assert "nowhere-1.0" in records[0].cause.message
     assert records[0].cause.action == "skymark env build cannot-be-installed"
     assert "nowhere-1.0" in bed.run.log_path(bad[0]).read_text()
+
+
+def test_what_could_not_be_set_up_is_tried_again_by_the_next_run_and_nothing_else_is(bed, tmp_path):
+    plan = plan_of(cell_of("a"), cell_of("b", does="raise"), effort=effort(1))
+    engine = bed.engine(plan_of(cell_of("a"), effort=effort(1)))
+    engine._interpreters = Interpreters(None, tmp_path / "gone")
+    assert statuses(engine.run()) == [("a", "failed")]
+    assert statuses(bed.engine(plan).run()) == [("a", "ok"), ("b", "failed")]
+    assert statuses(bed.engine(plan).run()) == [("a", "ok"), ("b", "failed")]
+    assert [line["adapter"] for line in bed.journal("measure")] == ["a", "b"]
+
+
+def test_a_venv_without_a_network_says_where_to_make_it(bed, monkeypatch):
+    def offline(*_):
+        raise VenvBuildError("uv could not make it", "client error (Connect): dns error")
+
+    monkeypatch.setattr(Venvs, "ensure", offline)
+    (record,) = bed.engine(plan_of(cell_of("a")), own=True).run()
+    assert "dns error" in record.cause.message
+    assert record.cause.action == (
+        "skymark env build a, on a machine with a network and the same SKYMARK_CACHE"
+    )
 
 
 def test_the_command_that_builds_a_venv_again_names_the_adapter_as_its_suite_does(bed):

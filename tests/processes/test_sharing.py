@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -160,6 +161,15 @@ def test_a_bad_end_is_not_taken_from_elsewhere(share, measured):
     share(wrong, "first")
     share(wrong, "second")
     assert len(measured()) == 2
+
+
+def test_what_could_not_be_set_up_is_taken_again_by_who_comes_next(share, measured, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", "/nowhere/python")
+        assert statuses(share(plan("a"))) == {"a": Status.FAILED}
+    assert statuses(share(plan("a"))) == {"a": Status.OK}
+    assert sorted(measured()) == ids(plan("a"))
+    assert share(plan("a")).records == ()
 
 
 def test_named_groups_alone_are_taken(share, measured):

@@ -111,8 +111,9 @@ app["--help"].group = app["--version"].group = Group.create_ordered("Help")
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid; 2 bad
-    usage, nothing was started; 3 a gate said no; 130 interrupted; 141 nobody reads the output.
+    0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid, or all
+    that could run were skipped; 2 bad usage, nothing was started; 3 a gate said no; 130
+    interrupted; 141 nobody reads the output.
     """
     words = sys.argv[1:] if arguments is None else arguments
     add_suites(words)

@@ -126,7 +126,7 @@ class ProgressObserver:
         """Say how a cell ended, if it did not end well."""
         self._progress.advance(self._task, rounds_left)
         cause = record.cause.message.partition("\n")[0] if record.cause else ""
-        if record.status is Status.SKIPPED:
+        if record.status is Status.SKIPPED or record.was_not_set_up:
             # What keeps one cell of an adapter from running mostly keeps all of them from it.
             if (record.cell.adapter, cause) not in self._skipped:
                 self._say(record.status, f"{record.cell.adapter}: {cause}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,15 +111,20 @@ class SharingOptions:
                 f"--cache-root {self.cache_root} is of the machines that run the job; give its "
                 "whole path, such as /shared/caches"
             )
+        suite = suite_named(plan.suite)
+        adapters = dict.fromkeys(suite.adapter_reference(one.cell) for one in plan.runnable)
+        platform = () if plan.platform == "cpu" else ("--platform", plan.platform)
+        build = shlex.join(("skymark", "env", "build", *adapters, *platform))
         return Workload(
             profile=profile,
+            build_venvs=" ".join(build.split()),  # it goes into a comment
             run_id=run_named(self.run_id, profile),
             words=words,
             split=found,
             requests=requests_of(found, self.total_cpus, self.total_memory),
             stores=tuple(one.rstrip("/") for one in self.store),
             platform=plan.platform,
-            alone=not suite_named(plan.suite).shares_machine,
+            alone=not suite.shares_machine,
             cache_policy=self.cache_policy and Policy(self.cache_policy),
             cache_root=self.cache_root,
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.cli.caller import INTERRUPTED, note, say
+from skymark.model.record import is_well
 
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.stages import Ended, Kept, Left
@@ -28,7 +29,7 @@ def show_end(ended: Ended | Kept | Left, output: Path) -> int:
         run = open_run(ended.results.directory)
         show(run, json=False)
         note(f"results in {run.directory}; {write_page(run)}")
-        good = not any(record.status.is_bad for record in run.records)
+        good = is_well(run.records)
     elif ended.results is not None and ended.results.directory.exists():
         note(f"what was measured is in {ended.results.directory}")
     for problem in ended.problems:
@@ -73,7 +74,7 @@ def show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> i
     _say_how_to_come_back(all_ended[-1].order, output)
     if any(ended.interrupted for ended in all_ended):
         return INTERRUPTED
-    good = not any(record.status.is_bad for run in runs.values() for record in run.records)
+    good = all(is_well(run.records) for run in runs.values())
     return 0 if good and all(ended.all_well for ended in all_ended) else 1
 
 

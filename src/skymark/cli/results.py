@@ -14,6 +14,7 @@ from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import DIFFERENCE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import DamagedManifestError, StoreError, UsageError
+from skymark.model.record import Status
 from skymark.references import load_object
 from skymark.run.layout import SUMS
 from skymark.run.reader import Run, open_run, read_manifest
@@ -114,7 +115,10 @@ def compare(
     ] = None,
     gate: Annotated[
         bool,
-        Parameter(help="Exit with status 3 if a cell got worse, or was measured before only."),
+        Parameter(
+            help="Exit with status 3 if a cell got worse, if one run did not measure a cell of "
+            "BEFORE, or if no cell was measured in both."
+        ),
     ] = False,
     format: Format = "table",
     json: Json = False,
@@ -213,27 +217,45 @@ def _as_benchmarks(run: Run, output: Path | None) -> int:
     from skymark.report.pytest_benchmark import FORMAT, benchmark_file
     from skymark.whole_files import named_by_user, write_whole
 
+    _require_measured(run)
     path = (output or run.directory / FORMAT) / f"{run.manifest.run_id}.json"
     with named_by_user(path, "a directory"):
         write_whole(path, benchmark_file(run).encode(), durable=False)
     print_plain(str(path))
+    _say_what_is_left_out(run, run.counts[Status.OK])
     return 0
 
 
 def _as_format(run: Run, reference: str, name: str, output: Path | None) -> int:
     """Write a run's `ok` records in another program's format."""
+    _require_measured(run)
     written = load_object(reference)().write(run.records, output or run.directory / name)
     for path in written:
         print_plain(str(path))
-    if left := len(run.records) + len(run.missing) - len(written):
-        say(f"{left} cells without an `ok` record are left out")
+    _say_what_is_left_out(run, len(written))
     return 0
+
+
+def _require_measured(run: Run) -> None:
+    """Refuse to write an empty file of figures.
+
+    Raises:
+        UsageError: no cell was measured.
+    """
+    if Status.OK not in run.counts:
+        raise UsageError(f"{run.directory} has no `ok` record to export; `skymark report` says why")
+
+
+def _say_what_is_left_out(run: Run, written: int) -> None:
+    if left := len(run.records) + len(run.missing) - written:
+        say(f"{left} cells without an `ok` record are left out")
 
 
 def _store(directory: Path, address: str, wait_s: float) -> int:
     """Put a run that is on disk into a store: all of it, or what was not stored before."""
     from skymark.cli.stores import say_what_was_stored
     from skymark.run.damage import damages
+    from skymark.run.directory import TOO_LARGE
     from skymark.store.fetching import recover_manifest, require_same_run
     from skymark.store.kinds import open_store
     from skymark.store.storing import Storing
@@ -252,7 +274,7 @@ def _store(directory: Path, address: str, wait_s: float) -> int:
         store.check()
         sizes = store.sizes() if store.live else {}
         require_same_run(store, sizes, read_manifest(directory))
-        if damaged and not store.live:
+        if not store.live and set(damaged.values()) - {TOO_LARGE}:
             raise StoreError(_not_sent(damaged, directory))
         storing.expect(store, sizes)
         # The list of digests would name files that the store has not.

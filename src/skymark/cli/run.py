@@ -70,7 +70,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=WHERE,
             help="Continue the run in --output, with the options it was made with; finished cells "
-            "are kept.",
+            "are kept, and venvs that could not be made are tried again.",
         ),
     ] = False,
     retry: Annotated[
@@ -154,8 +154,8 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     with --output DIRECTORY --resume goes on. What is not given comes from the profile. With
     --against REVISION each round has another beside it, of that revision's code.
 
-    Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, or something could not
-    be stored, 2 nothing was started, 3 --gate said no, 130 interrupted.
+    Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, none was measured, or
+    something could not be stored, 2 nothing was started, 3 --gate said no, 130 interrupted.
     """
     from skymark.cli.cache_of_run import caches_of_run
     from skymark.cli.progress import ProgressObserver

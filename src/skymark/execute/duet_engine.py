@@ -77,13 +77,12 @@ class DuetEngine:
 
     def _ids_again(self, retry: Collection[Status]) -> set[str]:
         """Return the cells of which a side has a record that is not to stand."""
-        if not retry:
-            return set()
         return {
             cell.id
             for cell in self._cells
             for side in self._sides
-            if (record := side.found(cell)) is not None and record.status in retry
+            if (record := side.found(cell)) is not None
+            and (record.was_not_set_up or record.status in retry)
         }
 
     def _waiting(self) -> list[tuple[DuetSide, Cell]]:

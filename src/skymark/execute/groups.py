@@ -38,7 +38,7 @@ class Groups:
 
         Args:
             suite: of the cells.
-            cells: those that are to be run.
+            cells: those that are to be run; one that could not be set up, once more.
             run: where their records go.
             leases: of all processes that may run one of these groups, for this plan or another.
             poll_s: between two looks at what others have.
@@ -47,6 +47,7 @@ class Groups:
         for planned in cells:
             found.setdefault(planned.group, []).append(planned)
         self._left = dict(sorted(found.items(), key=lambda one: -_guess_s(one[1])))
+        self._again = {planned.cell.id for planned in cells if _was_not_set_up(run, planned)}
         self._suite = suite
         self._run = run
         self._leases = leases
@@ -99,7 +100,10 @@ class Groups:
         return TakenGroup(name, tuple(cells), lease)
 
     def _is_done(self, cells: Sequence[PlannedCell]) -> bool:
-        return all(self._run.record_path(planned.cell).exists() for planned in cells)
+        return all(
+            planned.cell.id not in self._again and self._run.record_path(planned.cell).exists()
+            for planned in cells
+        )
 
     def _key(self, name: str) -> str:
         """Return the name of a group's lease; names of groups are any text."""
@@ -108,3 +112,8 @@ class Groups:
 
 def _guess_s(cells: Sequence[PlannedCell]) -> float:
     return sum(planned.guess.expected_s for planned in cells if planned.guess is not None)
+
+
+def _was_not_set_up(run: RunDirectory, planned: PlannedCell) -> bool:
+    record = run.record(planned.cell)
+    return record is not None and record.was_not_set_up

@@ -117,7 +117,8 @@ class Measurer(ABC):
         """Do everything that comes before the first round.
 
         Args:
-            is_to_run_again: whether the cell of an earlier record gets a new one.
+            is_to_run_again: whether the cell of an earlier record gets a new one; that of a cell
+                that could not be set up always does.
         """
         self._take_up(is_to_run_again)
         self._refuse()
@@ -130,7 +131,7 @@ class Measurer(ABC):
         for planned in self._cells:
             cell = planned.cell
             record = self._run.record(cell)
-            if record is not None and not is_to_run_again(record):
+            if record is not None and not (record.was_not_set_up or is_to_run_again(record)):
                 self.records[cell.id] = record
                 continue
             unfinished = UnfinishedCell(planned, self._now())
@@ -155,14 +156,16 @@ class Measurer(ABC):
             except VenvBuildError as error:
                 platform = self._interpreters.platform
                 options = "" if platform == "cpu" else f" --platform {platform}"
+                build = f"skymark env build {self._suite.adapter_reference(cells[0])}{options}"
+                where = ", on a machine with a network and the same SKYMARK_CACHE"
                 cause = Cause(
                     kind="venv",
                     message=f"{error}: {error.log_tail}",
-                    action=f"skymark env build {self._suite.adapter_reference(cells[0])}{options}",
+                    action=f"{build}{where if error.is_offline else ''}",
                 )
                 for cell in cells:
                     self._run.write_log(cell, error.log_tail)
-                    self._end(self._unfinished[cell.id], Status.SKIPPED, cause)
+                    self._end(self._unfinished[cell.id], Status.FAILED, cause, Stop.FAILED)
 
     def _look_for_accelerators(self) -> None:
         """End the cells whose library would fall back to the CPU; note what the others see."""

@@ -23,7 +23,7 @@ from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
 from skymark.machine.measuring_lock import measuring
 from skymark.model.plan import Plan
-from skymark.model.record import Record, Status
+from skymark.model.record import Record, Status, is_well
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored
 from skymark.suite.registry import suite_named
@@ -42,9 +42,8 @@ class FinishedRun:
 
     @property
     def all_well(self) -> bool:
-        """Whether no cell ended badly and every store has everything."""
-        no_bad = not any(record.status.is_bad for record in self.records)
-        return no_bad and all(one.ok for one in self.stored)
+        """Whether the cells are well (`is_well`) and every store has everything."""
+        return is_well(self.records) and all(one.ok for one in self.stored)
 
 
 def run_plan(

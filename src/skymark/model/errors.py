@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -45,6 +46,14 @@ class DamagedManifestError(RunDirectoryError):
     """A run whose manifest is there and cannot be read; its records may be whole."""
 
 
+OFFLINE = re.compile(
+    r"dns error|error sending request|failed to fetch|\(connect\)|unreachable|timed out"
+    r"|(?:network|connectivity) (?:was|is) disabled|name resolution",
+    re.IGNORECASE,
+)
+"""Words of uv where it reaches no package index."""
+
+
 class VenvBuildError(SkymarkError):
     """An adapter's venv could not be made. `log_tail` says why."""
 
@@ -53,6 +62,11 @@ class VenvBuildError(SkymarkError):
     def __init__(self, message: str, log_tail: str = "") -> None:
         super().__init__(message)
         self.log_tail = log_tail
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether uv reached no package index."""
+        return OFFLINE.search(self.log_tail) is not None
 
 
 class LibraryAbsentError(SkymarkError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from pydantic import Field
@@ -167,6 +168,16 @@ class Record(Frozen):
     rounds took; null where nothing was rented or measured. The shares add up to the whole."""
 
     @property
+    def was_not_set_up(self) -> bool:
+        """Whether its venv could not be made or started, which a later run may be able to."""
+        return self.cause is not None and self.cause.kind in {"venv", "worker-start"}
+
+    @property
+    def was_not_run(self) -> bool:
+        """Whether it was left out for a reason that it shares with cells of its adapter."""
+        return self.was_not_set_up or self.status in {Status.SKIPPED, Status.UNSUPPORTED}
+
+    @property
     def measured_s(self) -> float:
         """Seconds that setting up and measuring its rounds took."""
         return sum(one.own_s for one in self.rounds)
@@ -174,3 +185,13 @@ class Record(Frozen):
     def values(self, metric: str) -> list[float]:
         """Return a metric's value in each round that has it."""
         return [one.metrics[metric] for one in self.rounds if metric in one.metrics]
+
+
+def is_well(records: Iterable[Record]) -> bool:
+    """Whether a run exits with status 0 by its records.
+
+    No cell ended badly, and of the cells that could run not all were skipped.
+    """
+    found = {record.status for record in records}
+    was_idle = Status.SKIPPED in found and Status.OK not in found
+    return not was_idle and not any(status.is_bad for status in found)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Manifest
@@ -64,6 +66,11 @@ class CellComparison(NamedCell):
         return self.is_lost or any(one.regressed for one in self.metrics)
 
     @property
+    def is_compared(self) -> bool:
+        """Whether both runs have one of its metrics."""
+        return any(one.difference is not None for one in self.metrics)
+
+    @property
     def is_shown_worse(self) -> bool:
         """Whether the rounds show a gated metric to be worse."""
         return any(one.regressed and one.difference is not None for one in self.metrics)
@@ -82,8 +89,16 @@ class Comparison(Frozen):
     cells: tuple[CellComparison, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
+    unjudged: dict[str, str] = Field(default_factory=dict)
+    """Cells of the baseline that nothing tells to be as good as before, by id, with the reason:
+    measured there alone, or planned there and measured in the other run alone."""
     differs: tuple[str, ...]
     """In what the runs differ though they could be compared, in words."""
+
+    @property
+    def compared(self) -> int:
+        """The number of cells with a metric that both runs have."""
+        return sum(cell.is_compared for cell in self.cells)
 
     def count(self, verdict: Verdict) -> int:
         """Return the number of metrics of cells with a verdict."""
@@ -151,6 +166,7 @@ def compare_runs(
         ),
         only_before=tuple(id for id in before.by_id if id not in after.by_id),
         only_after=tuple(id for id in after.by_id if id not in before.by_id),
+        unjudged=dict(_unjudged(before, after)),
         differs=(
             *(text for _, text in found),
             *_remarks(before, after),
@@ -166,28 +182,57 @@ def are_sides(before: Manifest, after: Manifest) -> bool:
     )
 
 
-def gate(comparison: Comparison) -> None:
-    """Say no to a regression.
+def gate(comparison: Comparison, *, counts_lost: bool = True) -> None:
+    """Say no to a regression, and to cells of which nothing tells that they are no worse.
+
+    Args:
+        comparison: of two runs.
+        counts_lost: whether a cell that was `ok` before and is not now counts; not where that
+            decides an exit status of its own.
 
     Raises:
-        GateError: a gated metric of a cell got worse, or a cell was `ok` before and is not now; the
-            message names them. Of two sides in pairs, the first only: a cell that was lost is the
-            run's own exit status.
+        GateError: a gated metric of a cell got worse, a cell of the baseline was lost or cannot be
+            judged, or no cell was measured in both; the message names them.
     """
     regressed = [
         cell
         for cell in comparison.cells
-        if (cell.is_shown_worse if comparison.in_pairs else cell.regressed)
+        if (cell.regressed if counts_lost else cell.is_shown_worse)
     ]
-    if not regressed:
-        return
-    reasons = ", ".join(
-        f"{cell.cell_id} ({_losses(cell, comparison.metrics)})" for cell in regressed
-    )
-    raise GateError(
-        f"{len(regressed)} of {len(comparison.cells)} cells got worse since {comparison.before}: "
-        f"{reasons}"
-    )
+    reasons = []
+    if regressed:
+        named = (f"{cell.cell_id} ({_losses(cell, comparison.metrics)})" for cell in regressed)
+        reasons.append(
+            f"{len(regressed)} of {len(comparison.cells)} cells got worse since "
+            f"{comparison.before}: {', '.join(named)}"
+        )
+    if comparison.unjudged:
+        named = (f"{id} ({reason})" for id, reason in comparison.unjudged.items())
+        reasons.append(
+            f"{len(comparison.unjudged)} cells of {comparison.before} cannot be judged: "
+            f"{', '.join(named)}; measure them in both runs"
+        )
+    if not (reasons or comparison.compared or any(cell.is_lost for cell in comparison.cells)):
+        reasons.append(
+            f"no cell was measured in both {comparison.before} and {comparison.after}; "
+            "`skymark report` says why"
+        )
+    if reasons:
+        raise GateError("; ".join(reasons))
+
+
+def _unjudged(before: Run, after: Run) -> Iterator[tuple[str, str]]:
+    """Yield the cells of a baseline that cannot be judged, each with the reason."""
+    here, there = before.manifest.run_id, after.manifest.run_id
+    for id, record in before.by_id.items():
+        if id not in after.by_id:
+            if record.status is Status.OK:
+                yield id, f"no record in {there}"
+        elif record.was_not_set_up and after.by_id[id].status is Status.OK:
+            yield id, f"not set up in {here}"
+    for cell in before.missing:
+        if cell.id in after.by_id and after.by_id[cell.id].status is Status.OK:
+            yield cell.id, f"no record in {here}"
 
 
 def _losses(cell: CellComparison, metrics: Sequence[Metric]) -> str:

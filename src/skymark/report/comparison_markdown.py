@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from skymark.report.compare import CellComparison, Comparison
 from skymark.report.comparison_table import LIMITLESS, counts, entries_of, is_open
 from skymark.report.markdown import markdown, markdown_table
+from skymark.statistics.difference import Verdict
 
 LONGEST = 65_536
 """Characters of a comment on GitHub."""
@@ -32,11 +33,17 @@ def comparison_markdown(comparison: Comparison, longest: int = LONGEST) -> str:
         room = longest - len(text.encode())
         title = f"{_cells(len(same))} without a shown change"
         text += _folded(title, _table(same, comparison, room), room)
-    for title, ids in (("before", comparison.only_before), ("after", comparison.only_after)):
-        if ids:
+    unjudged = [f"{id}: {reason}" for id, reason in comparison.unjudged.items()]
+    lists = (
+        ("of the baseline that cannot be judged", unjudged),
+        ("only before", comparison.only_before),
+        ("only after", comparison.only_after),
+    )
+    for title, names in lists:
+        if names:
             room = longest - len(text.encode())
-            listed = _listed([f"- {_field(id)}" for id in ids], room)
-            text += _folded(f"{_cells(len(ids))} only {title}", listed, room)
+            listed = _listed([f"- {_field(name)}" for name in names], room)
+            text += _folded(f"{_cells(len(names))} {title}", listed, room)
     return text
 
 
@@ -45,14 +52,7 @@ def _cells(number: int) -> str:
 
 
 def _head(comparison: Comparison, changed: int) -> Iterator[str]:
-    total = len(comparison.cells)
-    worse = sum(cell.regressed for cell in comparison.cells)
-    if worse:
-        yield f"### ❌ {worse} of {_cells(total)} got worse"
-    elif changed:
-        yield f"### ✅ None of {_cells(total)} got worse, {changed} changed"
-    else:
-        yield f"### ✅ No change is shown in {_cells(total)}"
+    yield f"### {_verdict(comparison, changed)}"
     yield ""
     found = counts(comparison) or "nothing was measured in both"
     yield (
@@ -65,6 +65,31 @@ def _head(comparison: Comparison, changed: int) -> Iterator[str]:
     yield from (f"- differs: {_field(remark)}" for remark in remarks)
     if more := len(comparison.differs) - len(remarks):
         yield f"- and {more} more differences"
+
+
+def _verdict(comparison: Comparison, changed: int) -> str:
+    """Return the verdict on all cells; a tick only where each that is compared has its own."""
+    total, compared = len(comparison.cells), comparison.compared
+    lost = len(comparison.unjudged)
+    worse = sum(cell.regressed or _is_worse(cell) for cell in comparison.cells)
+    undecided = sum(any(is_open(one) for one in cell.metrics) for cell in comparison.cells)
+    if worse or lost:
+        parts = [f"{worse} of {_cells(total)} got worse"] if worse else []
+        parts += [f"{_cells(lost)} of the baseline cannot be judged"] if lost else []
+        return f"❌ {', '.join(parts)}"
+    if not compared:
+        return "❔ No cell was measured in both"
+    if undecided:
+        also = f", {changed} changed" if changed else ""
+        return f"❔ {undecided} of {_cells(compared)} are inconclusive{also}"
+    if changed:
+        return f"✅ None of {_cells(compared)} got worse, {changed} changed"
+    return f"✅ No change is shown in {_cells(compared)}"
+
+
+def _is_worse(cell: CellComparison) -> bool:
+    verdicts = (one.difference.verdict for one in cell.metrics if one.difference is not None)
+    return Verdict.WORSE in verdicts
 
 
 def _is_changed(cell: CellComparison) -> bool:

@@ -55,6 +55,9 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for title, ids in (("before", comparison.only_before), ("after", comparison.only_after)):
         if ids:
             console.print(Text(f"only {title}: {plain(', '.join(ids))}", style="dim"))
+    if comparison.unjudged:
+        named = (f"{id} ({reason})" for id, reason in comparison.unjudged.items())
+        console.print(Text(f"cannot be judged: {plain(', '.join(named))}", style="bold red"))
     margin = f"a difference counts from {comparison.practical:.0%} on"
     console.print(Text(f"{counts(comparison) or 'nothing was measured in both'}  ({margin})"))
     if comparison.in_pairs:

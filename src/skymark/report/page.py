@@ -158,7 +158,9 @@ def page_of(run: Run) -> Page:
         with_samples=len(run.records) <= MOST_CELLS,
         sections=sections,
         overview=_overview(run, tables),
-        bad=tuple(record for record in run.records if record.status.is_bad),
+        bad=tuple(
+            record for record in run.records if record.status.is_bad and not record.was_not_set_up
+        ),
         absent=tuple(_absent(run.records)),
         warned=tuple(_warned(run.records)),
         fitness=fitness_warnings(run.manifest.machine),
@@ -285,7 +287,7 @@ def _absent(records: Sequence[Record]) -> Iterable[Absent]:
     labels: dict[str, dict[str, None]] = {}
     for record in records:
         labels.setdefault(record.cell.scenario, {})[record.cell.label] = None
-        if record.status in {Status.SKIPPED, Status.UNSUPPORTED}:
+        if record.was_not_run:
             key = (record.status, record.cell.adapter, record.cause)
             groups.setdefault(key, []).append(record.cell.label)
     for (status, adapter, cause), concerned in groups.items():

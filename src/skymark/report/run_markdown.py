@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from skymark.model.record import Record
+from skymark.model.record import Record, Status
 from skymark.report.columns import PLACE, UNSURE, Columns, group_marks
 from skymark.report.facts import facts_of, reason_of
 from skymark.report.markdown import markdown, markdown_table
@@ -69,5 +69,6 @@ def _absent(record: Record) -> tuple[str, ...]:
 def _counts(run: Run) -> str:
     parts = [f"{number} {status.value}" for status, number in run.counts.items()]
     parts += [f"{len(run.missing)} without a record"] if run.missing else []
+    empty = " (nothing was measured)" if parts and Status.OK not in run.counts else ""
     unfinished = "" if run.manifest.finished else " (the run was not finished)"
-    return (" · ".join(parts) or "no records") + unfinished
+    return (" · ".join(parts) or "no records") + empty + unfinished

@@ -53,6 +53,11 @@ class Line:
         counts = self.run.counts
         return counts.get(Status.FAILED, 0) + counts.get(Status.TIMEOUT, 0)
 
+    @property
+    def left_out(self) -> int:
+        """The number of planned cells that nothing was measured of: skipped, without a record."""
+        return self.run.counts.get(Status.SKIPPED, 0) + len(self.run.missing)
+
 
 @dataclass(frozen=True)
 class Site:

@@ -110,7 +110,7 @@ def _line(cells: Sequence[str], widths: Iterable[int]) -> str:
 
 
 def _print_bad(records: Sequence[Record], console: Console) -> None:
-    bad = [record for record in records if record.status.is_bad]
+    bad = [record for record in records if record.status.is_bad and not record.was_not_set_up]
     if bad:
         console.print()
     for record in bad:
@@ -124,10 +124,10 @@ def _print_bad(records: Sequence[Record], console: Console) -> None:
 
 
 def _print_absent(records: Sequence[Record], console: Console) -> None:
-    """Print what was skipped or unsupported, together where the reason is the same."""
+    """Print the cells that nothing was run of, together where the reason is the same."""
     groups: dict[tuple[Status, str, str], list[str]] = {}
     for record in records:
-        if record.status in {Status.SKIPPED, Status.UNSUPPORTED}:
+        if record.was_not_run:
             key = (record.status, record.cell.adapter, plain(reason_of(record.cause)))
             groups.setdefault(key, []).append(record.cell.scenario)
     if groups:
@@ -171,6 +171,8 @@ def _summary(run: Run) -> Text:
     if run.missing:
         parts.append(Text(f"{len(run.missing)} without a record", style="yellow"))
     line = Text(" · ").join(parts) if parts else Text("no records")
+    if parts and Status.OK not in run.counts:
+        line.append("  (nothing was measured)", style="red")
     if not run.manifest.finished:
         line.append("  (the run was not finished; continue it with --resume)", style="yellow")
     return line

@@ -11,6 +11,8 @@ import pytest
 
 from skymark.cli import results
 from skymark.cli.main import main
+from skymark.model.record import Status
+from skymark.run.reader import open_run, read_record
 
 SAVED = Path(__file__).parents[2] / "data" / "run-v1"
 
@@ -51,6 +53,31 @@ def test_without_jinja2_the_run_is_shown_all_the_same(run, capsys, monkeypatch):
 def test_what_is_no_run_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     assert "is no run" in capsys.readouterr().err
+
+
+def ok_records(run):
+    """The files of the cells that were measured, by the cell's id."""
+    measured = {one.cell.id for one in open_run(run).records if one.status is Status.OK}
+    files = {read_record(path).cell.id: path for path in sorted((run / "records").glob("*.json"))}
+    return {id: path for id, path in files.items() if id in measured}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_gate_does_not_pass_where_cells_vanish(run, capsys, order):
+    _, *lost = ok_records(run).items()
+    for _, path in lost:
+        path.unlink()
+    assert main(["compare", *[str(SAVED), str(run)][::order], "--gate"]) == 3
+    err = " ".join(capsys.readouterr().err.split())
+    assert f"{len(lost)} cells of" in err
+    assert all(id in err for id, _ in lost)
+
+
+def test_a_run_that_measured_nothing_is_not_exported_as_figures(run, capsys):
+    for path in ok_records(run).values():
+        path.unlink()
+    assert main(["export", str(run), "--to", "pytest-benchmark"]) == 2
+    assert "no `ok` record" in capsys.readouterr().err
 
 
 def test_two_runs_are_compared_as_a_table_and_as_json(run, capsys):

@@ -10,7 +10,16 @@ from pydantic import ValidationError
 
 from skymark.model.cell import Cell
 from skymark.model.metric import Figure
-from skymark.model.record import SCHEMA_VERSION, Record, Round, RoundResult, Status, Verification
+from skymark.model.record import (
+    SCHEMA_VERSION,
+    Cause,
+    Record,
+    Round,
+    RoundResult,
+    Status,
+    Verification,
+    is_well,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELL = Cell(suite="training", scenario="T-1", variant="small", adapter="jax")
@@ -37,6 +46,35 @@ def test_only_what_ran_and_went_wrong_is_bad():
         Status.FAILED,
         Status.TIMEOUT,
     }
+
+
+@pytest.mark.parametrize(
+    ("statuses", "well"),
+    [
+        ("", True),  # a part of a plan without a cell
+        ("ok", True),
+        ("unsupported", True),  # the plan could run none
+        ("ok skipped unsupported", True),
+        ("skipped", False),
+        ("skipped unsupported", False),
+        ("ok failed", False),
+        ("ok timeout skipped", False),
+        ("ok invalid", False),
+    ],
+)
+def test_a_run_is_well_where_nothing_went_wrong_and_something_that_could_run_did(statuses, well):
+    records = [record_of().model_copy(update={"status": Status(s)}) for s in statuses.split()]
+    assert is_well(records) is well
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.SKIPPED])  # as earlier versions wrote it
+@pytest.mark.parametrize(
+    ("kind", "again"), [("venv", True), ("worker-start", True), ("worker-died", False)]
+)
+def test_what_was_not_set_up_is_told_by_its_cause(status, kind, again):
+    cause = Cause(kind=kind, message="no")
+    record = record_of().model_copy(update={"status": status, "cause": cause})
+    assert record.was_not_set_up is again
 
 
 def test_the_half_width_is_relative_and_missing_without_an_interval():

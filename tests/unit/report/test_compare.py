@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,7 @@ from skymark.model.duet import Duet
 from skymark.model.errors import GateError, UsageError
 from skymark.model.record import Cause, Status
 from skymark.report.compare import CellComparison, compare_runs, gate
+from skymark.report.comparison_markdown import comparison_markdown
 from skymark.report.comparison_table import print_comparison
 from skymark.report.html import render
 from skymark.report.terminal import print_report
@@ -159,6 +161,74 @@ def test_the_gate_stops_a_cell_that_is_not_ok_any_more(
     assert "ok → invalid" in shown(found)
     with pytest.raises(GateError, match="ok → invalid"):
         gate(found)
+
+
+OK, FAILED, SKIPPED = Status.OK, Status.FAILED, Status.SKIPPED
+NO_VENV = Cause(kind="venv", message="no network")
+ABSENT = Cause(kind="library-absent", message="not here")
+
+
+@pytest.fixture
+def one_cell(make: ModuleType, tmp_path: Path) -> Callable[..., Run]:
+    """Returns a maker of runs whose plan has two cells: one is ok, the other as is told."""
+
+    def run(name: str, status: Status | None, cause: Cause | None = None) -> Run:
+        cells = {one: make.cell("TAB-1", one) for one in ("numpy", "grain")}
+        records = [make.measured(one, make.rounds_of(1000, count=4)) for one in cells.values()]
+        if status is None:
+            planned = [cells["grain"]]
+            return open_run(make.write_run(tmp_path / name, records[:1], planned=planned))
+        if status is not OK:
+            records[1] = make.ended(cells["grain"], status, cause or ABSENT)
+        return open_run(make.write_run(tmp_path / name, records))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ((OK,), (OK,), None),
+        ((OK,), (None,), r"grain \(no record in b\)"),
+        ((OK,), (FAILED,), "ok → failed"),
+        ((OK,), (SKIPPED,), "ok → skipped"),
+        ((None,), (OK,), r"grain \(no record in a\)"),
+        ((FAILED, NO_VENV), (OK,), r"grain \(not set up in a\)"),
+        ((SKIPPED, NO_VENV), (OK,), r"grain \(not set up in a\)"),  # as earlier versions wrote it
+        ((FAILED,), (OK,), None),  # mended
+        ((SKIPPED,), (OK,), None),  # the library is here now
+        ((SKIPPED,), (SKIPPED,), None),
+        ((FAILED, NO_VENV), (FAILED, NO_VENV), None),  # its run says so
+        ((None,), (None,), None),  # a part of a plan
+    ],
+)
+def test_the_gate_passes_no_cell_of_the_baseline_that_cannot_be_judged(
+    one_cell: Callable[..., Run],
+    before: tuple[Status, ...],
+    after: tuple[Status, ...],
+    said: str | None,
+) -> None:
+    found = compare_runs(one_cell("a", *before), one_cell("b", *after))
+    if said is None:
+        gate(found)
+        return
+    with pytest.raises(GateError, match=said):
+        gate(found)
+    assert re.search(said, shown(found, 300))
+    assert comparison_markdown(found).startswith("### ❌ ")
+
+
+def test_the_gate_does_not_pass_where_nothing_was_measured_in_both(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    def run(name: str) -> Run:
+        records = [make.ended(make.cell("TAB-1", "numpy"), SKIPPED, ABSENT)]
+        return open_run(make.write_run(tmp_path / name, records))
+
+    found = compare_runs(run("a"), run("b"))
+    with pytest.raises(GateError, match="no cell was measured in both a and b"):
+        gate(found)
+    assert comparison_markdown(found).startswith("### ❔ No cell was measured in both\n")
 
 
 def test_cells_of_one_run_only_are_listed(build: Build, make: ModuleType, tmp_path: Path) -> None:
@@ -325,7 +395,9 @@ def test_the_gate_of_sides_leaves_a_lost_cell_to_the_run(
 ) -> None:
     found = compare_runs(*sides(0.5, status=Status.FAILED, metrics={}))
     assert found.cells[0].is_lost
-    gate(found)
+    gate(found, counts_lost=False)
+    with pytest.raises(GateError, match="ok → failed"):  # of two finished runs there is no other
+        gate(found)
 
 
 def test_sides_may_have_the_pins_of_their_revisions(

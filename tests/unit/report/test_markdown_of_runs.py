@@ -65,16 +65,37 @@ def test_the_command_prints_markdown_and_not_two_formats_at_once(
 ) -> None:
     place = str(saved.directory)
     assert main(["compare", place, place, "--format", "md"]) == 0
-    assert capsys.readouterr().out.startswith("### ✅ No change is shown in 10 cells\n")
+    assert capsys.readouterr().out.startswith("### ❔ 2 of 5 cells are inconclusive\n")
     assert main(["compare", place, place, "--format", "md", "--json"]) == 2
     assert "--json and --format md exclude each other" in capsys.readouterr().err
 
 
-def compared(make: ModuleType, tmp_path: Path, speeds: tuple[int, int]) -> Comparison:
+@pytest.mark.parametrize(
+    ("noise", "speeds", "head"),
+    [
+        (0.001, (1000, 1000), "✅ No change is shown in 2 cells"),
+        (0.001, (500, 1000), "✅ None of 2 cells got worse, 1 changed"),
+        (0.2, (1000, 1000), "❔ 2 of 2 cells are inconclusive"),
+        (0.001, (1000, 500), "❌ 1 of 2 cells got worse"),
+    ],
+)
+def test_an_inconclusive_comparison_has_no_tick(
+    make: ModuleType, tmp_path: Path, noise: float, speeds: tuple[int, int], head: str
+) -> None:
+    text = comparison_markdown(compared(make, tmp_path, speeds, noise))
+    assert text.startswith(f"### {head}\n")
+
+
+def compared(
+    make: ModuleType, tmp_path: Path, speeds: tuple[int, int], noise: float = 0.001
+) -> Comparison:
     runs = []
     for name, speed in zip(("before", "after"), speeds, strict=True):
         records = [
-            make.measured(make.cell("TAB-1", adapter), make.rounds_of(rate, name=name + adapter))
+            make.measured(
+                make.cell("TAB-1", adapter),
+                make.rounds_of(rate, name=name + adapter, noise=noise, count=4),
+            )
             for adapter, rate in (("numpy", speed), ("grain", 2000))
         ]
         runs.append(open_run(make.write_run(tmp_path / name, records)))

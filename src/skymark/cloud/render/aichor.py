@@ -90,6 +90,7 @@ def aichor_text(workload: Workload, manifest: dict[str, Any]) -> str:
         [
             workload.summary,
             f"Results: {workload.stores[0]}/{workload.run_id}; its keys come from the project.",
+            f"Pods without a network: the image must hold the venvs, by {workload.build_venvs}",
         ],
     )
 

@@ -113,6 +113,7 @@ def jobset_text(workload: Workload, manifest: dict[str, Any]) -> str:
         [
             workload.summary,
             f"Results: {workload.stores[0]}/{workload.run_id}",
+            f"Pods without a network: the image must hold the venvs, by {workload.build_venvs}",
         ],
     )
 

@@ -143,6 +143,8 @@ def _body(workload: Workload, job: SlurmJob) -> str:
     how = [
         f"# {workload.summary}",
         f"# When all have ended: skymark report {where}/{workload.run_id}",
+        "# Nodes without a network: make the venvs where there is one, into a SKYMARK_CACHE that",
+        f"# all nodes see: {workload.build_venvs}",
     ]
     if several:
         how += [

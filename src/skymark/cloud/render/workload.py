@@ -30,6 +30,8 @@ class Workload(Frozen):
     """Of all workers: their parts are one run in the store."""
     words: tuple[str, ...]
     """Options of ``skymark run`` that say what to measure, and how."""
+    build_venvs: str
+    """The command that makes the adapters' venvs, where workers have no network."""
     split: Split
     requests: tuple[Request, ...] = Field(min_length=1)
     """Of each type of workers."""

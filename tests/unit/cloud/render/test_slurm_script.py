@@ -66,6 +66,11 @@ def test_the_words_of_the_user_stay_words(script, tmp_path):
     assert said[-5:] == ["--output", "/s/r", "--store", "file:///shared", "--resume"]
 
 
+def test_the_script_says_how_to_make_its_venvs_where_nodes_have_no_network(script):
+    text = script("--scenarios", "TAB-1", "--adapters", "numpy", "grain")
+    assert "\n# all nodes see: skymark env build numpy grain\n" in text
+
+
 def test_an_array_has_a_task_for_each_worker(script):
     text = script("--split", "even:10", *TOTAL)
     assert {"--array=0-9", "--cpus-per-task=20", "--mem=38146M"} <= set(directives(text))
