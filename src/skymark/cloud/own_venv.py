@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from hashlib import sha256
 from importlib.util import find_spec
@@ -103,10 +102,11 @@ def make_cloud_venv() -> Path:
 def _uv(*arguments: str) -> None:
     from uv import find_uv_bin
 
+    from skymark.machine.tied import run_tied
     from skymark.machine.variables import uv_variables
 
     command = [find_uv_bin(), *arguments, "--quiet"]
-    done = subprocess.run(command, check=False, cwd="/", env=uv_variables())
+    done = run_tied(command, uv_variables(), Path("/"), shows=True)
     if done.returncode:
         raise VenvBuildError(
             f"uv could not make the venv of SkyPilot: `uv {' '.join(arguments[:2])}` exited with "

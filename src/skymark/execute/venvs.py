@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from skymark.cache.building import build_once
+from skymark.machine.tied import run_tied
 from skymark.machine.variables import uv_variables, worker_variables
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import VenvBuildError
@@ -144,17 +145,9 @@ class Venvs:
     def _uv(self, spec: VenvSpec, *arguments: str) -> None:
         from uv import find_uv_bin
 
-        command = [find_uv_bin(), *arguments, "--quiet"]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            env=uv_variables(),
-        )
+        done = run_tied([find_uv_bin(), *arguments, "--quiet"], uv_variables(), ROOT)
         if done.returncode != 0:
-            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LOG_TAIL_LINES:])
+            tail = "\n".join(done.stdout.strip().splitlines()[-LOG_TAIL_LINES:])
             raise VenvBuildError(
                 f"uv could not make the venv of {spec.title} "
                 f"(`uv {' '.join(arguments[:2])}` exited with {done.returncode})",
@@ -171,14 +164,7 @@ def _import_once(python: str, module: str) -> None:
     program = "import importlib, sys; importlib.import_module(sys.argv[1])"
     command = [python, "-c", program, module]
     with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(
-            command,
-            capture_output=True,
-            check=False,
-            cwd=ROOT,
-            env=worker_variables(),
-            timeout=IMPORT_TIMEOUT_S,
-        )
+        run_tied(command, worker_variables(), ROOT, IMPORT_TIMEOUT_S)
 
 
 def _is_complete(directory: Path) -> bool:

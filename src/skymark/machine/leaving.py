@@ -9,6 +9,9 @@ import signal
 import sys
 from typing import NoReturn
 
+PARENT_VARIABLE = "SKYMARK_WORKER_PARENT"
+"""Environment variable with the process id of the engine, which may end while a worker starts."""
+
 
 def leave() -> NoReturn:
     """End this process when what libraries registered for its end has run.

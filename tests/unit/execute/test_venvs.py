@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from skymark import resources
@@ -15,6 +17,7 @@ from skymark.execute.venvs import MARKER, Venvs
 from skymark.model.errors import VenvBuildError
 from skymark.model.venv import VenvSpec
 from tests.scripted_suite import WRONG_PACKAGE
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -180,6 +183,45 @@ def test_a_build_back_end_sees_none_of_the_callers_secrets(tmp_path, monkeypatch
     assert answer(Venvs(tmp_path / "cache").ensure(spec)) == "42"
     assert "PATH=" in seen.read_text()
     assert "canary" not in seen.read_text()
+
+
+SLOW = """
+import pathlib, subprocess, sys, time
+here = pathlib.Path({here!r})
+if not (here / "seen").exists():
+    (here / "seen").write_text("")
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    time.sleep(600)
+"""
+MAKE = """
+import sys
+from pathlib import Path
+from skymark.execute.venvs import Venvs
+from skymark.model.venv import VenvSpec
+Venvs(Path(sys.argv[1])).ensure(VenvSpec(name="tiny", packages=(sys.argv[2],)))
+"""
+
+
+def test_a_kill_while_a_venv_is_made_leaves_no_process_and_the_next_run_makes_it(tmp_path):
+    package, cache = tmp_path / "package", tmp_path / "cache"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        "[project]\nname = 'tiny-library'\nversion = '1.0'\n"
+    )
+    slow = SLOW.format(here=str(tmp_path))
+    (package / "backend.py").write_text(slow + BUILD_BACKEND.format(seen=str(tmp_path / "built")))
+    needed = f"tiny-library @ {package.as_uri()}"
+    maker = subprocess.Popen([sys.executable, "-c", MAKE, str(cache), needed])
+    until((tmp_path / "seen").exists, 120, "the build back-end")
+    below = psutil.Process(maker.pid).children(recursive=True)
+    assert {"uv", "sleep"} <= {one.name() for one in below}
+    maker.kill()
+    maker.wait()
+    assert psutil.wait_procs(below, timeout=60)[1] == []
+    spec = VenvSpec(name="tiny", packages=(needed,))
+    assert not Venvs(cache).is_built(spec)
+    assert answer(Venvs(cache).ensure(spec)) == "42"
 
 
 @pytest.mark.parametrize("place", [".", ".."])

@@ -1,0 +1,85 @@
+"""Programs whose whole process tree ends with this process, even where this one is killed."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+KEEPER = Path(__file__).with_name("keeper.py")
+KEPT_BYTES = 1 << 16
+"""Of a program's output: its end."""
+LOOK_S = 1.0
+"""Between two looks whether a program that prints nothing has ended."""
+
+
+def run_tied(
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    directory: Path | None = None,
+    limit_s: float | None = None,
+    *,
+    shows: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; what it started and left ends then, too.
+
+    Args:
+        command: the program with its arguments.
+        variables: all that it sees.
+        directory: it runs in; None for this process's.
+        limit_s: longest time; None for any.
+        shows: whether it writes where this process does, and its output is not kept.
+
+    Returns:
+        Its exit status, 128 and the number for a signal, and the end of its output, standard error
+        included.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer, and was ended.
+    """
+    keeper = [sys.executable, "-IS", os.fspath(KEEPER), str(os.getpid())]
+    with subprocess.Popen(
+        [*keeper, *command] if sys.platform == "linux" else command,
+        env=variables,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=None if shows else subprocess.PIPE,
+        stderr=None if shows else subprocess.STDOUT,
+    ) as process:
+        try:
+            output = _awaited(process, limit_s)
+        except BaseException:
+            process.terminate()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output)
+
+
+def _awaited(process: subprocess.Popen[bytes], limit_s: float | None) -> str:
+    """Wait until a process has ended and return the end of what it printed."""
+    deadline = float("inf") if limit_s is None else time.monotonic() + limit_s
+    printed, poll = b"", select.poll()
+    if process.stdout is not None:
+        poll.register(process.stdout, select.POLLIN)
+    while True:
+        wait_s = max(0.0, min(LOOK_S, deadline - time.monotonic()))
+        if process.stdout is None:
+            try:
+                process.wait(wait_s)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+        elif poll.poll(wait_s * 1000):
+            data = os.read(process.stdout.fileno(), KEPT_BYTES)
+            printed = (printed + data)[-KEPT_BYTES:]
+            if not data:
+                process.wait()
+                break
+        elif process.poll() is not None:
+            break
+        if time.monotonic() >= deadline:
+            raise subprocess.TimeoutExpired(process.args, limit_s or 0.0)
+    return printed.decode(errors="replace")
