@@ -22,6 +22,10 @@ KINDS = {
 }
 
 
+class TooLargeError(ValueError):
+    """A file is larger than is ever read."""
+
+
 def read_below(root: Path, path: str, *, largest: int = LARGEST_FILE_BYTES) -> bytes:
     """Read a regular file below a directory.
 
@@ -33,7 +37,8 @@ def read_below(root: Path, path: str, *, largest: int = LARGEST_FILE_BYTES) -> b
     Raises:
         FileNotFoundError: there is none.
         OSError: it may not be read, or a directory on the way is a link.
-        ValueError: it is no regular file, or it is larger.
+        TooLargeError: it is larger.
+        ValueError: it is no regular file.
     """
     require_plain_folders(root, path)
     return read_regular(f"{root}/{path}", largest=largest)
@@ -52,13 +57,14 @@ def read_regular(
     Raises:
         FileNotFoundError: there is none.
         OSError: it may not be read.
-        ValueError: it is no regular file, or it is larger.
+        TooLargeError: it is larger.
+        ValueError: it is no regular file.
     """
     descriptor = open_regular(path, through_links=through_links)
     try:
         size = os.fstat(descriptor).st_size
         if size > largest:
-            raise ValueError(f"is larger than {largest >> 20} MiB, more than is ever needed")
+            raise TooLargeError(f"is larger than {largest >> 20} MiB, more than is ever needed")
         parts = []
         left = largest
         while left and (part := os.read(descriptor, min(left, max(size, 1) + 1))):

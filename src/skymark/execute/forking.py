@@ -28,9 +28,8 @@ KERNEL_OBJECTS = ("socket:", "anon_inode:")
 
 
 class Asked(NamedTuple):
-    """Log and pipes of a new worker."""
+    """Pipes of a new worker."""
 
-    log: Path
     receive: int
     """The descriptor of the pipe with requests."""
     send: int
@@ -51,7 +50,7 @@ class Parent:
         self._works = works
 
     def next_worker(self) -> Asked | None:
-        """Return a worker's log and pipes in the worker's process; None in the parent at the end.
+        """Return a worker's pipes in the worker's process; None in the parent at the end.
 
         Returns once in each fork. A parent that cannot be forked returns as the worker itself.
         """
@@ -64,7 +63,7 @@ class Parent:
             if not packet:
                 return None
             request = parse_serve(packet)
-            asked = Asked(request.log, *descriptors)
+            asked = Asked(*descriptors)
             if files is None:
                 self._tell(Serving(pid=os.getpid(), obstacle=hindered))
                 return asked

@@ -18,6 +18,10 @@ from skymark.suite.contract import Seen, SeenBy
 # From the engine to the worker
 
 
+OWN_OUTPUT = Path("/dev/stdout")
+"""Log in a request, for workers of earlier revisions, which open it: where they print already."""
+
+
 class Begin(Frozen):
     """Make the runner of a group, of which one cell is told."""
 
@@ -33,7 +37,7 @@ class Prepare(Frozen):
 
     do: Literal["prepare"] = "prepare"
     cell: Cell
-    log: Path
+    log: Path = OWN_OUTPUT
 
 
 class Measure(Frozen):
@@ -43,7 +47,7 @@ class Measure(Frozen):
     cell: Cell
     round: int
     effort: Effort
-    log: Path
+    log: Path = OWN_OUTPUT
 
 
 class Judge(Frozen):
@@ -54,7 +58,7 @@ class Judge(Frozen):
     claim: RoundResult
     evidence: Path
     seen: Seen
-    log: Path
+    log: Path = OWN_OUTPUT
 
 
 class See(Frozen):
@@ -65,7 +69,7 @@ class See(Frozen):
     platform: Platform
     measured: tuple[str, ...]
     """Modules that are to be measured."""
-    log: Path
+    log: Path = OWN_OUTPUT
 
 
 class Go(Frozen):
@@ -150,7 +154,6 @@ Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Judg
 class Serve(Frozen):
     """Serve at the two descriptors that come along: in a process of its own, if that can be."""
 
-    log: Path
     first: bool
     """Whether no worker of the parent has measured yet."""
 

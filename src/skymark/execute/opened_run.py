@@ -13,7 +13,7 @@ from skymark.execute.run_manifest import write_end
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record
-from skymark.run.directory import RunDirectory
+from skymark.run.directory import TOO_LARGE, RunDirectory
 from skymark.run.layout import MANIFEST, SUMS
 from skymark.run.sole_writer import sole_writer
 from skymark.store.store import Store
@@ -44,6 +44,8 @@ class OpenedRun:
             observer: told what is waited for.
         """
         write_end(self.directory, plan, records)
+        for path in self.directory.oversized():
+            observer.stage(f"{self.directory.path / path} {TOO_LARGE}: it stays there alone")
         return self.storing.finish(wait_s, observer.stage)
 
 

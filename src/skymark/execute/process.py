@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from skymark.execute.cell_logs import WorkerOutput
 from skymark.execute.messages import (
     Begin,
     End,
@@ -105,7 +106,6 @@ class WorkerProcess:
             WorkerError: there is no such interpreter, or it cannot be started.
         """
         self.kind = kind
-        self._log = log
         self.id = uuid.uuid4().hex if parent is None else parent.id
         """The marker of its processes."""
         self.measured: set[str] = set()
@@ -118,8 +118,11 @@ class WorkerProcess:
         try:
             if parent is None:
                 pipes = ("--receive", str(to_worker), "--send", str(from_worker))
-                self._process = launched(kind, self.id, log, pipes, (to_worker, from_worker))
+                self._output = WorkerOutput(log)
+                ends = (to_worker, from_worker)
+                self._process = launched(kind, self.id, self._output, pipes, ends)
             else:
+                self._output = parent.output
                 self._process = parent.serve(log, to_worker, from_worker)
         except OSError as error:
             os.close(self._out)
@@ -171,7 +174,8 @@ class WorkerProcess:
         Raises:
             WorkerError: it failed, died or took too long.
         """
-        self._request(Prepare(cell=cell, log=log))
+        self._output.turn_to(log)
+        self._request(Prepare(cell=cell))
         self._await(Prepared, timeout_s)
 
     def measure(
@@ -195,7 +199,8 @@ class WorkerProcess:
         self.measured.add(cell.id)
         if isinstance(self._process, ForkedWorker):
             self._process.parent.has_measured = True
-        self._request(Measure(cell=cell, round=round, effort=effort, log=log))
+        self._output.turn_to(log)
+        self._request(Measure(cell=cell, round=round, effort=effort))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
         begin, seen = 0.0, Seen()
@@ -244,7 +249,8 @@ class WorkerProcess:
         Raises:
             WorkerError: it failed, died or took too long.
         """
-        self._request(Judge(cell=cell, claim=claim, evidence=evidence, seen=seen, log=log))
+        self._output.turn_to(log)
+        self._request(Judge(cell=cell, claim=claim, evidence=evidence, seen=seen))
         judged = self._await(Judged, timeout_s)
         return judged.verification
 
@@ -256,7 +262,7 @@ class WorkerProcess:
             measured: modules that are to be measured; where none is installed, nothing is asked.
         """
         platform = self.kind.platform
-        request = See(library=library, platform=platform, measured=measured, log=self._log)
+        request = See(library=library, platform=platform, measured=measured)
         with contextlib.suppress(WorkerError):  # who awaits one that died sees that
             self._request(request)
 
@@ -285,15 +291,24 @@ class WorkerProcess:
                 self._process.pid, marker=self.id, settle_s=SETTLE_S, spared=self._spared
             )
             self._process.wait()
+            self._close_output()
 
     def kill(self) -> None:
         """End the whole tree at once."""
         if self._out >= 0:
             kill_tree(self._process.pid, marker=self.id, spared=self._spared)
             self._process.wait()
+            self._close_output()
             os.close(self._out)
             os.close(self._in)
             self._out = -1
+
+    def _close_output(self) -> None:
+        """Write down what its processes printed; a parent goes on printing."""
+        if isinstance(self._process, ForkedWorker):
+            self._output.flush()
+        else:
+            self._output.close()
 
     @property
     def _spared(self) -> tuple[int, ...]:
@@ -322,6 +337,25 @@ class WorkerProcess:
         Raises:
             WorkerError: none came in time, the worker is gone, or a line is no event.
         """
+        try:
+            self._await_line(deadline, timeout_s)
+        finally:
+            self._output.flush()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            return parse_event(line)
+        except ValidationError as error:
+            shown = line[:LONGEST_SHOWN].decode(errors="replace")
+            raise WorkerError(
+                Cause(
+                    kind="worker-garbage",
+                    message=f"the worker sent what is no message: {shown!r}",
+                    action="see the cell's log; an adapter must not write to descriptors that it "
+                    "did not open",
+                )
+            ) from error
+
+    def _await_line(self, deadline: float, timeout_s: float) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._in, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
@@ -339,19 +373,6 @@ class WorkerProcess:
                 if not data:
                     raise WorkerError(self._death())
                 self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        try:
-            return parse_event(line)
-        except ValidationError as error:
-            shown = line[:LONGEST_SHOWN].decode(errors="replace")
-            raise WorkerError(
-                Cause(
-                    kind="worker-garbage",
-                    message=f"the worker sent what is no message: {shown!r}",
-                    action="see the cell's log; an adapter must not write to descriptors that it "
-                    "did not open",
-                )
-            ) from error
 
     def _death(self) -> Cause:
         try:

@@ -18,7 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from skymark.execute.cell_logs import WorkerOutput
 from skymark.execute.messages import Begin, Ended, Serve, Serving, line_of, parse_news
+from skymark.machine.leaving import PARENT_VARIABLE
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
 from skymark.model.cell import Cell
@@ -50,21 +52,30 @@ class WorkerKind:
 
 
 def launched(
-    kind: WorkerKind, marker: str, log: Path, options: Sequence[str], descriptors: Sequence[int]
+    kind: WorkerKind,
+    marker: str,
+    output: WorkerOutput,
+    options: Sequence[str],
+    descriptors: Sequence[int],
 ) -> subprocess.Popen[bytes]:
     """Start a worker process in a session of its own.
 
     Args:
         kind: what it runs in.
         marker: tells its processes from all others.
-        log: gets its output.
+        output: takes what it prints.
         options: of its command line, with the descriptors that it is to use.
         descriptors: that it inherits.
 
     Raises:
         OSError: there is no such interpreter, or it cannot be started.
     """
-    variables = {**worker_variables(), MARKER_VARIABLE: marker, "PYTHONUNBUFFERED": "1"}
+    variables = {
+        **worker_variables(),
+        MARKER_VARIABLE: marker,
+        PARENT_VARIABLE: str(os.getpid()),
+        "PYTHONUNBUFFERED": "1",
+    }
     own_modules = absolute_path(os.environ.get(WORKER_PATH_VARIABLE, ""))
     root = "" if kind.import_root is None else os.fspath(kind.import_root.absolute())
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (root, own_modules)))
@@ -74,11 +85,11 @@ def launched(
         *("-m", "skymark.execute.worker", *options),
         *("--runner", kind.runner, "--cache", os.fspath(kind.cache)),
     ]
-    with log.open("ab") as output:
+    with output.handed_over():
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=output.descriptor,
             stderr=subprocess.STDOUT,
             pass_fds=descriptors,
             env=variables,
@@ -106,10 +117,12 @@ class WorkerParent:
         self.has_forked = False
         self.has_measured = False
         """Whether one of its workers was given a round."""
+        self.output = WorkerOutput(log)
+        """Of the parent, and of the worker that it serves."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             control = ("--control", str(theirs.fileno()))
-            self.process = launched(kind, self.id, log, control, (theirs.fileno(),))
+            self.process = launched(kind, self.id, self.output, control, (theirs.fileno(),))
         except OSError:
             self._socket.close()
             raise
@@ -144,7 +157,8 @@ class WorkerParent:
         Raises:
             OSError: the parent has died.
         """
-        packet = line_of(Serve(log=log, first=not self.has_measured)).encode()
+        self.output.turn_to(log)
+        packet = line_of(Serve(first=not self.has_measured)).encode()
         socket.send_fds(self._socket, [packet], [receive, send])
         return ForkedWorker(self)
 
@@ -176,6 +190,7 @@ class WorkerParent:
             self.process.wait(PARENT_GRACE_S if self.has_forked else 0)
         left = kill_tree(self.pid, marker=self.id)
         self.process.wait()
+        self.output.close()
         return left
 
 

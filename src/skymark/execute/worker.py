@@ -2,8 +2,9 @@
 
 It is started alone, or forked from a parent that has made the runner (`skymark.execute.forking`).
 
-Standard output and error belong to the library under test and go to the cell's log. The engine
-speaks over two other file descriptors (`skymark.execute.messages`).
+Standard output and error belong to the library under test; the engine reads them and writes the
+cell's log (`skymark.execute.cell_logs`). It speaks over two other file descriptors
+(`skymark.execute.messages`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from skymark.execute.messages import (
     parse_request,
 )
 from skymark.execute.seen_devices import SeenDevices
-from skymark.machine.leaving import die_with, leave
+from skymark.machine.leaving import PARENT_VARIABLE, die_with, leave
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
 from skymark.references import load_object
@@ -70,14 +71,18 @@ class Channel:
 class Session:
     """Carries out the engine's requests, one cell at a time."""
 
-    def __init__(self, channel: Channel, works: contract.Runner | contract.Judge) -> None:
+    def __init__(
+        self, channel: Channel, works: contract.Runner | contract.Judge, output: int
+    ) -> None:
         self.channel = channel
         self.works: Any = works
+        self.output = output
+        """Descriptor that the engine reads what is printed from."""
 
     def serve(self) -> None:
         """Work until the engine says so or is gone."""
         while isinstance(request := self.channel.receive(), (Prepare, Measure, Judge, See)):
-            redirect_output(request.log)
+            print_into(self.output)
             try:
                 match request:
                     case Prepare():
@@ -159,14 +164,12 @@ def failure(error: Exception) -> Failed:
     return Failed(kind=type(error).__name__, message=text)
 
 
-def redirect_output(log: Path) -> None:
-    """Send this process's standard output and error to a file, at its end."""
+def print_into(output: int) -> None:
+    """Send standard output and error to the engine, wherever a library has turned them."""
     sys.stdout.flush()
     sys.stderr.flush()
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
 
 
 def main() -> None:
@@ -178,16 +181,17 @@ def main() -> None:
     parser.add_argument("--runner", required=True, help="module:Class of a Runner or a Judge")
     parser.add_argument("--cache", type=Path, required=True)
     arguments = parser.parse_args()
-    die_with(os.getppid())
+    die_with(int(os.environ.get(PARENT_VARIABLE) or os.getppid()))
+    output = os.dup(1)  # not inherited by what a library starts
     if arguments.control is not None:
-        serve_as_parent(arguments)
+        serve_as_parent(arguments, output)
     channel = Channel(arguments.receive, arguments.send)
     request = channel.receive()
     if isinstance(request, Begin):
-        serve(channel, made(arguments, request))
+        serve(channel, made(arguments, request), output)
 
 
-def serve_as_parent(arguments: argparse.Namespace) -> NoReturn:
+def serve_as_parent(arguments: argparse.Namespace, output: int) -> NoReturn:
     """Make the runner, and serve in each fork; the parent leaves when the engine is gone."""
     control = socket.socket(fileno=arguments.control)
     control.set_inheritable(False)
@@ -196,8 +200,8 @@ def serve_as_parent(arguments: argparse.Namespace) -> NoReturn:
         works = made(arguments, request)
         runner = None if isinstance(works, Failed) else works
         if (asked := Parent(control, runner).next_worker()) is not None:
-            redirect_output(asked.log)
-            serve(Channel(asked.receive, asked.send), works)
+            print_into(output)
+            serve(Channel(asked.receive, asked.send), works, output)
     leave()
 
 
@@ -210,14 +214,14 @@ def made(arguments: argparse.Namespace, request: Begin) -> Any:
         return failure(error)
 
 
-def serve(channel: Channel, works: Any) -> NoReturn:
+def serve(channel: Channel, works: Any, output: int) -> NoReturn:
     """Carry out the engine's requests and leave; at once where there is nothing to do it with."""
     if isinstance(works, Failed):
         channel.send(works)
         leave()
     channel.send(Ready())
     try:
-        Session(channel, works).serve()
+        Session(channel, works, output).serve()
     finally:
         works.close()
     leave()

@@ -14,8 +14,6 @@ from skymark.run.directory import RunDirectory, parse_round
 from skymark.run.layout import MANIFEST, SUMS, cell_of
 from skymark.run.reader import parsed_manifest, parsed_record, read_sums
 
-NOT_REGULAR = "is no regular file"
-
 
 def damages(directory: Path) -> dict[str, str]:
     """Return the paths of a run's files that are not as they were written, each with the reason.
@@ -29,8 +27,8 @@ def damages(directory: Path) -> dict[str, str]:
     there = {path for path, _ in entries}
     found |= {path: "is missing" for path in sums if path not in there}
     samples: dict[str, str] = {}
-    for path, regular in entries:  # records come before samples
-        reason = _fault(directory, path, sums, samples) if regular else NOT_REGULAR
+    for path, fault in entries:  # records come before samples
+        reason = fault or _fault(directory, path, sums, samples)
         if reason is not None:
             found[path] = reason
     for path in samples.keys() - there:
@@ -44,9 +42,8 @@ def damaged_logs(directory: Path) -> dict[str, str]:
     sums, _ = _sums(directory)
     return {
         path: reason
-        for path, regular in RunDirectory(directory).entries()
-        if path.startswith("logs/")
-        and (reason := _fault(directory, path, sums, {}) if regular else NOT_REGULAR)
+        for path, fault in RunDirectory(directory).entries()
+        if path.startswith("logs/") and (reason := fault or _fault(directory, path, sums, {}))
     }
 
 

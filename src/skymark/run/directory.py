@@ -18,6 +18,7 @@ from skymark.model.metric import ColumnType
 from skymark.model.record import Record, RoundResult
 from skymark.model.sealed import sealed, unsealed
 from skymark.plain_files import (
+    TooLargeError,
     entries_below,
     read_below,
     read_regular,
@@ -30,11 +31,14 @@ from skymark.run.other_plan import difference
 from skymark.run.reader import read_manifest, read_record, read_sums
 from skymark.run.samples import samples_file
 from skymark.run.sole_writer import LOCK
-from skymark.whole_files import PART, explained
+from skymark.whole_files import LARGEST_FILE_BYTES, PART, explained
 
 WRITES = 10
 """Attempts at a file or record while another run that measures the same cell replaces or removes
 its parts; a resumed run measures again what is not whole after them."""
+
+NOT_REGULAR = "is no regular file"
+TOO_LARGE = f"is larger than {LARGEST_FILE_BYTES >> 20} MiB"
 
 Changed = Callable[[str, Sequence[str]], None]
 """Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
@@ -117,6 +121,8 @@ class RunDirectory:
     def write_sums(self, damaged: Collection[str] = ()) -> None:
         """Write the digests of all files, for ``sha256sum --check`` and for whoever fetches.
 
+        A file that is too large has none.
+
         Args:
             damaged: paths that keep the digest they had, or have none: theirs is not the content
                 that was measured.
@@ -128,32 +134,34 @@ class RunDirectory:
         sums = {path: known[path] for path in damaged if path in known}
         for path in self.files():
             if path != SUMS and path not in damaged:
-                with contextlib.suppress(FileNotFoundError):  # a round that has a record now
+                # A round has a record now, or a log has grown.
+                with contextlib.suppress(FileNotFoundError, TooLargeError):
                     sums[path] = sha256(read_below(self.path, path)).hexdigest()
         self._write(SUMS, "".join(f"{sums[path]}  {path}\n" for path in sorted(sums)).encode())
         self.changed("", [SUMS])
 
     def files(self) -> list[str]:
-        """Return the paths of the run's regular files, the manifest first."""
-        return [path for path, regular in self.entries() if regular]
+        """Return the paths of the run's files that can be taken, the manifest first."""
+        return [path for path, fault in self.entries() if fault is None]
 
-    def entries(self) -> list[tuple[str, bool]]:
-        """Return what has the path of a run's file, and whether it is a regular one."""
+    def oversized(self) -> list[str]:
+        """Return the paths of files that are too large to be read, sent or fetched."""
+        return [path for path, fault in self.entries() if fault == TOO_LARGE]
+
+    def entries(self) -> list[tuple[str, str | None]]:
+        """Return what has the path of a run's file, with the reason why it cannot be taken."""
         found = [
-            (f"{folder}/{name}", entry.is_file(follow_symlinks=False))
+            (f"{folder}/{name}", _fault(entry))
             for folder in FOLDERS
             for name, entry in entries_below(self.path / folder)
             if RUN_FILE.fullmatch(f"{folder}/{name}")
         ]
-        heads = [self.path / name for name in (MANIFEST, SUMS)]
-        return [
-            *(
-                (path.name, path.is_file() and not path.is_symlink())
-                for path in heads
-                if os.path.lexists(path)
-            ),
-            *sorted(found),
+        heads = [
+            (name, NOT_REGULAR if path.is_symlink() or not path.is_file() else None)
+            for name in (MANIFEST, SUMS)
+            if os.path.lexists(path := self.path / name)
         ]
+        return [*heads, *sorted(found)]
 
     def log_path(self, cell: Cell) -> Path:
         """Return where a cell's output goes."""
@@ -241,7 +249,7 @@ class RunDirectory:
         record_path, samples_path = self.result_paths(cell)
         log_path = f"logs/{cell.id}.log"
         for path in (samples_path, log_path, record_path):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, TooLargeError):
                 self._write(path, read_below(source.path, path))
         self.changed(cell.id, [samples_path, log_path, record_path])
         return record
@@ -300,6 +308,16 @@ class RunDirectory:
                     write_below(self.path, target, data)
                     return
             write_below(self.path, target, data)
+
+
+def _fault(entry: os.DirEntry[str]) -> str | None:
+    """Return why a file cannot be taken; None for one that can."""
+    if not entry.is_file(follow_symlinks=False):
+        return NOT_REGULAR
+    with contextlib.suppress(FileNotFoundError):  # whoever reads it sees that
+        if entry.stat(follow_symlinks=False).st_size > LARGEST_FILE_BYTES:
+            return TOO_LARGE
+    return None
 
 
 def parse_round(data: bytes) -> KeptRound:

@@ -13,7 +13,7 @@ from tenacity import Retrying, stop_after_attempt
 from skymark.model.errors import DamagedManifestError, RunDirectoryError, StoreRefusedError
 from skymark.model.manifest import Manifest
 from skymark.plain_files import read_below, write_below
-from skymark.run.directory import RunDirectory
+from skymark.run.directory import TOO_LARGE, RunDirectory
 from skymark.run.layout import MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
 from skymark.run.mending import require_records_of
 from skymark.run.reader import parsed_manifest, read_sums
@@ -51,7 +51,7 @@ def fetch(
 
     Returns:
         The paths whose content does not agree with the run's digests, or is not there; the list
-        of digests itself where it cannot be read.
+        of digests itself where it cannot be read. A file that is too large is one of them.
 
     Raises:
         FileNotFoundError: there is no run.
@@ -59,9 +59,12 @@ def fetch(
         StoreError: the store cannot be read.
         StorageFullError: the directory cannot be written.
     """
-    sizes = _acceptable(source)
+    sizes, oversized = _acceptable(source)
     wanted = [path for path in sizes if path not in keep and only(path)]
     announce(f"fetching {len(wanted)} files from {source.url}")
+    left = [path for path in oversized if path not in keep and only(path)]
+    for path in left:
+        announce(f"{source.url}/{path} {TOO_LARGE}: it stays there")
 
     def bring(path: str) -> None:
         data = _attempts()(source.get, path)
@@ -80,7 +83,8 @@ def fetch(
     for path in LAST:
         if path in wanted:
             bring(path)
-    return _differing(directory, wanted)
+    differing = _differing(directory, wanted)
+    return [*differing, *(path for path in left if path not in differing)]
 
 
 def manifest_in(source: RunSource) -> Manifest | None:
@@ -131,8 +135,8 @@ def require_same_run(source: RunSource, sizes: Mapping[str, int], manifest: Mani
         )
 
 
-def _acceptable(source: RunSource) -> dict[str, int]:
-    """Return the sizes of the run's files by path, or refuse a run that is too large."""
+def _acceptable(source: RunSource) -> tuple[dict[str, int], list[str]]:
+    """Return the sizes of the run's files by path, and those that are too large; or refuse all."""
     listed = _attempts()(source.sizes)
     sizes = {path: size for path, size in listed.items() if RUN_FILE.fullmatch(path)}
     if MANIFEST not in sizes:
@@ -141,14 +145,17 @@ def _acceptable(source: RunSource) -> dict[str, int]:
         raise StoreRefusedError(
             f"{source.url} lists files of impossible sizes; nothing was fetched"
         )
-    largest = max(sizes, key=lambda path: sizes[path])
+    oversized = [path for path in sizes if sizes[path] > LARGEST_FILE_BYTES and path not in LAST]
+    for path in oversized:
+        del sizes[path]
     total = sum(sizes.values())
-    if sizes[largest] > LARGEST_FILE_BYTES or len(sizes) > MOST_FILES or total > MOST_BYTES:
+    most = max(sizes[path] for path in LAST if path in sizes)
+    if most > LARGEST_FILE_BYTES or len(sizes) > MOST_FILES or total > MOST_BYTES:
         raise StoreRefusedError(
-            f"{source.url} has {len(sizes):,} files of {total:,} bytes, the largest {largest} of "
-            f"{sizes[largest]:,}: more than any run of skymark's; nothing was fetched"
+            f"{source.url} has {len(sizes):,} files of {total:,} bytes, its {MANIFEST} or {SUMS} "
+            f"of {most:,}: more than any run of skymark's; nothing was fetched"
         )
-    return sizes
+    return sizes, oversized
 
 
 def _differing(directory: Path, fetched: Collection[str]) -> list[str]:

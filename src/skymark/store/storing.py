@@ -13,6 +13,7 @@ from pathlib import Path
 from tenacity import stop_after_delay
 
 from skymark.model.errors import StoreError
+from skymark.run.directory import TOO_LARGE, RunDirectory
 from skymark.store.attempts import attempts
 from skymark.store.store import FINISH_S, Store
 from skymark.store.upload import Upload
@@ -26,6 +27,7 @@ RESPITE_S = 0.1
 """Wait of a round after that time, in which uploads go on."""
 STALLED_S = 30.0
 """Time at the end of a run in which a store takes no file, after which that is said."""
+NAMED_FILES = 5
 STALLED = "NOT STORED YET in"
 """Begins what is said then; who follows a run on another machine looks for it."""
 FLUSH_S = 15.0
@@ -177,6 +179,9 @@ class Storing:
             missing = tuple(draining.result()) if draining else ()
         if upload and missing:
             problem = str(upload.problem or "there was not enough time")
+        if left := RunDirectory(self._directory).oversized():
+            named = f"{', '.join(left[:NAMED_FILES])} {TOO_LARGE} and was left out"
+            problem = named if problem is None else f"{problem}; {named}"
         return Stored(address, store.url, upload.stored if upload else 0, missing, problem, note)
 
     def _complete(self, store: Store, deadline: float) -> tuple[str | None, str | None]:

@@ -14,7 +14,7 @@ from tenacity.nap import sleep_using_event
 
 from skymark.model.errors import StoreError, StoreRefusedError, StoreUnavailableError
 from skymark.model.schema import parse_record
-from skymark.plain_files import read_below
+from skymark.plain_files import TooLargeError, read_below
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import cell_of
 from skymark.store.attempts import LONGEST_WAIT_S, attempts
@@ -196,6 +196,8 @@ class Upload:
             return
         try:
             data = self._on_disk(path)
+        except TooLargeError:  # `Storing` says so
+            return
         except FileNotFoundError:
             if self._there is None or path in self._there or path in self._sent:
                 with self._request():
@@ -256,12 +258,15 @@ class Upload:
                 return None
 
     def _is_stored(self, path: str) -> bool:
-        return self._stored.get(path) == sha256(self._on_disk(path)).hexdigest()
+        try:
+            return self._stored.get(path) == sha256(self._on_disk(path)).hexdigest()
+        except TooLargeError:  # it has grown meanwhile
+            return False
 
     def _on_disk(self, path: str) -> bytes:
         try:
             return read_below(self._directory, path)
-        except FileNotFoundError:
+        except (FileNotFoundError, TooLargeError):
             raise
         except OSError as error:
             raise StoreRefusedError(f"{path} cannot be read: {error.strerror}") from error

@@ -257,6 +257,13 @@ def misbehave(how: str) -> bytearray | None:
         case "print":
             print("a library that talks")
             os.write(1, b'{"event": "measured"}\n')
+        case "gush-out":
+            print("first", flush=True)
+            for _ in range(16):
+                os.write(1, b"x" * (1 << 20))
+            print("last", flush=True)
+        case "turn":
+            os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
         case "hide":
             # The library closes every descriptor it did not open, as daemons do, and lives on.
             os.closerange(3, 64)

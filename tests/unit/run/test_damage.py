@@ -16,6 +16,7 @@ from skymark.run.damage import damaged_logs, damages
 from skymark.run.directory import RunDirectory
 from skymark.run.mending import mend
 from skymark.run.reader import open_run
+from skymark.whole_files import LARGEST_FILE_BYTES
 from tests.unit.run.test_directory import cell_of, create, plan_of, record_of, round_of
 
 RECORD = "records/training.T-1.small.jax.json"
@@ -187,3 +188,15 @@ def test_a_directory_that_is_a_link_itself_is_read(run, tmp_path):
     (tmp_path / "latest").symlink_to(run.path)
     assert len(open_run(tmp_path / "latest").records) == 1
     assert RunDirectory(tmp_path / "latest").files() == run.files()
+
+
+def test_a_log_that_is_too_large_costs_neither_the_runs_digests_nor_its_going_on(run):
+    with (run.path / LOG).open("r+b") as file:
+        file.truncate(LARGEST_FILE_BYTES + 1)
+    run.write_sums()
+    assert LOG not in run.files()
+    assert run.oversized() == [LOG]
+    assert damages(run.path) == damaged_logs(run.path) == {LOG: "is larger than 256 MiB"}
+    (told,) = mend(run.path, run.manifest(), damaged_logs(run.path))
+    assert told.endswith(".log.damaged")
+    assert damages(run.path) == {}

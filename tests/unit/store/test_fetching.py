@@ -11,6 +11,7 @@ from skymark.store import fetching
 from skymark.store.fetching import fetch
 from skymark.store.kinds import open_source, open_store, runs_at
 from skymark.store.upload import Upload
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 
 class Source:
@@ -72,10 +73,29 @@ def test_a_store_without_a_manifest_holds_no_run(tmp_path):
         fetch(Source({"records/a.json": b"{}"}), tmp_path / "back")
 
 
-def test_an_absurdly_large_file_is_refused_before_anything_is_fetched(tmp_path):
-    source = Source(MANIFEST, {"logs/a.log": 1 << 40})
+@pytest.mark.parametrize("size", [LARGEST_FILE_BYTES + 1, 1 << 40])
+def test_a_file_that_is_too_large_stays_there_and_all_others_come(tmp_path, size):
+    told = []
+    source = Source({**MANIFEST, "logs/b.log": b"b"}, {"logs/a.log": size})
+    assert fetch(source, tmp_path / "back", announce=told.append) == ["logs/a.log"]
+    assert (tmp_path / "back" / "logs" / "b.log").read_bytes() == b"b"
+    assert not (tmp_path / "back" / "logs" / "a.log").exists()
+    assert "memory:/logs/a.log is larger than 256 MiB: it stays there" in told
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"manifest.json": LARGEST_FILE_BYTES + 1},
+        {"SHA256SUMS": 1 << 40},
+        {f"logs/{number}.log": LARGEST_FILE_BYTES for number in range(201)},
+        {"logs/a.log": -1},
+    ],
+    ids=["manifest", "digests", "all together", "less than nothing"],
+)
+def test_an_absurdly_large_run_is_refused_before_anything_is_fetched(tmp_path, sizes):
     with pytest.raises(StoreRefusedError, match="nothing was fetched"):
-        fetch(source, tmp_path / "back")
+        fetch(Source(MANIFEST, sizes), tmp_path / "back")
     assert not (tmp_path / "back").exists()
 
 

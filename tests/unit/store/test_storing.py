@@ -12,6 +12,7 @@ import pytest
 
 from skymark.run.directory import RunDirectory
 from skymark.store.storing import STALLED, Storing
+from skymark.whole_files import LARGEST_FILE_BYTES
 from tests.unit.store.conftest import FaultyStore
 from tests.waiting import until
 
@@ -189,3 +190,16 @@ def test_ctrl_c_ends_the_wait_for_a_store_that_takes_nothing(store, directory):
     finally:
         store.may_go_on.set()
     assert time.monotonic() - began_s < 60
+
+
+def test_a_file_that_is_too_large_is_named_and_all_others_are_stored(store, directory):
+    with (directory / "logs/A.1.log").open("r+b") as file:
+        file.truncate(LARGEST_FILE_BYTES + 1)
+    with closing(Storing({"a": store}, directory)) as storing:
+        storing.changed("A.1", ["samples/A.1.parquet", "logs/A.1.log", "records/A.1.json"])
+        (stored,) = storing.finish(60)
+    assert stored.problem == "logs/A.1.log is larger than 256 MiB and was left out"
+    assert stored.files == 5
+    assert "logs/A.1.log" not in store.sizes()
+    assert "records/A.1.json" in store.sizes()
+    assert store.completions == 1

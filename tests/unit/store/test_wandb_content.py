@@ -10,6 +10,7 @@ from skymark.model.sealed import KEY, seal
 from skymark.run.directory import RunDirectory
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.names import wandb_id
+from skymark.whole_files import LARGEST_FILE_BYTES
 from tests.data.make_run import MACHINE
 from tests.stores.finished_run import make_run
 
@@ -99,3 +100,15 @@ def test_other_run_ids_stay_apart():
     names = [wandb_id(id) for id in ("a b", "a/b", "a-b", "ä" * 200, "ä" * 201)]
     assert len(set(names)) == len(names)
     assert all(len(name) <= 64 and name.isascii() and "/" not in name for name in names)
+
+
+def test_a_log_that_is_too_large_stays_behind_and_the_run_goes(run):
+    log = run / "logs" / "loading.TAB-1.small.grain.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as file:
+        file.truncate(LARGEST_FILE_BYTES + 1)
+    RunDirectory(run).write_sums()
+    content = RunContent(run)
+    content.require_whole()
+    assert "logs/loading.TAB-1.small.grain.log" not in content.files
+    assert "records/loading.TAB-1.small.grain.json" in content.files

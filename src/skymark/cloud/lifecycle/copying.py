@@ -14,7 +14,7 @@ from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
 from skymark.cloud.sky.hired import running_machines
 from skymark.cloud.sky.ssh import host, rsync
-from skymark.model.errors import DamagedManifestError
+from skymark.model.errors import DamagedManifestError, StoreRefusedError
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
 
@@ -44,6 +44,7 @@ def bring_home(
     Raises:
         UnreachableError: a machine does not answer, and is not lost for good.
         CloudError: it could not be copied, or is of another plan.
+        StoreRefusedError: it is too large as a whole; what came stays.
         SkymarkError, OSError: the directory cannot be written.
     """
     staging = directory.with_name(f".{directory.name}.incoming")
@@ -58,6 +59,11 @@ def bring_home(
                 if last:
                     raise
                 continue
+            except StoreRefusedError as error:
+                kept = directory.with_name(f"{directory.name}.refused")
+                shutil.rmtree(kept, ignore_errors=True)
+                staging.rename(kept)
+                raise StoreRefusedError(f"{error}; all that came is in {kept}") from error
             if last or results is None or (results.faithful and not results.differing):
                 break
         if results is None or not whole.exists():
@@ -98,7 +104,12 @@ def _copy(
     if results is None:
         return None
     had = [node for node, place in enumerate(parts) if (place / order.run_id).is_dir()]
-    changes: dict[str, object] = {"unequal": _unequal(order, whole, had), "lost": tuple(silent)}
+    unequal = _unequal(order, whole, had)
+    left = {path.partition("/")[2] for path in results.strange}
+    changes: dict[str, object] = {
+        "unequal": tuple(path for path in unequal if path not in left),
+        "lost": tuple(silent),
+    }
     if silent and results.missing:
         cells = RunDirectory(whole).manifest().cells
         changes["again"] = launch_of((cells[id] for id in results.missing), order)

@@ -21,6 +21,7 @@ from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST, SUMS
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 TIMED_OUT = {"124", "137"}
 """Exit statuses of `timeout`: told to end, and killed."""
@@ -45,7 +46,7 @@ class Results(Frozen):
     unequal: tuple[str, ...] = ()
     """Files that are not what lies on the machine, also after they were copied again."""
     strange: tuple[str, ...] = ()
-    """Links, FIFOs and other things that are no regular files, which were left where they were."""
+    """Links, FIFOs, and files that are too large: they were left where they were."""
     lost: tuple[int, ...] = ()
     """Nodes that are no longer there, and with them what they alone had."""
     again: str = ""
@@ -128,7 +129,8 @@ def merge(
             differing.append(MANIFEST)
             whole = whole | {MANIFEST}
         (directory / SUMS).unlink(missing_ok=True)  # of another part
-        differing += fetch(source, directory, keep=whole, fetched=lambda path, _: brought.add(path))
+        found_here = fetch(source, directory, keep=whole, fetched=lambda path, _: brought.add(path))
+        differing += [path for path in found_here if f"{run_id}/{path}" not in strange]
         brought.difference_update((MANIFEST, SUMS))
     phases = tuple(phase_in(part, f"{run_id}.outcome") for part in parts)
     if not manifests:
@@ -178,7 +180,8 @@ def problems_of(results: Results) -> tuple[str, ...]:
         problems.append(f"files differ from their digests: {', '.join(results.differing[:5])}")
     if results.strange:
         problems.append(
-            "left on the machine, because no regular files: " + ", ".join(results.strange[:5])
+            "left on the machine, because no regular files or too large: "
+            + ", ".join(results.strange[:5])
         )
     return tuple(problems)
 
@@ -268,12 +271,15 @@ def _nothing(
 
 
 def _strange(part: Path, run_id: str) -> list[str]:
-    """Return what came from a machine and is no regular file."""
+    """Return what came from a machine and is no regular file, or too large a one."""
     return [
         path
         for path, entry in entries_below(part)
         if path.partition("/")[0] in {run_id, f"{run_id}.outcome"}
-        and not entry.is_file(follow_symlinks=False)
+        and not (
+            entry.is_file(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_size <= LARGEST_FILE_BYTES
+        )
     ]
 
 

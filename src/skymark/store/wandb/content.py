@@ -13,7 +13,7 @@ from typing import Any
 from skymark.model.errors import StoreRefusedError
 from skymark.model.record import Record
 from skymark.run.damage import damages
-from skymark.run.directory import RunDirectory
+from skymark.run.directory import TOO_LARGE, RunDirectory
 from skymark.run.reader import Run, open_run, read_manifest
 from skymark.run.row import names_of_metric, rows_of
 
@@ -47,7 +47,7 @@ class RunContent:
             StoreRefusedError: a file of the artifact is not as it was written.
         """
         found = damages(self.directory)
-        damaged = [path for path in found if _is_sent(path)]
+        damaged = [path for path in found if _is_sent(path) and found[path] != TOO_LARGE]
         if damaged:
             raise StoreRefusedError(
                 f"W&B takes a run as a whole, and {damaged[0]} {found[damaged[0]]}; nothing was "

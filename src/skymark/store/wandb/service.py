@@ -164,7 +164,7 @@ class Service:
         sizes = {
             path: entry.size
             for path, entry in entries.items()
-            if entry.ref is None and RUN_FILE.fullmatch(path)
+            if entry.ref is None and RUN_FILE.fullmatch(path) and entry.size <= LARGEST_FILE_BYTES
         }
         listed = itertools.islice(found.files(per_page=PAGE), MOST_FILES)
         files = [one for one in listed if one.name in sizes]

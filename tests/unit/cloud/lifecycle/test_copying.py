@@ -15,10 +15,12 @@ from skymark.cloud.lifecycle.copying import bring_home
 from skymark.cloud.lifecycle.results import problems_of
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.ssh import rsync
+from skymark.model.errors import StoreRefusedError
 from skymark.model.record import Status
 from skymark.run.damage import damages
 from skymark.run.layout import MANIFEST
 from skymark.store.kinds import open_store
+from skymark.whole_files import LARGEST_FILE_BYTES
 from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
 from tests.unit.cloud.test_order import order_of
 
@@ -216,3 +218,25 @@ def test_a_store_without_the_run_keeps_nothing_from_coming_home(
     results = bring_home(two, tmp_path / "home" / "one", lambda _: 1)
     assert results.faithful
     assert (results.lost, results.records) == ((1,), {Status.OK: 1})
+
+
+def test_a_file_that_is_too_large_is_named_and_all_others_come(machines, write_run, tmp_path):
+    run = write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
+    log = f"logs/{CELLS[0].id}.log"
+    with run.log_path(CELLS[0]).open("r+b") as file:
+        file.truncate(LARGEST_FILE_BYTES + 1)
+    run.write_sums()
+    results = bring_home(order(), tmp_path / "one")
+    assert results.whole
+    assert results.records == {Status.OK: 2}
+    assert results.strange == (f"one/{log}",)
+    assert log in problems_of(results)[0]
+    assert not (tmp_path / "one" / log).exists()
+
+
+def test_all_that_came_of_a_run_that_is_refused_stays(machines, write_run, tmp_path, monkeypatch):
+    write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
+    monkeypatch.setattr("skymark.store.fetching.MOST_FILES", 3)
+    with pytest.raises(StoreRefusedError, match="all that came is in"):
+        bring_home(order(), tmp_path / "one")
+    assert len(list((tmp_path / "one.refused").rglob("*.json"))) == 3
