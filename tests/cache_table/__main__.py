@@ -8,6 +8,7 @@ Needs the venvs of hf-datasets and webdataset (skymark env build hf-datasets web
 from __future__ import annotations
 
 import argparse
+import errno
 import shutil
 import subprocess
 import sys
@@ -23,10 +24,14 @@ from tests.faults.table import renew
 FLOCK = Path(__file__).parents[1] / "faults" / "flock.c"
 LYING = ", flock lies"
 """Behind the name of a row: every lock succeeds at once, as on some file systems."""
+REFUSED = {", flock ENOSYS": errno.ENOSYS, ", flock ENOLCK": errno.ENOLCK}
+"""Likewise: every lock is refused, as on Lustre without ``-o flock`` and NFS without lockd."""
 POLICIES = {
     "json": (
         "plain", f"plain{LYING}", "per-job", "shared", f"shared{LYING}", "prebuilt", "parquet",
         "parquet+shared", "staggered",
+        *(f"{policy}{refused}" for policy in ("shared", "prebuilt", "parquet", "parquet+shared")
+          for refused in REFUSED),
     ),
     "tar": ("plain", "per-job", "shared", f"shared{LYING}", "prebuilt", "staggered"),
 }  # fmt: skip
@@ -66,8 +71,10 @@ def make_rows(
     for name in POLICIES[kind]:
         if policies and name not in policies:
             continue
-        preload = library if name.endswith(LYING) else None
-        policy = name.removesuffix(LYING)
+        policy, _, locks = name.partition(", ")
+        preload = {"LD_PRELOAD": str(library)} if locks else {}
+        if f", {locks}" in REFUSED:
+            preload["FLOCK_ERRNO"] = str(REFUSED[f", {locks}"])
         outcome = run_row(kind, policy, processes, data, python, preload)
         plain = outcome if name == "plain" else plain
         row = cells(outcome, plain)

@@ -72,9 +72,18 @@ def job_of(kind: str, number: int, source: Source, python: str) -> tuple[list[st
 
 
 def run_row(
-    kind: str, policy: str, processes: int, data: Path, python: str, preload: Path | None
+    kind: str, policy: str, processes: int, data: Path, python: str, locks: dict[str, str]
 ) -> Outcome:
-    """Start so many processes at once with a policy, ``plain`` for none, and count."""
+    """Start so many processes at once with a policy, ``plain`` for none, and count.
+
+    Args:
+        kind: of data.
+        policy: of caches.
+        processes: how many.
+        data: directory of the sources.
+        python: interpreter that has the library.
+        locks: variables that make locks lie, or be refused below the caches' directory.
+    """
     source = Source(data)
     with tempfile.TemporaryDirectory(prefix="cache-table-") as place:
         root = Path(place)
@@ -84,8 +93,7 @@ def run_row(
             "USE_TORCH": "0",  # 64 processes that import it take more memory than the machine has
             "SKYMARK_CACHE": place,
         }
-        if preload is not None:
-            variables["LD_PRELOAD"] = str(preload)
+        variables |= locks and {**locks, "FLOCK_BELOW": place}
         commands = []
         for number in range(processes):
             command, urls = job_of(kind, number, source, python)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 
@@ -37,7 +38,7 @@ def python_of(cache):
 
 @pytest.mark.parametrize("policy", ["per-job", "prebuilt", "parquet", "parquet+shared"])
 def test_datasets_reads_every_row_under_each_policy(data, python_of, policy):
-    outcome = run_row("json", policy, 2, data, python_of("json"), None)
+    outcome = run_row("json", policy, 2, data, python_of("json"), {})
     assert outcome.errors == ()
     assert outcome.wrong_rows == 0
 
@@ -45,18 +46,31 @@ def test_datasets_reads_every_row_under_each_policy(data, python_of, policy):
 def test_datasets_shares_one_cache_and_reads_the_source_once_where_every_lock_lies(
     data, python_of, tmp_path
 ):
-    library = lying_locks(tmp_path)
-    outcome = run_row("json", "shared", PROCESSES, data, python_of("json"), library)
+    lying = {"LD_PRELOAD": str(lying_locks(tmp_path))}
+    outcome = run_row("json", "shared", PROCESSES, data, python_of("json"), lying)
+    assert outcome.errors == ()
+    assert outcome.wrong_rows == 0
+    assert outcome.whole_reads == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"), [("shared", errno.ENOSYS), ("parquet+shared", errno.ENOLCK)]
+)
+def test_datasets_reads_every_row_where_every_lock_is_refused(
+    data, python_of, tmp_path, policy, error
+):
+    refusing = {"LD_PRELOAD": str(lying_locks(tmp_path)), "FLOCK_ERRNO": str(error)}
+    outcome = run_row("json", policy, 1, data, python_of("json"), refusing)
     assert outcome.errors == ()
     assert outcome.wrong_rows == 0
     assert outcome.whole_reads == 1
 
 
 def test_plain_datasets_collides_where_every_lock_lies(data, python_of, tmp_path):
-    library = lying_locks(tmp_path)
+    lying = {"LD_PRELOAD": str(lying_locks(tmp_path))}
 
     def collides():
-        outcome = run_row("json", "plain", PROCESSES, data, python_of("json"), library)
+        outcome = run_row("json", "plain", PROCESSES, data, python_of("json"), lying)
         return outcome.failures + outcome.wrong_rows > 0
 
     # On a busy machine one process may be through before the next begins.
@@ -64,10 +78,10 @@ def test_plain_datasets_collides_where_every_lock_lies(data, python_of, tmp_path
 
 
 def test_shards_of_the_same_names_are_kept_apart_and_without_a_policy_mixed(data, python_of):
-    plain = run_row("tar", "plain", 2, data, python_of("tar"), None)
+    plain = run_row("tar", "plain", 2, data, python_of("tar"), {})
     assert plain.wrong_rows > 0
     for policy in ("shared", "staggered"):
-        ours = run_row("tar", policy, 2, data, python_of("tar"), None)
+        ours = run_row("tar", policy, 2, data, python_of("tar"), {})
         assert ours.errors == ()
         assert ours.wrong_rows == 0
         assert ours.whole_reads == 1

@@ -23,7 +23,7 @@ from skymark.cache.entry_building import build_entry
 from skymark.cache.hub_files import fetched_from_hub
 from skymark.cache.manifest import CONTENT
 from skymark.cache.policy import Policy
-from skymark.cache.recipe import Recipe, run_builder
+from skymark.cache.recipe import UNLOCKED, Recipe, run_builder
 from skymark.cache.rows import batches, survey
 from skymark.cache.sharing import using
 from skymark.cache.sources import TIMEOUT_S, Source, hub_file, is_web, look_at
@@ -47,7 +47,8 @@ LEAST_ROWS = 100
 
 Form = Literal["parquet", "arrow"]
 
-SAVE = """\
+SAVE = f"""\
+{UNLOCKED}
 import json, sys
 from datasets import load_dataset
 call = json.loads(sys.argv[1])
@@ -208,6 +209,7 @@ def _save_arrow(recipe: Recipe, directory: Path) -> None:
             [recipe.python, "-c", SAVE, json.dumps(recipe.call), str(directory)],
             {"HF_DATASETS_CACHE": scratch},
             f"`datasets` could not save {recipe.data_set}",
+            recipe.limit_s,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from skymark.cache.file_locks import unlocked
 from skymark.cache.hub import reached
 from skymark.cache.recipe import Recipe
 from skymark.cache.sources import Source, hub_file
@@ -39,7 +40,7 @@ def _fetched(source: Source, scratch: Path) -> Source:
     if file is None:
         return source
     name, _, path = file
-    with reached(source.address):
+    with reached(source.address), unlocked(scratch):
         from huggingface_hub import hf_hub_download
 
         place = hf_hub_download(

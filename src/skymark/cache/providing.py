@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from skymark.cache.file_locks import root_of_jobs
 from skymark.cache.jobs import job_directory
 from skymark.cache.library_variables import DATA_VARIABLE, folder_of, library_variables
 from skymark.cache.manifest import CONTENT
@@ -58,6 +59,8 @@ def provided(
     root = root.resolve()
     if policy.needs_data_set and recipe is None:
         raise UsageError(f"--cache-policy {policy} prepares a data set; name its files")
+    asked = addresses if recipe is None else [one.address for one in recipe.sources]
+    place = root_of_jobs(root, policy, asked, announce)
     with ExitStack() as stack:
         lower, more = None, {}
         if recipe is not None and policy.converts:
@@ -76,7 +79,7 @@ def provided(
             wait_for_turn(turn, stagger_s, announce=announce)
             directory = root / PLAIN
         else:
-            directory = stack.enter_context(job_directory(root, variables, announce))
+            directory = stack.enter_context(job_directory(place, variables, announce))
         if lower is not None:
             lay_over(lower / CONTENT, directory)
         announce(f"cache policy {policy}: {lower or directory}")

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from skymark.cache.library_variables import folder_of
 from skymark.cache.sources import KINDS, Source, hub_file, kind_of, look_at_all, total_bytes
+from skymark.machine.tied import run_tied
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import CacheError, UsageError
 
@@ -24,8 +25,16 @@ LIBRARIES = {"json": "datasets", "csv": "datasets", "parquet": "datasets", "tar"
 """Library that reads a kind of data."""
 
 ASK_VERSION = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+UNLOCKED = """\
+import fcntl
+fcntl.flock = lambda *_: None
+"""
+"""Beginning of a builder's program: its directory is its own, and not every file system locks."""
+BUILD_LIMIT_S = 6 * 3600.0
+"""Longest time of a build, unless another one is given."""
 LOAD = {
-    "datasets": """\
+    "datasets": f"""\
+{UNLOCKED}
 import json, sys
 from datasets import load_dataset
 call = json.loads(sys.argv[1])
@@ -55,6 +64,8 @@ class Recipe(Frozen):
     """A command of the user's that fills the caches which its variables name."""
     python: str = "python"
     """Interpreter that has the library."""
+    limit_s: float = BUILD_LIMIT_S
+    """Longest time of a build."""
     versions: dict[str, str] = Field(default_factory=dict)
     """Of the library."""
 
@@ -136,7 +147,8 @@ class Recipe(Frozen):
         else:
             assert self.library is not None
             command = [self.python, "-c", LOAD[self.library], json.dumps(self.call)]
-        run_builder(command, variables, f"the cache of {self.data_set} could not be built")
+        failure = f"the cache of {self.data_set} could not be built"
+        run_builder(command, variables, failure, self.limit_s)
 
 
 def recipe_of(
@@ -145,6 +157,7 @@ def recipe_of(
     field: str | None = None,
     prepare: tuple[str, ...] = (),
     python: str = "python",
+    limit_s: float = BUILD_LIMIT_S,
     needs_library: bool = True,
     look: Callable[[str], tuple[Source, ...]] = look_at_all,
 ) -> Recipe:
@@ -155,6 +168,7 @@ def recipe_of(
         field: key of a JSON file that holds the rows.
         prepare: a command that fills the caches, in place of the library's own call.
         python: interpreter that has the library.
+        limit_s: longest time of a build.
         needs_library: whether the library builds anything.
         look: looks at a source, which may have several files.
 
@@ -165,7 +179,7 @@ def recipe_of(
     if not sources and not prepare:
         raise UsageError("name the data set's files, or a command that fetches it with --prepare")
     looked = tuple(found for one in sources for found in look(one))
-    recipe = Recipe(sources=looked, field=field, prepare=prepare, python=python)
+    recipe = Recipe(sources=looked, field=field, prepare=prepare, python=python, limit_s=limit_s)
     if prepare:
         if shutil.which(prepare[0]) is None:
             raise UsageError(f"--prepare {prepare[0]!r}: there is no such command")
@@ -204,27 +218,27 @@ def version_of(library: str, python: str) -> str:
     return done.stdout.strip()
 
 
-def run_builder(command: Sequence[str], variables: Mapping[str, str], failure: str) -> None:
-    """Run a program that builds a cache.
+def run_builder(
+    command: Sequence[str], variables: Mapping[str, str], failure: str, limit_s: float
+) -> None:
+    """Run a program that builds a cache; it ends with this process.
 
     Args:
         command: the program with its arguments.
         variables: to give to it, beside this process's.
         failure: what is said first if it fails.
+        limit_s: longest time that it may take.
 
     Raises:
-        CacheError: it failed; the message has the tail of what it wrote.
+        CacheError: it failed or took too long; the message has the tail of what it wrote.
     """
-    done = subprocess.run(
-        command,
-        env={**os.environ, **variables},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    try:
+        done = run_tied(command, {**os.environ, **variables}, limit_s=limit_s)
+    except subprocess.TimeoutExpired as error:
+        raise CacheError(
+            f"{failure}: `{Path(command[0]).name}` was ended after {limit_s:g} s; give it "
+            "more time with --build-limit"
+        ) from error
     if done.returncode:
         tail = "\n".join(done.stdout.strip().splitlines()[-LOG_TAIL_LINES:])
         raise CacheError(

@@ -15,6 +15,7 @@ from cyclopts import App, Parameter
 from skymark.cache.policy import Policy
 from skymark.cli.cache_entries import clean, du, list_entries, verify
 from skymark.cli.cache_options import (
+    BuildLimit,
     DataOfRuns,
     Field,
     Jobs,
@@ -29,6 +30,7 @@ from skymark.cli.cache_options import (
 from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
 from skymark.cli.parameters import COUNT, SECONDS, Several
 from skymark.cli.tables import Json, print_rows
+from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ def build(
     ] = "prebuilt",
     cache_root: Root = None,
     python: Python = None,
+    build_limit: BuildLimit = None,
     to: Annotated[
         Literal["parquet", "arrow"],
         Parameter(
@@ -132,14 +135,14 @@ def build(
     if data is not None:
         from skymark.cli.cache_for_runs import build_for_runs
 
-        beside = (sources, field, prepare, python, to != "parquet", shards)
+        beside = (sources, field, prepare, python, build_limit, to != "parquet", shards)
         return build_for_runs(root, data, policy, beside)
     if (to == "arrow" or shards is not None) and not policy.converts:
         raise UsageError("--to and --shards go with --cache-policy parquet or parquet+shared")
     if to == "arrow" and (policy is not Policy.PARQUET or shards is not None):
         raise UsageError("--to arrow goes with --cache-policy parquet alone, and has no --shards")
     needs_library = policy is not Policy.PARQUET or to == "arrow"
-    recipe = _recipe(sources, field, prepare, python, needs_library=needs_library)
+    recipe = _recipe(sources, field, prepare, python, build_limit, needs_library=needs_library)
     if not policy.converts:
         entry = build_prepared(
             root, recipe, policy=policy, sealed=policy is Policy.PREBUILT, announce=note
@@ -172,6 +175,7 @@ def use(
     python: Python = None,
     jobs: Jobs = None,
     uses: UseOption = "once",
+    build_limit: BuildLimit = None,
     stagger: Annotated[
         float, SECONDS, Parameter(help="With staggered: seconds between the starts of two jobs.")
     ] = 5.0,
@@ -184,6 +188,7 @@ def use(
 
     Exit status: the command's own; 1 the cache could not be built, 2 bad usage.
     """
+    from skymark.cache.file_locks import refused_locks
     from skymark.cache.providing import provided
     from skymark.cache.thresholds import known_rates
     from skymark.execute.ranks.turn import turn_of
@@ -198,10 +203,13 @@ def use(
         if policy is Policy.PREBUILT:  # which only somebody who plans can have built
             policy = Policy.SHARED
             note("nothing was prebuilt, so it is shared; `skymark cache build` prebuilds it")
+        if policy is Policy.PER_JOB and data and (words := refused_locks(root)) is not None:
+            policy = Policy.SHARED
+            note(f"the file system of {root} refuses locks ({words}), so it is shared")
     recipe = None
     if policy.needs_data_set:
         needs_library = policy is not Policy.PARQUET
-        recipe = _recipe(data, field, prepare, python, needs_library=needs_library)
+        recipe = _recipe(data, field, prepare, python, build_limit, needs_library=needs_library)
     end_when_told()
     with provided(
         policy,
@@ -221,16 +229,19 @@ def _recipe(
     field: str | None,
     prepare: str | None,
     python: str | None,
+    build_limit: str | None,
     *,
     needs_library: bool,
 ) -> Recipe:
-    from skymark.cache.recipe import recipe_of
+    from skymark.cache.recipe import BUILD_LIMIT_S, recipe_of
 
+    limit_s = BUILD_LIMIT_S if build_limit is None else seconds_of(build_limit, "--build-limit")
     return recipe_of(
         tuple(sources),
         field=field,
         prepare=tuple(shlex.split(prepare or "")),
         python=python or "python",
+        limit_s=limit_s,
         needs_library=needs_library,
     )
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from skymark.cache.file_locks import unlocked
 from skymark.cache.jobs import job_directory
 from skymark.cache.library_variables import library_variables
 from skymark.cache.policy import Policy
@@ -38,13 +39,14 @@ def build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[objec
     if any(beside):
         raise UsageError(
             "--data names all that `skymark run --data` reads, in its own way; leave out other "
-            "sources, --field, --prepare, --python, --to and --shards"
+            "sources, --field, --prepare, --python, --build-limit, --to and --shards"
         )
     data = open_data(name)
     if data is None:
         raise UsageError("no installed suite reads data that is named with --data")
     with (
         job_directory(root, os.environ, note) as directory,
+        unlocked(directory),
         variables_set(library_variables(directory, RUN)),  # where the Hub's client downloads to
     ):
         entry = build_real_data(root, data, policy=policy, announce=note)

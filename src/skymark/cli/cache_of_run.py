@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skymark.cache.file_locks import require_locks
 from skymark.cache.jobs import job_directory
 from skymark.cache.library_variables import library_variables
 from skymark.cache.overlay import lay_over
@@ -52,7 +53,7 @@ def caches_of_run(
     Raises:
         UsageError: the policy keeps data that a user names, and this run has none.
         DataError: the data cannot be read; or a cache that must be there is not, or is damaged.
-        CacheError: the directory may not be written.
+        CacheError: the directory may not be written, or its file system has no locks.
         StorageFullError: the disk has no room.
     """
     if chosen is None:
@@ -60,6 +61,7 @@ def caches_of_run(
         return
     policy, place = Policy(chosen), root_of(root)
     require_data(chosen, plan)
+    require_locks(place, "name a --cache-root on a disk of this machine")
     data = None
     if policy is Policy.AUTO or policy.needs_data_of_run:
         data = _opened(plan)

@@ -57,6 +57,13 @@ Python = Annotated[
         help="Interpreter of your program, which has the library that builds. [default: python]"
     ),
 ]
+BuildLimit = Annotated[
+    str | None,
+    Parameter(
+        help="Longest time that the library or --prepare may take to build, such as 90m. "
+        "[default: 6h]"
+    ),
+]
 PolicyOption = Annotated[
     PolicyName,
     Parameter(

@@ -103,6 +103,11 @@ def _take_file(path: Path) -> Holder | ExitStack:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return Holder.of_note(os.pread(descriptor, Holder.LONGEST_NOTE, 0))
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be a lock ({error.strerror}); set {LOCK_VARIABLE} to a file on a "
+                "disk of this machine"
+            ) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, Holder.of_this_process().note(), 0)
         return closing.pop_all()

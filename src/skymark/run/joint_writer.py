@@ -54,7 +54,7 @@ def joint_writer(
         announce: told once if a sole writer is waited for.
 
     Raises:
-        RunDirectoryError: it is a file, or it cannot be written.
+        RunDirectoryError: it is a file, cannot be written, or lies where there are no locks.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -66,15 +66,25 @@ def joint_writer(
             f"cannot write to {path}: {error.strerror}; choose another --output"
         ) from error
     try:
+        _join(path, descriptor, announce)
+        yield JointWriter(path, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _join(path: Path, descriptor: int, announce: Callable[[str], None]) -> None:
+    try:
         with _turn(path):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 announce(f"waiting: another skymark run is writing to {path}")
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
-        yield JointWriter(path, descriptor)
-    finally:
-        os.close(descriptor)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the file system of {path} refuses locks ({error.strerror}), by which several "
+            "processes share a run; choose an --output on another disk, or give --split and --store"
+        ) from error
 
 
 @contextmanager
