@@ -41,7 +41,7 @@ def require_locks(root: Path, instead: str) -> None:
     """Refuse a directory of caches whose file system has no locks.
 
     Raises:
-        CacheError: it is so; the message ends with what to do instead.
+        CacheError: it is so; the message ends with the next step.
     """
     if (words := refused_locks(root)) is not None:
         raise CacheError(

@@ -1,7 +1,6 @@
-"""Logs of cells: what a worker's processes print, with its beginning and its end.
+"""Logs of cells: the output of a worker's processes, with its beginning and its end.
 
-A worker prints into a pipe that the engine reads. So no library can fill the disk with its output,
-and a log has an owner that knows its size.
+A worker prints into a pipe that the engine reads. So no library can fill the disk with its output.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class CappedLog:
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
-        """Append data, and leave out the middle of what is too long.
+        """Append data, and cut the middle out of a log that is too long.
 
         Raises:
             OSError: the disk refused it.
@@ -133,7 +132,7 @@ class WorkerOutput:
         self._log.close()
 
     def _take(self) -> None:
-        """Read as much as the pipe may hold. What the disk refuses is lost."""
+        """Read as much as the pipe may hold. Output that the disk refuses is lost."""
         for _ in range(0 if self._has_ended else PIPE_BYTES // READ_BYTES):
             try:
                 data = os.read(self._read, READ_BYTES)

@@ -1,7 +1,7 @@
 """Keeper of a program: ends all that the program started once the caller's process is gone.
 
 It is run by its path, with the caller's process id and the command, and imports nothing of skymark.
-What the program started and detached becomes the keeper's own child (prctl(2), Linux).
+A process that the program detached becomes the keeper's own child (prctl(2), Linux).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NoReturn
 PARENT_DEATH_SIGNAL = 1
 CHILD_SUBREAPER = 36
 TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that end the program, except those that the caller's process ignores."""
+"""Signals that end the program, unless the caller's process ignores them."""
 
 
 def main() -> NoReturn:
@@ -47,13 +47,13 @@ def main() -> NoReturn:
 
 
 def leave(number: int, _: object) -> NoReturn:
-    """End everything, and this process as one that was told to."""
+    """End everything, and then this process with the signal's status."""
     end_children()
     os._exit(128 + number)
 
 
 def end_children() -> None:
-    """Kill this process's children until none is left; theirs come to it as they end."""
+    """Kill this process's children until none is left. Orphans below become its children, too."""
     while True:
         for child in children():
             with suppress(PermissionError):  # another user's; it is waited for

@@ -59,7 +59,7 @@ def run_tied(
 
 
 def _awaited(process: subprocess.Popen[bytes], limit_s: float | None) -> str:
-    """Wait until a process has ended and return the end of what it printed."""
+    """Wait until a process has ended and return the end of its output."""
     deadline = float("inf") if limit_s is None else time.monotonic() + limit_s
     printed, poll = b"", select.poll()
     if process.stdout is not None:

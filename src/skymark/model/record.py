@@ -174,7 +174,7 @@ class Record(Frozen):
 
     @property
     def was_not_run(self) -> bool:
-        """Whether it was left out for a reason that it shares with cells of its adapter."""
+        """Whether it was left out for a reason that other cells of its adapter have, too."""
         return self.was_not_set_up or self.status in {Status.SKIPPED, Status.UNSUPPORTED}
 
     @property

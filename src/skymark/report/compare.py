@@ -90,8 +90,8 @@ class Comparison(Frozen):
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     unjudged: dict[str, str] = Field(default_factory=dict)
-    """Cells of the baseline that nothing tells to be as good as before, by id, with the reason:
-    measured there alone, or planned there and measured in the other run alone."""
+    """Reasons why cells of the baseline cannot be judged, by id: measured in the baseline alone, or
+    planned in the baseline and measured in the other run alone."""
     differs: tuple[str, ...]
     """In what the runs differ though they could be compared, in words."""
 
@@ -192,7 +192,7 @@ def gate(comparison: Comparison, *, counts_lost: bool = True) -> None:
 
     Raises:
         GateError: a gated metric of a cell got worse, a cell of the baseline was lost or cannot be
-            judged, or no cell was measured in both; the message names them.
+            judged, or no cell was measured in both. The message names the cells.
     """
     regressed = [
         cell

@@ -136,7 +136,7 @@ def require_same_run(source: RunSource, sizes: Mapping[str, int], manifest: Mani
 
 
 def _acceptable(source: RunSource) -> tuple[dict[str, int], list[str]]:
-    """Return the sizes of the run's files by path, and those that are too large; or refuse all."""
+    """Return the sizes of the run's files by path, and the paths of files that are too large."""
     listed = _attempts()(source.sizes)
     sizes = {path: size for path, size in listed.items() if RUN_FILE.fullmatch(path)}
     if MANIFEST not in sizes:
