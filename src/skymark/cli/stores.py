@@ -89,5 +89,6 @@ def fetch(
     for problem in run.problems:
         say(problem)
     for path in differing:
-        say(f"{path} is not what SHA256SUMS says; fetch again")
+        came = (directory / path).exists()
+        say(f"{path} {'is not what SHA256SUMS says; fetch again' if came else 'did not come'}")
     return 1 if differing or run.problems else 0
