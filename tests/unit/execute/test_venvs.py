@@ -189,8 +189,8 @@ SLOW = """
 import pathlib, subprocess, sys, time
 here = pathlib.Path({here!r})
 if not (here / "seen").exists():
-    (here / "seen").write_text("")
     subprocess.Popen(["sleep", "600"], start_new_session=True)
+    (here / "seen").write_text("")
     time.sleep(600)
 """
 MAKE = """
