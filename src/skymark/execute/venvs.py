@@ -28,6 +28,8 @@ from skymark.model.venv import VenvSpec
 from skymark.resources import resource_directory
 
 IMPORT_TIMEOUT_S = 300.0
+UV_LIMIT_S = 7200.0
+"""Longest time of one of uv's commands: slow networks take an hour for the largest packages."""
 LOG_TAIL_LINES = 15
 MARKER = "skymark-venv.json"
 ROOT = Path("/")
@@ -145,7 +147,14 @@ class Venvs:
     def _uv(self, spec: VenvSpec, *arguments: str) -> None:
         from uv import find_uv_bin
 
-        done = run_tied([find_uv_bin(), *arguments, "--quiet"], uv_variables(), ROOT)
+        command = [find_uv_bin(), *arguments, "--quiet"]
+        try:
+            done = run_tied(command, uv_variables(), ROOT, UV_LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise VenvBuildError(
+                f"uv could not make the venv of {spec.title} (`uv {' '.join(arguments[:2])}` was "
+                f"ended after {UV_LIMIT_S:g} s)"
+            ) from error
         if done.returncode != 0:
             tail = "\n".join(done.stdout.strip().splitlines()[-LOG_TAIL_LINES:])
             raise VenvBuildError(
