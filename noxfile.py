@@ -264,6 +264,12 @@ def tune_table(session: nox.Session) -> None:
 
 
 @nox.session
+def settings_table(session: nox.Session) -> None:
+    """Make the table of docs/adapters.md: each loader with pairwise settings (ten minutes)."""
+    session.run("python", "-m", "tests.settings_table", "docs/adapters.md", *session.posargs)
+
+
+@nox.session
 def scaling(session: nox.Session) -> None:
     """Make the table of docs/scaling.md: libraries by number of workers (an hour on 16 cores)."""
     session.run("python", "-m", "tests.scaling", "docs/scaling.md", *session.posargs)

@@ -16,10 +16,11 @@ from skymark.cli.tables import print_rows, stdout_console
 from skymark.execute.accelerator import python_of_accelerator, require_accelerator
 from skymark.execute.copy_rates import copy_rates
 from skymark.machine.facts import capture
-from skymark.machine.fitness import fitness_warnings
+from skymark.machine.fitness import fitness_warnings, room_warnings
 from skymark.machine.gpu_fitness import STOPS_A_RUN, CopyRates, driver_faults, gpu_faults
 from skymark.machine.noise import ROUND_S, noise_warnings, observe
 from skymark.machine.nvidia import nvidia_driver, visible_units
+from skymark.machine.room import room_here
 from skymark.model.gpu import NvidiaDriver
 from skymark.report.gpus import driver_rows
 from skymark.report.noise import detection_rows, noise_rows
@@ -166,6 +167,7 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
         *driver_faults(driver),
         *gpu_faults(driver.gpus, copies),
         *fitness_warnings(machine),
+        *room_warnings(room_here()),
         *(noise_warnings(noise) if noise else ()),
     ]
     self_tests = (

@@ -94,6 +94,22 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
     )
     if warning := short_time(plan, time):
         note(warning)
+    note_shortages(plan)
+
+
+def note_shortages(plan: Plan) -> None:
+    """Say what this machine lacks for cells of a plan, each cause once."""
+    from skymark.machine.room import room_here, shortage
+    from skymark.suite.registry import suite_named
+
+    suite, room = suite_named(plan.suite), room_here()
+    lacking: dict[str, list[str]] = {}
+    for one in plan.runnable:
+        if (cause := shortage(suite.need(one.cell), room)) is not None:
+            lacking.setdefault(f"{cause.message}; {cause.action}", []).append(one.cell.id)
+    for text, cells in lacking.items():
+        others = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+        note(f"cannot be measured here: {cells[0]}{others}: {text}")
 
 
 def short_time(plan: Plan, time: RunTime) -> str | None:

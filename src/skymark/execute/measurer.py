@@ -16,6 +16,7 @@ from skymark.execute.accelerator import no_accelerator
 from skymark.execute.asking import Asker, Question, answers, question_of
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.judges import Judges
+from skymark.execute.machine_fault import RoundWatch
 from skymark.execute.observer import Observer, Uploads
 from skymark.execute.process import (
     DIED,
@@ -31,6 +32,7 @@ from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.worker_pool import WorkerPool
 from skymark.machine.gpu_fitness import LOSS, lost_fault
 from skymark.machine.nvidia import lost_gpu
+from skymark.machine.room import room_here, shortage
 from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.plan import Plan, PlannedCell
@@ -142,12 +144,15 @@ class Measurer(ABC):
 
     def _refuse(self) -> None:
         """End the cells that cannot be run, by the plan or on this machine."""
+        room = room_here()
         for unfinished in list(self._unfinished.values()):
             planned = unfinished.planned
             if planned.refusal is not None:
                 self._end(unfinished, *planned.refusal)
             elif (cause := self._suite.absence(planned.cell)) is not None:
                 self._end(unfinished, Status.SKIPPED, cause)
+            elif (cause := shortage(self._suite.need(planned.cell), room)) is not None:
+                self._end(unfinished, Status.FAILED, cause, Stop.FAILED)
 
     def _build_venvs(self) -> None:
         for group, cells in self._groups().items():
@@ -268,11 +273,19 @@ class Measurer(ABC):
         unfinished.next_round += 1
         self._observer.measuring(cell, number)
         busy = self._uploads.hold() if self._uploads else ()
+        log, on_gpu = self._run.log_path(cell), self._computes_on_gpu(unfinished)
+        watch = RoundWatch(log)
         try:
-            log, on_gpu = self._run.log_path(cell), self._computes_on_gpu(unfinished)
-            measured = worker.measure(cell, number, effort, log, on_gpu=on_gpu)
+            measured = worker.measure(cell, number, effort, log, on_gpu=on_gpu, watch=watch)
             self._was_measured(cell)
             result = self._judged(worker, cell, measured)
+            if not result.verification.passed and (fault := watch.fault("")):
+                raise WorkerError(fault, alive=True)
+        except WorkerError as error:
+            fault = watch.fault(error.cause.message, worker.killed_by)
+            if fault is None or fault == error.cause:
+                raise
+            raise WorkerError(fault, alive=error.alive) from error
         finally:
             self._observer.measured(cell, number)
         if busy:

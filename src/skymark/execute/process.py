@@ -38,6 +38,7 @@ from skymark.execute.messages import (
     line_of,
     parse_event,
 )
+from skymark.execute.machine_fault import LOOK_S, RoundWatch
 from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
@@ -144,6 +145,12 @@ class WorkerProcess:
         return self._out >= 0 and self._process.poll() is None
 
     @property
+    def killed_by(self) -> int | None:
+        """The signal that ended it; None while it runs, or where none did."""
+        code = self._process.poll()
+        return -code if code is not None and code < 0 else None
+
+    @property
     def is_ready(self) -> bool:
         """Whether it has started, and neither died nor was ended since."""
         return self.has_started and self.is_running
@@ -179,7 +186,14 @@ class WorkerProcess:
         self._await(Prepared, timeout_s)
 
     def measure(
-        self, cell: Cell, round: int, effort: Effort, log: Path, *, on_gpu: bool = False
+        self,
+        cell: Cell,
+        round: int,
+        effort: Effort,
+        log: Path,
+        *,
+        on_gpu: bool = False,
+        watch: RoundWatch | None = None,
     ) -> MeasuredRound:
         """Have the worker measure one round.
 
@@ -192,9 +206,10 @@ class WorkerProcess:
             effort: how long it may take.
             log: gets what the library prints.
             on_gpu: whether the cell's library computes on NVIDIA GPUs.
+            watch: looks at the worker while it does not answer; None for nobody.
 
         Raises:
-            WorkerError: it failed, died or took too long.
+            WorkerError: it failed, died, waits in vain or took too long.
         """
         self.measured.add(cell.id)
         if isinstance(self._process, ForkedWorker):
@@ -207,7 +222,7 @@ class WorkerProcess:
         gpus = GpuSampler(self._process.kill, on=on_gpu)
         try:
             while True:
-                match event := self._receive(deadline, effort.cell_timeout_s):
+                match event := self._receive(deadline, effort.cell_timeout_s, watch):
                     case Measured():
                         return MeasuredRound(event, seen)
                     case TimedRegionBegins():
@@ -331,7 +346,9 @@ class WorkerProcess:
                 raise WorkerError(cause_of(event), alive=True)
         return event
 
-    def _receive(self, deadline: float, timeout_s: float) -> Event:
+    def _receive(
+        self, deadline: float, timeout_s: float, watch: RoundWatch | None = None
+    ) -> Event:
         """Return the worker's next event.
 
         Raises:
@@ -360,7 +377,12 @@ class WorkerProcess:
             selector.register(self._in, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
+                look = left if watch is None else min(left, LOOK_S)
+                if left > 0 and not selector.select(look):
+                    if watch is not None and (fault := watch.look(self._process.pid)):
+                        raise WorkerError(fault)
+                    continue
+                if left <= 0:
                     raise WorkerError(
                         Cause(
                             kind="timeout",

@@ -130,22 +130,25 @@ def tune(
     """
     planned = {one.cell.id: one for one in candidates.cells}
     rungs: list[Rung] = []
+    rule = order
 
     def measure(number: int, ids: Sequence[str]) -> dict[str, tuple[float, ...]]:
+        nonlocal rule
         plan = candidates.model_copy(
             update={"cells": tuple(planned[id] for id in ids), "effort": chosen[number]}
         )
         place = directory / f"rung-{number + 1}"
         records = tuple(run(plan, place))
         rungs.append(Rung(plan, place, records))
-        orders = {one.cell.id: order.place(one) for one in records}
+        rule = rule.among(records)
+        orders = {one.cell.id: rule.place(one) for one in records}
         return {id: known for id, known in orders.items() if known is not None}
 
     sizes = rung_sizes(len(candidates.runnable), len(efforts))
     chosen = [efforts[length] for length in lengths_of_rungs(len(sizes), len(efforts))]
     # The first rung has those that cannot be run, too: their records say why.
     halve(list(planned), (len(planned), *sizes[1:]), measure)
-    return Tuned(order, tuple(rungs), frozenset(names))
+    return Tuned(rule, tuple(rungs), frozenset(names))
 
 
 def _with_axes(planned: PlannedCell, point: Mapping[str, Setting]) -> PlannedCell:

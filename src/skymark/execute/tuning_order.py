@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from statistics import median
 
 from skymark.model.metric import Declaration, Metric
@@ -21,16 +22,32 @@ class TuningOrder:
     rate: Metric
     target: float
     """The share that the goal has to reach, 0 to 1."""
+    stand_ins: tuple[Metric, Metric] | None = None
+    """The goal and the rate of candidates some of which lack the others; None for none."""
+    is_by_stand_ins: bool = False
+    """Whether goal and rate are those."""
 
     @classmethod
     def of(cls, tuning: Tuning, declaration: Declaration, target: float) -> TuningOrder:
         """Return the rule of a suite's declaration."""
+        stand_in = declaration.stand_in_metric
         return cls(
             goal=declaration.metric(tuning.goal),
             cost=declaration.metric(tuning.cost),
             rate=declaration.primary_metric,
             target=target,
+            stand_ins=stand_in and (declaration.metric(tuning.stand_in_goal), stand_in),
         )
+
+    def among(self, records: Iterable[Record]) -> TuningOrder:
+        """Return the rule for these records: by the stand-ins where one has no other rate."""
+        if self.stand_ins is None:
+            return self
+        goal, rate = self.stand_ins
+        lacking = (one for one in records if self.value(one, self.rate) is None)
+        if all(self.value(one, rate) is None for one in lacking):
+            return self
+        return replace(self, goal=goal, rate=rate, stand_ins=None, is_by_stand_ins=True)
 
     def place(self, record: Record) -> Order | None:
         """Return a record's place, the smallest first; None where it did not end well."""

@@ -71,6 +71,16 @@ def _memory_limit(group: Path) -> int | None:
     return None if limit is None or limit >= NO_LIMIT_BYTES else limit
 
 
+def oom_kills(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many processes of this one's control groups were killed for memory so far."""
+    counts = []
+    for group in _groups_of(proc / "cgroup", cgroups):
+        for name in ("memory.events", "memory.oom_control"):
+            lines = (line.split() for line in (_text(group / name) or "").splitlines())
+            counts += [int(words[1]) for words in lines if words[:1] == ["oom_kill"]]
+    return sum(counts)
+
+
 def _throttled_share(group: Path) -> float | None:
     lines = (line.split() for line in (_text(group / "cpu.stat") or "").splitlines())
     counts = {words[0]: int(words[1]) for words in lines if len(words) == 2}

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skymark.machine.rehearsal import REHEARSAL
+from skymark.machine.room import (
+    MORE_MEMORY,
+    MORE_SHARED_MEMORY,
+    SHARED_MEMORY,
+    Room,
+    megabytes,
+)
 from skymark.model.machine import Machine
 from skymark.model.record import StabilityWarning
 
@@ -16,6 +23,15 @@ LEAST_FREE_DISK_BYTES = 5 << 30
 LEAST_FREE_MEMORY_SHARE = 0.15
 NOTABLE_SWAP_BYTES = 256 << 20
 
+ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
+"""Eight workers, four batches ahead each, of 64 images of 224 × 224: 0.3 GB of bytes."""
+
+ENOUGH_OPEN_FILES = 1024
+"""What systems allow by default."""
+
+ENOUGH_MEMORY_BYTES = 2 << 30
+"""A process that has imported PyTorch or TensorFlow takes 0.3 to 0.5 GB, its workers as much."""
+
 
 def fitness_warnings(machine: Machine) -> tuple[StabilityWarning, ...]:
     """Return the reasons why measurements on this machine are unsafe, the worst first."""
@@ -25,6 +41,40 @@ def fitness_warnings(machine: Machine) -> tuple[StabilityWarning, ...]:
         *_limit_warnings(machine),
         *_space_warnings(machine),
     )
+
+
+def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
+    """Return the reasons why worker processes may find too little room."""
+    found = []
+    size = room.shared_memory_bytes
+    if size is not None and size < ENOUGH_SHARED_MEMORY_BYTES:
+        found.append(
+            StabilityWarning(
+                kind="little-shared-memory",
+                message=f"{SHARED_MEMORY} has {megabytes(size)}, and worker processes pass batches "
+                "through it",
+                action=MORE_SHARED_MEMORY,
+            )
+        )
+    if room.open_files is not None and room.open_files < ENOUGH_OPEN_FILES:
+        found.append(
+            StabilityWarning(
+                kind="few-open-files",
+                message=f"a process may open {room.open_files} files only",
+                action="raise the limit with: ulimit -n 4096",
+            )
+        )
+    limit = room.memory_limit_bytes
+    if limit is not None and limit < ENOUGH_MEMORY_BYTES:
+        found.append(
+            StabilityWarning(
+                kind="little-memory",
+                message=f"the control group may use {megabytes(limit)} of memory, and a library "
+                "with worker processes takes more",
+                action=MORE_MEMORY,
+            )
+        )
+    return tuple(found)
 
 
 def _rehearsal_warnings(machine: Machine) -> Iterator[StabilityWarning]:

@@ -106,7 +106,7 @@ def timed_pass(
     Args:
         start: begins the pass and returns its iterator; part of the first batch's wait.
         ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
-        keep: how many batches to keep whole for verification, besides short ones.
+        keep: how many batches to keep whole for verification, besides short ones; 0 for none.
         stop_after_ns: end the pass after the batch that crosses this wall time.
         go_on: asked whether to end it, each time that it would.
         consumer: consumes each batch after its wait and before the next one; None for at once.
@@ -153,7 +153,7 @@ def timed_pass(
                     spent = clock() - preparing
                     begin, deadline = begin + spent, deadline + spent
             examine(batch)
-            below = sample.offer(number, key, batch, always=len(index) < full)
+            below = sample.offer(number, key, batch, always=keep > 0 and len(index) < full)
         if now > deadline:
             deadline = now + go_on(len(arrived), arrived[0] - asked[0], now - begin)
             if deadline <= now:

@@ -122,6 +122,10 @@ class Declaration(Frozen):
     """In the order in which they are shown."""
     primary: str
     """The metric that orders tables and decides when there are rounds enough."""
+    stand_in: str | None = None
+    """The metric that tables show of a record without the primary one, apart from the ranking."""
+    stand_in_reason: str | None = None
+    """The condition that says why a record has that one only."""
     baseline: str | None = None
     """The adapter that others are shown as a multiple of."""
     spreads: tuple[Spread, ...] = ()
@@ -146,6 +150,8 @@ class Declaration(Frozen):
     def _names_what_it_has(self) -> Self:
         spread = (name for spread in self.spreads for name in spread.metrics)
         named = {self.primary, *self.beside, *spread}
+        if self.stand_in is not None:
+            named.add(self.stand_in)
         if unknown := named.difference(names_of(self.metrics)):
             raise ValueError(f"{sorted(unknown)} are named, but no metrics of {self.suite!r}")
         columns = {name for one in self.distributions for name in (one.column, one.only) if name}
@@ -167,6 +173,11 @@ class Declaration(Frozen):
     def primary_metric(self) -> Metric:
         """The metric that orders tables."""
         return self.metric(self.primary)
+
+    @property
+    def stand_in_metric(self) -> Metric | None:
+        """The metric of records without the primary one; None for none."""
+        return None if self.stand_in is None else self.metric(self.stand_in)
 
     @property
     def shared(self) -> tuple[Metric, ...]:

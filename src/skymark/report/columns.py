@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from skymark.model.metric import Declaration, Metric
-from skymark.model.record import Stop
+from skymark.model.record import Record, Stop
 from skymark.report.ranking import Row
 from skymark.report.text import MISSING, margin, share, significant, writer
 from skymark.run.price import price_per_million_usd, rate_of
@@ -124,6 +124,18 @@ class Columns:
         """Return the columns of the costs that the primary metric leaves out."""
         return _filled(self._beside, rows)
 
+    def stand_in(self, records: Sequence[Record]) -> list[tuple[Metric, tuple[Entry, ...]]]:
+        """Return the metrics of records that are not ranked, the primary one's stand-in first."""
+        declaration = self.declaration
+        first = declaration.stand_in_metric
+        if first is None or not records:
+            return []
+        names = dict.fromkeys(name for one in records for name in one.metrics)
+        shared = [one for one in declaration.shared if one.name in names]
+        own = [declaration.metric(name) for name in names if name not in self._known]
+        shown = [one for one in (*shared, *own) if one.shown is not None and one != first]
+        return [(one, tuple(_entry(record, one) for record in records)) for one in (first, *shown)]
+
     def others(self, rows: Sequence[Row]) -> list[Filled]:
         """Return the columns of all other metrics that some row has; own metrics come last."""
         names = (name for row in rows for name in row.record.metrics if name not in self._known)
@@ -207,21 +219,20 @@ def _place(place: Place) -> str:
 
 
 def _metric_column(metric: Metric) -> Column:
-    write, name = writer(metric), metric.name
-
-    def entry(row: Row) -> Entry:
-        figure = row.record.metrics.get(name)
-        if figure is None:
-            return Entry(None, MISSING)
-        return Entry(_number(figure.value, metric), write(figure.value))
-
     return Column(
         metric.heading,
         metric.description,
-        entry,
+        lambda row: _entry(row.record, metric),
         gives_way=metric.shown.gives_way if metric.shown else 0,
         first="ascending" if metric.better == "lower" else "descending",
     )
+
+
+def _entry(record: Record, metric: Metric) -> Entry:
+    figure = record.metrics.get(metric.name)
+    if figure is None:
+        return Entry(None, MISSING)
+    return Entry(_number(figure.value, metric), writer(metric)(figure.value))
 
 
 def _number(value: float, metric: Metric) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from pydantic import Field
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Manifest
-from skymark.model.metric import Metric
+from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import Judgement, judge
 from skymark.report.library_changes import Judged
@@ -152,9 +153,13 @@ def compare_runs(
             + "; ".join(text for _, text in refused)
             + f". If that is what you want to compare, add --across {kinds}"
         )
-    metrics = after.declaration.compared
+    declaration = after.declaration
+    metrics = _compared(declaration, pairs)
+    applies = partial(_applies, declaration)
     same_machine = _python(before, after) is None and {kind for kind, _ in found} <= {"versions"}
-    judged, common = judge(pairs, metrics, practical, in_pairs=in_pairs, same_machine=same_machine)
+    judged, common = judge(
+        *(pairs, metrics, practical), in_pairs=in_pairs, same_machine=same_machine, applies=applies
+    )
     return Comparison(
         before=before.manifest.run_id,
         after=after.manifest.run_id,
@@ -162,7 +167,12 @@ def compare_runs(
         in_pairs=in_pairs,
         metrics=metrics,
         cells=tuple(
-            _compare(one, other, metrics, judged, in_pairs=in_pairs) for one, other in pairs
+            _compare(
+                *(one, other, [metric for metric in metrics if applies(metric, one, other)]),
+                judged,
+                in_pairs=in_pairs,
+            )
+            for one, other in pairs
         ),
         only_before=tuple(id for id in before.by_id if id not in after.by_id),
         only_after=tuple(id for id in after.by_id if id not in before.by_id),
@@ -173,6 +183,29 @@ def compare_runs(
             *_in_common(common, metrics),
         ),
     )
+
+
+def _compared(
+    declaration: Declaration, pairs: Sequence[tuple[Record, Record]]
+) -> tuple[Metric, ...]:
+    """Return the metrics by which runs are compared, with the primary one's stand-in if needed."""
+    primary, other = declaration.primary_metric, declaration.stand_in_metric
+    if other is None or not any(_applies(declaration, other, *pair) for pair in pairs):
+        return declaration.compared
+    like_primary = {name: getattr(primary, name) for name in ("compared", "gated", "words")}
+    return (*declaration.compared, other.model_copy(update=like_primary))
+
+
+def _applies(declaration: Declaration, metric: Metric, before: Record, after: Record) -> bool:
+    """Whether two records are compared by a metric.
+
+    The primary metric and its stand-in are of two kinds. Of records of both kinds, neither is.
+    """
+    primary, other = declaration.primary, declaration.stand_in
+    lacking = [primary not in one.metrics and other in one.metrics for one in (before, after)]
+    if metric.name == other:
+        return all(lacking)
+    return metric.name != primary or not any(lacking)
 
 
 def are_sides(before: Manifest, after: Manifest) -> bool:

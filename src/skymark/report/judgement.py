@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from skymark.model.metric import Metric
@@ -51,6 +51,7 @@ def judge(
     *,
     in_pairs: bool = False,
     same_machine: bool = True,
+    applies: Callable[[Metric, Record, Record], bool] = lambda *_: True,
 ) -> Judgements:
     """Return the judgement on each metric that both records of a pair have.
 
@@ -62,6 +63,7 @@ def judge(
         same_machine: whether nothing is known to differ that changes all cells. Then what the
             libraries did alike whose versions are the same is the machine's doing, and a verdict
             on a cell has to hold beside them, too. Rounds in pairs need no such thing.
+        applies: whether a metric is compared in a pair of records.
     """
     sides_of = _sides_in_pairs if in_pairs else _sides
     both = {
@@ -69,6 +71,7 @@ def judge(
         for before, after in pairs
         for metric in metrics
         if metric.name in before.metrics and metric.name in after.metrics
+        if applies(metric, before, after)
         if (sides := sides_of(before, after, metric))[0]
     }
     contrasted = paired_contrast if in_pairs else contrast

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from skymark.machine.fitness import fitness_warnings
-from skymark.model.metric import Declaration
+from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Cause, Record, StabilityWarning, Status
 from skymark.report.chart import Axis, linear_axis, log_axis
-from skymark.report.columns import Columns, Filled
+from skymark.report.columns import Columns, Entry, Filled
 from skymark.report.distributions import DistributionChart, distribution_charts
 from skymark.report.price_chart import PriceChart, price_chart
-from skymark.report.ranking import Row, ranked
+from skymark.report.ranking import Row, not_ranked, ranked, why_not_ranked
 from skymark.report.text import writer
 from skymark.run.reader import Run
 
@@ -57,6 +57,11 @@ class Table:
     rows: tuple[Row, ...]
     unranked: tuple[Record, ...]
     """Those that were not measured, or refused."""
+    stand_ins: tuple[Record, ...]
+    """Those that have the primary metric's stand-in only."""
+    stand_in_columns: tuple[tuple[Metric, tuple[Entry, ...]], ...]
+    """Their metrics."""
+    why_not_ranked: str
     axis: Axis
     """Of the primary metric."""
     standing: tuple[Filled, ...]
@@ -197,13 +202,17 @@ def _table(
     declaration = columns.declaration
     cell = records[0].cell
     rows = tuple(ranked(records, declaration))
-    shown = {row.record.cell.id for row in rows}
+    stand_ins = not_ranked(records, declaration)
+    shown = {record.cell.id for record in (*(row.record for row in rows), *stand_ins)}
     return Table(
         label=label,
         detail=" ".join(f"{k} {v}" for k, v in sorted(cell.axes.items())) or cell.variant,
         anchor=anchor_of(f"t-{label}"),
         rows=rows,
         unranked=tuple(record for record in records if record.cell.id not in shown),
+        stand_ins=tuple(stand_ins),
+        stand_in_columns=tuple(columns.stand_in(stand_ins)),
+        why_not_ranked=why_not_ranked(stand_ins, declaration),
         axis=_axis(rows, declaration),
         standing=tuple(columns.standing(rows)),
         spreads=tuple(_spread_charts(rows, declaration)),
@@ -274,6 +283,10 @@ def _standing(table: Table, adapter: str, explain: Callable[[Row], str]) -> Stan
     for row in table.rows:
         if row.record.cell.adapter == adapter:
             return Standing(row.share, row.leads, None, explain(row))
+    for record in table.stand_ins:
+        if record.cell.adapter == adapter:
+            message = f"not ranked: {table.why_not_ranked}"
+            return Standing(None, leads=False, status=record.status, explanation=message)
     for record in table.unranked:
         if record.cell.adapter == adapter:
             message = record.cause.message if record.cause else "no cause was recorded"

@@ -73,6 +73,23 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
     return rows
 
 
+def not_ranked(records: Sequence[Record], declaration: Declaration) -> list[Record]:
+    """Return the `ok` records of one scenario that have the stand-in of the primary metric only."""
+    return [
+        record
+        for record in records
+        if record.status is Status.OK
+        and declaration.primary not in record.metrics
+        and declaration.stand_in in record.metrics
+    ]
+
+
+def why_not_ranked(records: Sequence[Record], declaration: Declaration) -> str:
+    """Return why records have the stand-in of the primary metric only, each reason once."""
+    name = declaration.stand_in_reason or ""
+    return "; ".join(dict.fromkeys(str(record.conditions.get(name, "")) for record in records))
+
+
 def values_of(record: Record, metric: Metric) -> list[float]:
     """Return the values of a metric that a record has, which are compared with another's.
 

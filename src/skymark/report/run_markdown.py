@@ -9,7 +9,7 @@ from skymark.model.record import Record, Status
 from skymark.report.columns import PLACE, UNSURE, Columns, group_marks
 from skymark.report.facts import facts_of, reason_of
 from skymark.report.markdown import markdown, markdown_table
-from skymark.report.ranking import Row, ranked
+from skymark.report.ranking import Row, not_ranked, ranked, why_not_ranked
 
 if TYPE_CHECKING:
     from skymark.run.reader import Run
@@ -28,10 +28,15 @@ def _lines(run: Run) -> Iterator[str]:
     for sentence in run.manifest.plan.sentences:
         yield from ("", markdown(sentence))
     for label, records in run.by_label().items():
-        if rows := ranked(records, declaration):
+        rows, others = ranked(records, declaration), not_ranked(records, declaration)
+        if rows or others:
             title = declaration.scenario_title(records[0].cell.scenario)
             yield from ("", f"### {markdown(label)}{f': {markdown(title)}' if title else ''}", "")
+        if rows:
             yield from _table(rows, columns)
+        if others:
+            yield from ("", f"Not ranked: {markdown(why_not_ranked(others, declaration))}.", "")
+            yield from _stand_ins(others, columns)
     if any(record.metrics for record in run.records):
         words = declaration.primary_metric.words
         yield from ("", f"Bold: none is shown to be {markdown(words.better)}. A bracket: the order")
@@ -57,6 +62,17 @@ def _table(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
             cells.append(markdown(f"{entries[place].text}{bracket}"))
         body.append(cells)
     head = ("adapter", *(markdown(column.heading) for column, _ in filled))
+    yield from markdown_table(head, body)
+
+
+def _stand_ins(records: Sequence[Record], columns: Columns) -> Iterator[str]:
+    shown = columns.stand_in(records)
+    names = [columns.declaration.adapter_name(record.cell.adapter) for record in records]
+    body = [
+        [markdown(name), *(markdown(entries[place].text) for _, entries in shown)]
+        for place, name in enumerate(names)
+    ]
+    head = ("adapter", *(markdown(metric.heading) for metric, _ in shown))
     yield from markdown_table(head, body)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -13,7 +13,7 @@ from skymark.model.metric import Declaration
 from skymark.model.record import Record, StabilityWarning, Status
 from skymark.report.columns import GROUP_MARKS, PLACE, UNSURE, Columns, group_marks
 from skymark.report.facts import facts_of, reason_of
-from skymark.report.ranking import Row, ranked
+from skymark.report.ranking import Row, not_ranked, ranked, why_not_ranked
 from skymark.report.text import plain
 
 if TYPE_CHECKING:
@@ -41,10 +41,17 @@ def print_report(run: Run, console: Console) -> None:
     declaration = run.declaration
     columns = Columns(run)
     for label, records in run.by_label().items():
-        if rows := ranked(records, declaration):
+        rows, others = ranked(records, declaration), not_ranked(records, declaration)
+        if rows or others:
             title = declaration.scenario_title(records[0].cell.scenario)
             console.print(_heading(label, title))
+        if rows:
             console.print(_table(rows, columns, console.width), no_wrap=True, overflow="ellipsis")
+        if others:
+            why = plain(why_not_ranked(others, declaration))
+            console.print(Text(f"not ranked: {why}", style="dim"))
+            table = _stand_ins(others, columns, console.width)
+            console.print(table, no_wrap=True, overflow="ellipsis")
     if any(record.metrics for record in run.records):
         console.print()
         console.print(Text(_legend(declaration), style="dim"))
@@ -81,7 +88,7 @@ def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
     Its lines are made here: a `rich.table.Table` is many times slower, and a run may have
     thousands of tables.
     """
-    adapters = [plain(row.record.cell.adapter) + _mark(row) for row in rows]
+    adapters = [_name(row.record) for row in rows]
     filled = [("adapter", 0, adapters)] + [
         (plain(column.heading), column.gives_way, [entry.text for entry in entries])
         for column, entries in columns.all(rows)
@@ -89,6 +96,29 @@ def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
     for heading, _, texts in filled:
         if heading == PLACE:
             texts[:] = map("".join, zip(texts, group_marks(rows), strict=True))
+    return _lines(filled, width, {place for place, row in enumerate(rows) if row.leads})
+
+
+def _stand_ins(records: Sequence[Record], columns: Columns, width: int) -> Text:
+    """Return a table of records that are not ranked, of the columns that fit."""
+    filled = [("adapter", 0, [_name(record) for record in records])] + [
+        (plain(metric.heading), metric.shown.gives_way if metric.shown and number else 0, texts)
+        for number, (metric, entries) in enumerate(columns.stand_in(records))
+        if (texts := [entry.text for entry in entries])
+    ]
+    return _lines(filled, width)
+
+
+def _lines(
+    filled: list[tuple[str, int, list[str]]], width: int, bold: Collection[int] = ()
+) -> Text:
+    """Return the lines of a table.
+
+    Args:
+        filled: its columns: heading, how soon it gives way (0 never), and an entry per row.
+        width: of the terminal.
+        bold: numbers of rows, from 0.
+    """
     widths = [max(map(cell_len, (heading, *texts))) for heading, _, texts in filled]
     while sum(widths) + GUTTER * len(widths) > width:
         gone = max(range(len(filled)), key=lambda place: filled[place][1])
@@ -96,9 +126,10 @@ def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
             break
         del filled[gone], widths[gone]
     lines = Text(_line([heading for heading, _, _ in filled], widths), style="dim")
-    for place, row in enumerate(rows):
+    for place in range(len(filled[0][2])):
         line = _line([texts[place] for _, _, texts in filled], widths)
-        lines = lines.append("\n").append(line, style="not dim bold" if row.leads else "not dim")
+        style = "not dim bold" if place in bold else "not dim"
+        lines = lines.append("\n").append(line, style=style)
     return lines
 
 
@@ -182,5 +213,5 @@ def _indented(text: str) -> RenderableType:
     return Padding(Text(text), (0, 0, 0, 2), expand=False)
 
 
-def _mark(row: Row) -> str:
-    return " !" if row.record.warnings else ""
+def _name(record: Record) -> str:
+    return plain(record.cell.adapter) + (" !" if record.warnings else "")

@@ -56,6 +56,11 @@ class TuningReport:
         order = tuned.order
         goal, deciding = order.value(chosen, order.goal), order.deciding(chosen)
         lines = []
+        if order.is_by_stand_ins:
+            lines.append(
+                f"some candidates have no rate but {order.rate.heading}: all are compared by "
+                f"{order.goal.heading} and {order.rate.heading}"
+            )
         if self.reaches:
             lines.append(
                 f"chosen: of those whose {order.goal.heading} is at least {share(order.target)}, "

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
+from skymark.machine.room import Need
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
@@ -139,6 +140,11 @@ class Suite(ABC):
         return None
 
     # Asked on the machine that runs the cells
+
+    def need(self, cell: Cell) -> Need:
+        """Return the most that a cell's processes need of the machine, as far as it is known."""
+        del cell
+        return Need()
 
     def absence(self, cell: Cell) -> Cause | None:
         """Return the cause that keeps a cell from this machine: an absent library, say."""

@@ -34,6 +34,8 @@ class Tuning:
 
     goal: str
     """The metric that has to reach the target; a share, of which more is better."""
+    stand_in_goal: str
+    """The goal where candidates lack it, and are compared by the primary metric's stand-in."""
     cost: str
     """The metric that is to be as small as can be then."""
     step: str

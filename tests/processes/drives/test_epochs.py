@@ -10,6 +10,7 @@ import pytest
 from skymark.measure.loop import Pass
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Outcome
+from skymark.suites.loading.drives.stream import FEWEST_EPOCHS
 from skymark.suites.loading.efforts import EVERY_ELEMENT
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
@@ -18,7 +19,7 @@ SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6})
 
 
 def test_every_epoch_is_recorded_and_only_the_measured_ones_are_timed(make_bench):
-    bench = make_bench(SCENARIO)
+    bench = make_bench(SCENARIO, workers=0)
     outcome = epochs.drive(bench)
     assert bench.oracle.verdict().passed
     measured = max(outcome.epoch)
@@ -31,20 +32,20 @@ def test_every_epoch_is_recorded_and_only_the_measured_ones_are_timed(make_bench
 
 
 def test_epochs_go_on_until_there_are_batches_enough(make_bench):
-    bench = make_bench(SCENARIO)
+    bench = make_bench(SCENARIO, workers=0)
     many = bench.limits.model_copy(update={"min_seconds": 0.0, "min_batches": 27})
     outcome = epochs.drive(dataclasses.replace(bench, limits=many))
     assert max(outcome.epoch) == 3
 
 
 def test_one_epoch_is_measured_where_the_effort_asks_for_nothing(make_bench):
-    bench = make_bench(SCENARIO)
+    bench = make_bench(SCENARIO, workers=0)
     none = bench.limits.model_copy(update={"min_seconds": 0.0})
     assert max(epochs.drive(dataclasses.replace(bench, limits=none)).epoch) == 1
 
 
 def test_the_measured_epochs_share_the_longest_time(make_bench):
-    bench = make_bench(SCENARIO)
+    bench = make_bench(SCENARIO, workers=0)
     limits = bench.limits.model_copy(update={"min_seconds": 9.0, "max_seconds": 5.0})
     given = []
 
@@ -57,7 +58,7 @@ def test_the_measured_epochs_share_the_longest_time(make_bench):
 
 
 def test_an_epoch_over_its_time_is_stopped_and_still_verified(make_bench):
-    bench = make_bench(SCENARIO)
+    bench = make_bench(SCENARIO, workers=0)
     hurried = bench.limits.model_copy(update={"max_seconds": 0.0})
     outcome = epochs.drive(dataclasses.replace(bench, limits=hurried))
     assert bench.oracle.verdict().passed
@@ -71,10 +72,55 @@ def test_a_kept_batch_does_not_change_with_the_buffer_it_was_made_from():
     assert kept["index"].tolist() == [0, 0, 0]
 
 
+def test_without_a_stream_the_first_epoch_after_the_pause_is_not_measured(make_bench):
+    bench = make_bench(SCENARIO)  # 13 batches, and queues of 2 × 2
+    none = bench.limits.model_copy(update={"min_seconds": 0.0})
+    outcome = epochs.drive(dataclasses.replace(bench, limits=none))
+    assert bench.oracle.verdict().passed
+    assert max(outcome.epoch) == 1 + FEWEST_EPOCHS
+    assert (outcome.elements, outcome.drained_elements) == (FEWEST_EPOCHS * 203, 203)
+    measured = [epoch > 1 for epoch in outcome.epoch]
+    assert outcome.samples["warm_up"] == tuple(int(not one) for one in measured)
+    assert not any(outcome.samples["stream"])
+    assert outcome.samples_per_s is None
+    assert outcome.epoch_samples_per_s == outcome.elements / outcome.timed_ns * 1e9
+
+
+def test_without_a_stream_what_was_made_in_the_pause_is_in_no_rate(make_bench):
+    bench = make_bench(SCENARIO)
+    waits = iter([1, 900, 900, 900, 900])
+
+    def run(epoch, kept, seconds):
+        return Pass([wait := next(waits)], [np.arange(4)], {}, wait)
+
+    outcome = bench.outcome()
+    for epoch, done in enumerate(passes := epochs.measured_epochs(bench, run), 1):
+        measured = epoch >= epochs.first_measured(bench, passes)
+        outcome.add(done, epoch=epoch, measured=measured)
+    assert outcome.epoch_samples_per_s == pytest.approx(4 / 900e-9)
+
+
+def test_without_a_stream_few_epochs_keep_batches(make_bench):
+    kept = [epochs.kept_batches(make_bench(SCENARIO), []) for _ in range(400)]
+    assert set(kept) == {0, epochs.KEPT_PER_EPOCH}
+    assert kept.count(0) > 300
+
+
+@pytest.mark.parametrize(("workers", "batches"), [(0, 2 + 8), (2, 13)])
+def test_a_round_gets_its_least_batches_though_its_time_is_over(make_bench, workers, batches):
+    bench = make_bench(SCENARIO, "Slow", workers=workers)
+    limits = bench.limits.model_copy(
+        update={"min_seconds": 0.02, "max_seconds": 0.02, "least_batches": 8}
+    )
+    outcome = epochs.drive(dataclasses.replace(bench, limits=limits))
+    measured = [epoch for epoch in outcome.epoch if epoch >= outcome.measured_from]
+    assert len(measured) == batches
+
+
 def test_a_few_batches_of_a_measured_epoch_are_kept_and_all_by_an_effort_that_verifies_all(
     make_bench,
 ):
-    bench = make_bench(SCENARIO)
+    bench = make_bench(SCENARIO, workers=0)
     assert epochs.kept_batches(bench, []) == 2
     thorough = bench.limits.model_copy(update={"verified_elements": EVERY_ELEMENT})
     bench = dataclasses.replace(bench, limits=thorough)
@@ -86,7 +132,7 @@ def test_a_few_batches_of_a_measured_epoch_are_kept_and_all_by_an_effort_that_ve
 
 
 def test_an_effort_that_verifies_all_compares_every_element_of_every_epoch(make_bench):
-    bench = make_bench(SCENARIO)
+    bench = make_bench(SCENARIO, workers=0)
     thorough = bench.limits.model_copy(update={"verified_elements": EVERY_ELEMENT})
     epochs.drive(dataclasses.replace(bench, limits=thorough))
     verified = bench.oracle.verdict()
@@ -94,8 +140,8 @@ def test_an_effort_that_verifies_all_compares_every_element_of_every_epoch(make_
 
 
 def test_so_many_batches_hold_the_elements_to_verify(make_bench):
-    assert epochs.batches_holding(make_bench(SCENARIO).job, 40) == 3
-    assert epochs.batches_holding(make_bench(SCENARIO).job, 0) == 1
+    assert epochs.batches_holding(make_bench(SCENARIO, workers=0).job, 40) == 3
+    assert epochs.batches_holding(make_bench(SCENARIO, workers=0).job, 0) == 1
 
 
 def test_throughput_is_of_the_measured_epochs():

@@ -15,7 +15,7 @@ SIZE = Size(elements=203, batch_size=16, values={"features": 6})
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_ranks_deliver_each_element_once_between_them(make_bench, count):
-    bench = make_bench(Ranks(SIZE, axes={"ranks": count}))
+    bench = make_bench(Ranks(SIZE, axes={"ranks": count}), workers=0, prefetch=1)
     outcome = ranks.drive(bench)
     assert bench.oracle.verdict().passed
     epochs = max(outcome.epoch)
@@ -35,6 +35,17 @@ def test_the_rate_is_of_the_streams_of_all_ranks(make_bench):
     assert sum(outcome.samples["stream"]) == measured * (14 - 2)
     assert len(outcome.restart_ns) == measured
     assert outcome.samples_per_s == outcome.streamed.elements / outcome.streamed.ns * 1e9
+
+
+def test_rates_of_whole_epochs_are_compared_where_only_a_single_rank_has_a_stream(make_bench):
+    bench = make_bench(Ranks(SIZE, axes={"ranks": 4}), workers=0, prefetch=1)
+    outcome = ranks.drive(bench)
+    assert bench.oracle.verdict().passed
+    assert outcome.samples_per_s is None
+    assert outcome.extra["scaling_efficiency"] == pytest.approx(
+        outcome.epoch_samples_per_s / 4 / outcome.extra["single_rank_samples_per_s"]
+    )
+    assert outcome.extra["rank_3_samples_per_s"] > 0
 
 
 def test_elements_of_another_rank_are_named(make_bench):

@@ -7,7 +7,12 @@ import pytest
 
 from skymark.measure.loop import Pass
 from skymark.suites.loading.drives.outcome import Outcome
-from skymark.suites.loading.drives.stream import Stream, stream_of_pass, stream_of_ranks
+from skymark.suites.loading.drives.stream import (
+    Stream,
+    larger_set,
+    stream_of_pass,
+    stream_of_ranks,
+)
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
 
@@ -50,14 +55,44 @@ def test_an_outcome_adds_the_streams_of_the_measured_epochs():
     assert (outcome.elements, outcome.timed_ns) == (32, 1822)
 
 
-@pytest.mark.parametrize("lead", [0, 2])
-def test_without_a_stream_the_rate_is_of_whole_epochs_and_every_wait_counts(lead):
-    outcome = Outcome(lead=lead)
+def of_two_epochs(**fields) -> Outcome:
+    outcome = Outcome(**fields)
     outcome.add(a_pass(5000, 1), epoch=0, measured=False)
     outcome.add(a_pass(900, 1), epoch=1, measured=True)
+    assert outcome.restart_ns == [900]
+    assert outcome.epoch_samples_per_s == pytest.approx(8 / 911e-9)
+    return outcome
+
+
+def test_of_a_library_that_works_ahead_whole_epochs_are_the_stream():
+    outcome = of_two_epochs()
     assert outcome.stream == Stream(8, 911)
     assert outcome.samples["stream"] == (0, 0, 1, 1)
-    assert outcome.restart_ns == [900]
+
+
+@pytest.mark.parametrize("fields", [{"has_stream": False}, {"lead": 2}])
+def test_without_a_stream_there_is_no_rate_of_one_and_no_wait_counts(fields):
+    outcome = of_two_epochs(**fields)
+    assert (outcome.stream, outcome.samples_per_s) == (None, None)
+    assert outcome.samples["stream"] == (0, 0, 0, 0)
+    assert outcome.samples["warm_up"] == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("elements", "fields", "has_more", "words"),
+    [
+        (203, {}, True, "PR-2:small has one, or give it 256 elements"),
+        (203, {}, False, "give it 256 elements"),
+        (203, {"workers": 0, "prefetch": 8}, True, "PR-2:small has one, or give it 512 elements"),
+        (203, {"world": 4}, True, "PR-2:small has one, or give it 1,024 elements"),
+        (203, {"workers": 64, "prefetch": 64}, True, "PR-2:large has one, or give it 262,144 e"),
+        (203, {"workers": 999, "prefetch": 999}, True, "give it 63,872,064 elements"),
+    ],
+)
+def test_the_size_that_has_a_stream_is_named(make_bench, elements, fields, has_more, words):
+    size = Size(elements=elements, batch_size=16, values={"features": 2})
+    job = make_bench(Determinism(size), **fields).job
+    assert larger_set(job, has_more=has_more).startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from skymark.execute.tune import candidates_of, tune
 from skymark.model.errors import UsageError
+from skymark.model.metric import Figure, Metric
 from skymark.model.record import Status
 from tests.scripted_suite import cell_of, plan_of, planned_cell
 from tests.unit.execute.tuning import EFFORTS, ORDER, Runs, candidates_with, record_of
@@ -144,3 +146,25 @@ def test_finalists_that_rounds_do_not_tell_apart_are_rivals():
 
     found = tuned_with(Runs(cost))
     assert [one.cell.adapter for one in found.rivals] == ["b"]
+
+
+def test_candidates_of_two_kinds_are_compared_by_what_all_have():
+    cells = [cell_of(adapter, workers=2) for adapter in "ab"]
+    whole, part = record_of(cells[0], 0.99, 5.0), record_of(cells[1], 0.5, 1.0)
+    others = {"epoch_share": Figure(value=0.97), "epochs_per_s": Figure(value=90.0)}
+    whole = whole.model_copy(update={"metrics": {**whole.metrics, **others}})
+    part = part.model_copy(update={"metrics": {"cost_s": part.metrics["cost_s"], **others}})
+    declared = [Metric(name=name, heading=name, better="higher") for name in others]
+    order = dataclasses.replace(ORDER, stand_ins=tuple(declared))
+    assert order.among([whole]) is order
+    assert order.place(part) is None
+    both = order.among([whole, part])
+    assert (both.goal.name, both.rate.name) == ("epoch_share", "epochs_per_s")
+    assert both.place(part) < both.place(whole)
+    assert both.among([whole]) is both
+
+
+def test_a_candidate_that_failed_changes_no_rule():
+    failed = record_of(cell_of("a"), 1.0, 1.0, status=Status.FAILED)
+    order = dataclasses.replace(ORDER, stand_ins=(ORDER.goal, ORDER.cost))
+    assert order.among([failed]) is order

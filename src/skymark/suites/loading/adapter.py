@@ -328,20 +328,26 @@ class Adapter(ABC):
             "as the reference does"
         )
 
-    def execution(self, job: LoadingJob) -> Execution:
-        """Return what makes a job's batches; the record has it.
+    @classmethod
+    def model(cls, scenario: Scenario) -> Model | None:
+        """Return what its workers are for a scenario; None where it has none.
 
         A library that `runs_in` either uses processes where Python does work that holds the
         interpreter's lock (`Scenario.holds_lock`), and threads where the work is small or its own
-        operators do it. Override where options or formats decide.
+        operators do it.
         """
-        if not job.workers or not self.runs_in:
-            return Execution()
-        model = self.runs_in[0]
-        if len(self.runs_in) > 1:
-            in_python = job.scenario.holds_lock and job.scenario.id not in self.native
-            model = "processes" if in_python else "threads"
-        return Execution(model, job.workers)
+        if len(cls.runs_in) < 2:
+            return next(iter(cls.runs_in), None)
+        in_python = scenario.holds_lock and scenario.id not in cls.native
+        return "processes" if in_python else "threads"
+
+    def execution(self, job: LoadingJob) -> Execution:
+        """Return what makes a job's batches; the record has it.
+
+        See `model`. Override where options or formats decide.
+        """
+        model = self.model(job.scenario)
+        return Execution() if model is None or not job.workers else Execution(model, job.workers)
 
     def shuffle_kind(self, job: LoadingJob) -> str:
         """Return the kind of shuffle of a job; override where format or options change it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import sys
@@ -20,6 +21,7 @@ from skymark.model.record import RoundResult
 from skymark.suites.loading.adapter import OTHER_IMAGES, LoadingJob
 from skymark.suites.loading.drives.outcome import Bench, Served
 from skymark.suites.loading.efforts import LoadingLimits
+from skymark.suites.loading.drives.stream import NO_STREAM, larger_set
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.settings import LoadingSettings, read_settings
@@ -29,10 +31,11 @@ from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
-    from skymark.model.cell import Cell
+    from skymark.model.cell import Cell, Setting
     from skymark.model.platform import Platform
     from skymark.suite.contract import TimedRegion
     from skymark.suites.loading.adapter import Adapter
+    from skymark.suites.loading.drives.outcome import Outcome
 
 
 LINK_SETTINGS = (
@@ -200,9 +203,24 @@ class AdapterBench:
                 **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
                 **({"works_ahead": "epoch"} if adapter.works_ahead == "epoch" else {}),
                 **({"cores": link.cores} if link.cores else {}),
+                **self._stream(storage, cell, job, outcome),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
             },
         )
+
+    @staticmethod
+    def _stream(
+        storage: Storage, cell: Cell, job: LoadingJob, outcome: Outcome
+    ) -> dict[str, Setting]:
+        """Return the condition of a round without a steady stream: the size that has one."""
+        if outcome.samples_per_s is not None:
+            return {}
+        if outcome.has_stream:
+            return {"stream": f"{NO_STREAM}; a higher --effort measures until it begins"}
+        job = dataclasses.replace(job, world=int(cell.axes.get("ranks", 1)))
+        own = storage.scenario.sizes()[cell.variant].elements
+        has_more = storage.data is None or len(job.dataset) >= own
+        return {"stream": f"{NO_STREAM}; {larger_set(job, has_more=has_more)}"}
 
     def close(self) -> None:
         """Close the adapter and free the evidence."""

@@ -7,6 +7,7 @@ from hashlib import sha256
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
+from skymark.machine.room import Need
 from skymark.model.cell import Cell, Setting
 from skymark.model.data_taken import DataTaken
 from skymark.model.effort import Effort
@@ -17,6 +18,7 @@ from skymark.model.record import Cause, Status
 from skymark.model.span import Span
 from skymark.suites.loading.adapter import ABILITIES, OTHER_IMAGES, Adapter
 from skymark.suites.loading.delivery.framework import REACHED
+from skymark.suites.loading.drives.stream import epoch_batches
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.reference import FileReference, SlugReference
 from skymark.suites.loading.registry import (
@@ -48,6 +50,12 @@ SMALLEST = "small"
 BESIDES_S = 0.5
 """To open a loader and close it, see whether its data is in memory, and hand its evidence over: 0.3
 to 0.8 s (`skymark run --effort rented`, two cores)."""
+
+FILES_OF_WORKER = 4
+"""Pipes and locks of a worker process, in the process that takes its batches."""
+
+FILES_OF_BATCH = 2
+"""Files through which a batch's arrays come: an index and another field at least."""
 
 VERIFYING_S_PER_ELEMENT = 0.001
 """To compare one delivered element with the reference. 256 elements take 0.1 to 0.5 s
@@ -323,6 +331,24 @@ def refused_delivery(
         kind="lacks-framework",
         message=f"{adapter.name} cannot deliver batches to a device: {lacking}",
         action="measure it with --deliver host",
+    )
+
+
+def need_of(cell: Cell) -> Need:
+    """Return what the batches need that worker processes hold ready, where a library has some."""
+    settings, _ = read_settings(cell.settings)
+    scenario, adapter = bind_scenario(cell), adapter_class(reference_of(cell))
+    if adapter.model(scenario) != "processes" or not settings.workers:
+        return Need()
+    ranks = int(cell.axes.get("ranks", 1))
+    size = min(settings.batch_size or scenario.size.batch_size, scenario.size.elements)
+    whole = epoch_batches(scenario.size.elements, size, ranks)
+    batches = min(settings.workers * settings.prefetch, whole)
+    held_bytes = ranks * batches * size * scenario.element_bytes
+    return Need(
+        shared_memory_bytes=held_bytes,
+        open_files=FILES_OF_WORKER * settings.workers + FILES_OF_BATCH * batches,
+        memory_bytes=held_bytes,
     )
 
 

@@ -23,6 +23,9 @@ class LoadingLimits(Frozen):
     warm_up_seconds: float | None = None
     """Time after which a warm-up epoch need not come to its end; None for `min_seconds`, and only
     where it would not end in `max_seconds`."""
+    least_batches: int = 0
+    """Batches of its stream, or in all where it has none, that a round gets at least, though it
+    take several times as long."""
     verified_elements: int
     """Elements per round whose content is compared with the reference, besides every index."""
 
@@ -32,8 +35,8 @@ class LoadingLimits(Frozen):
         return cls.model_validate(effort.limits)
 
     def of_effort(self) -> dict[str, float]:
-        """Return the limits as an effort has them, without those that are None."""
-        return self.model_dump(exclude_none=True)
+        """Return the limits as an effort has them, without those that are not set."""
+        return self.model_dump(exclude_none=True, exclude_defaults=True)
 
 
 def _effort(

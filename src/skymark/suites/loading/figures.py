@@ -21,7 +21,7 @@ PERCENTILES = {"wait_p50_ns": 50, "wait_p95_ns": 95, "wait_p99_ns": 99}
 def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
     """Return the metrics of one round; what it lacks is left out.
 
-    Rates are of the steady stream. Utilisation is the time in steps, or the think time that was
+    Rates are of the steady stream, and absent where epochs have none. Utilisation is the time in steps, or the think time that was
     really slept, over the time of the measured epochs, their restarts included; that of the stream
     is over its own time.
 
@@ -36,24 +36,24 @@ def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
     if outcome.timed_ns <= 0:
         raise ValueError("the round has no timed region, so it has no rate")
     used, elements, rate = outcome.resources, outcome.elements, outcome.samples_per_s
-    gpu = used.gpu
+    gpu, sampled = used.gpu, outcome.sampled_elements
     stream = outcome.stream
     found: dict[str, float | None] = {
         "samples_per_s": rate,
-        "bytes_per_s": rate * outcome.bytes / elements if elements else 0.0,
-        "epoch_samples_per_s": elements / outcome.timed_ns * 1e9,
+        "bytes_per_s": None if rate is None else rate * outcome.bytes / max(1, elements),
+        "epoch_samples_per_s": outcome.epoch_samples_per_s,
         "epoch_restart_ns": fmean(outcome.restart_ns) if outcome.restart_ns else None,
         "utilisation": outcome.busy_ns / outcome.timed_ns if outcome.busy_ns else None,
-        "stream_utilisation": stream.busy_ns / stream.ns if outcome.busy_ns else None,
+        "stream_utilisation": stream.busy_ns / stream.ns if stream and outcome.busy_ns else None,
         "step_ns": outcome.busy_ns / outcome.consumed if outcome.busy_ns else None,
         "step_launch_ns": outcome.work.launch_ns_per_step,
         "step_flop_share": outcome.work.flop_share,
         "first_batch_ns": outcome.first_batch_ns,
         "delivery_bytes_per_s": outcome.transfer.moved_bytes_per_s,
         "copy_bytes_per_s": outcome.transfer.copied_bytes_per_s,
-        "cpu_s_per_1000_samples": _per_1000(used.cpu_s, elements),
+        "cpu_s_per_1000_samples": _per_1000(used.cpu_s, sampled),
         "peak_pss_bytes": used.peak_pss_bytes,
-        **({} if gpu is None else gpu_metrics(gpu, elements)),
+        **({} if gpu is None else gpu_metrics(gpu, sampled)),
         "import_s": import_s,
         "open_s": outcome.setup_s,
         "first_epoch_s": outcome.first_epoch_ns / 1e9 or None,

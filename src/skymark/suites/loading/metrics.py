@@ -362,7 +362,8 @@ METHOD = (
     (
         "A restart is the wait for the first batch of an epoch after the warm-up, on average; the "
         "rate of whole epochs has all of their time in it, so an epoch takes its samples ÷ that "
-        "rate."
+        "rate. An epoch of fewer than 4 × workers × prefetch batches has no steady stream: it has "
+        "the rate of whole epochs only, which is neither ranked nor compared with another's."
     ),
     (
         "Memory is the largest proportional set size seen of the worker's process tree, "
@@ -394,6 +395,8 @@ DECLARATION = Declaration(
             labels=("1", "10", "100"),
         ),
     ),
+    stand_in="epoch_samples_per_s",
+    stand_in_reason="stream",
     beside=("epoch_restart_ns", "open_s"),
     distributions=(
         Distribution(
@@ -419,6 +422,7 @@ DECLARATION = Declaration(
         "mixing",
         "caches",
         "works_ahead",
+        "stream",
         "cores",
         *PLACES,
     ),

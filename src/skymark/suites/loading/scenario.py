@@ -41,6 +41,8 @@ LONG_BATCHES = 130
 """Whole batches of a ``long`` set, at least. An epoch then has a steady stream (`drives.stream`) at
 8 workers × 4 batches, or at 16 × 2."""
 
+FLOAT_BYTES = 4
+
 STEP_BATCH = 256
 """The largest usual batch of images that a network is trained on."""
 
@@ -259,6 +261,18 @@ class Scenario(ABC):
     def on_device(self) -> bool:
         """Whether batches go to devices by the scenario itself, whatever `deliver` says."""
         return "jax" in self.requirements(self.axes)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element as it is delivered, about; 0 where nothing tells."""
+        values = self.size.values
+        sides = max(1, len(self.images)) * int(values.get("frames", 1))
+        return (
+            FLOAT_BYTES * 3 * sides * int(values.get("side", 0)) ** 2
+            + FLOAT_BYTES * int(values.get("edge", 0)) ** 3
+            + FLOAT_BYTES * int(values.get("features", 0))
+            + int(values.get("object_bytes", 0))
+        )
 
     @property
     def mixture(self) -> Mixture | None:

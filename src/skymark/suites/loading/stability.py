@@ -9,6 +9,7 @@ from statistics import median
 
 from skymark.model.record import RoundResult, StabilityWarning
 from skymark.statistics.stability import PRACTICAL
+from skymark.suites.loading.drives.stream import NO_STREAM
 from skymark.suites.loading.figures import stream_waits
 from skymark.suites.loading.step.kind import StepKind
 
@@ -43,6 +44,7 @@ def warnings_of(rounds: Sequence[RoundResult]) -> tuple[StabilityWarning, ...]:
     checks = (
         few_waits,
         unfinished_warm_up,
+        no_stream,
         restarts_included,
         costly_restarts,
         other_step,
@@ -85,40 +87,41 @@ def unfinished_warm_up(rounds: Sequence[RoundResult]) -> StabilityWarning | None
     )
 
 
-def restarts_included(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
-    """Warn of epochs whose restarts cannot be told from their stream."""
-    batches = 0
-    for one in rounds:
-        measured = [epoch for epoch in one.samples["epoch"] if epoch > 0]
-        if sum(one.samples["stream"]) < len(measured):
-            return None
-        batches = max(batches, *Counter(measured).values(), 0)
-    if not batches:
+def no_stream(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
+    """Warn of epochs of which no steady stream was seen, and name the size that has one."""
+    larger = next((one.conditions["stream"] for one in rounds if "stream" in one.conditions), None)
+    if larger is None:
         return None
-    if any(one.conditions.get("works_ahead") == "epoch" for one in rounds):
-        why = (
-            "the library works ahead as far as its memory goes, and its restarts cannot be told "
-            "from the stream, so"
-        )
-        action = "choose a larger variant (such as :medium), in which restarts weigh less"
-    else:
-        why = (
-            f"epochs of {batches} batches are too short to tell their restarts from the stream, so"
-        )
-        action = (
-            "choose a larger variant (such as :medium), smaller batches, or fewer --workers and a "
-            "smaller --prefetch"
-        )
+    epochs = [epoch for one in rounds for epoch in one.samples["epoch"] if epoch > 0]
+    batches = max(Counter(epochs).values(), default=0)
+    return StabilityWarning(
+        kind="no-stream",
+        message=f"no steady stream was seen in epochs of {batches} batches, so there is no "
+        "samples/s; the rate of whole epochs stands in its place and is not ranked",
+        action=str(larger).removeprefix(f"{NO_STREAM}; "),
+    )
+
+
+def restarts_included(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
+    """Warn of a library whose restarts cannot be told from the stream."""
+    ahead = [one for one in rounds if one.conditions.get("works_ahead") == "epoch"]
+    if not any("samples_per_s" in one.metrics for one in ahead):
+        return None
     return StabilityWarning(
         kind="restarts-included",
-        message=f"{why} the rate and the waits include them",
-        action=action,
+        message="the library works ahead as far as its memory goes, and its restarts cannot be "
+        "told from the stream, so the rate and the waits include them",
+        action="choose a larger variant (such as :medium), in which restarts weigh less",
     )
 
 
 def costly_restarts(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
     """Warn of a stream that is much faster than whole epochs: work is done while they restart."""
-    metrics = [one.metrics for one in rounds if one.metrics.get("epoch_samples_per_s")]
+    metrics = [
+        one.metrics
+        for one in rounds
+        if one.metrics.get("epoch_samples_per_s") and "samples_per_s" in one.metrics
+    ]
     if not metrics:
         return None
     ratio = median(one["samples_per_s"] / one["epoch_samples_per_s"] for one in metrics)
@@ -217,8 +220,8 @@ def unused_cores(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
 
 def _waited_share(round: RoundResult) -> float:
     """Return the part of the measured epochs in which a batch was waited for."""
-    pairs = zip(round.samples["wait_ns"], round.samples["epoch"], strict=True)
-    return sum(wait for wait, epoch in pairs if epoch > 0) / round.timed_ns
+    pairs = zip(round.samples["wait_ns"], round.samples["warm_up"], strict=True)
+    return sum(wait for wait, warm_up in pairs if not warm_up) / round.timed_ns
 
 
 def _epoch_times(round: RoundResult) -> list[float]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from skymark.cache.stand_in import stand_in
+from skymark.machine.room import Need
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Figure
@@ -29,6 +30,7 @@ from skymark.suites.loading.cells import (
     axis_points,
     cell_of,
     check_axes,
+    need_of,
     opened_data,
     planned_cell,
     reaches,
@@ -155,6 +157,10 @@ class LoadingSuite(Suite):
             slug for slug, cls in adapters().items() if not cls.install_hint
         ]
         return {slug: venv_of(slug) for slug in chosen}
+
+    def need(self, cell: Cell) -> Need:
+        """Return what the batches of worker processes need of the machine."""
+        return need_of(cell)
 
     def absence(self, cell: Cell) -> Cause | None:
         """Return the command that installs a library, where no package does it by itself."""

@@ -26,6 +26,9 @@ LENGTHS = {
 LEAST_STEPS = 8
 """Steps of the accelerator that a second is to hold; where one takes longer, so do the rounds."""
 
+LEAST_BATCHES = 8
+"""Batches of its stream that a candidate is judged by, however long they take."""
+
 BESIDES_S = 120.0
 """For what a round does besides: processes start, elements are compared with the reference."""
 
@@ -53,11 +56,12 @@ def efforts(step_ms: float, name: str) -> Sequence[Effort]:
             min_rounds=rounds,
             max_rounds=rounds,
             target_relative_interval=0.05,
-            cell_timeout_s=BESIDES_S + 10 * seconds * stretch,
+            cell_timeout_s=BESIDES_S + 30 * seconds * stretch,
             limits=LoadingLimits(
                 min_seconds=seconds * stretch,
                 min_batches=1,
                 max_seconds=seconds * stretch,
+                least_batches=LEAST_BATCHES,
                 verified_elements=64,
             ).of_effort(),
         )
@@ -67,6 +71,7 @@ def efforts(step_ms: float, name: str) -> Sequence[Effort]:
 
 TUNING = Tuning(
     goal="stream_utilisation",
+    stand_in_goal="utilisation",
     cost="cpu_s_per_1000_samples",
     step="think_time_ms",
     batch="batch_size",

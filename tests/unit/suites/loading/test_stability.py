@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from skymark.model.record import RoundResult, Verification
+from skymark.suites.loading.drives.stream import NO_STREAM
 from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.suite import LoadingSuite
 
@@ -84,11 +85,23 @@ def test_one_slow_first_epoch_is_no_unfinished_warm_up() -> None:
     assert kinds([*rounds[:2], *rounds_at([1000, 1001, 1000])[2:]]) == set()
 
 
-def test_restarts_that_cannot_be_told_from_the_stream_are_named() -> None:
-    rounds = rounds_at([1000, 1001, 1000], lead=0)
-    assert kinds(rounds) == {"restarts-included"}
+def test_epochs_without_a_stream_are_named_with_the_size_that_has_one() -> None:
+    rounds = [
+        one.model_copy(
+            update={
+                "conditions": {"stream": f"{NO_STREAM}; CV-1:long has one"},
+                "metrics": {
+                    name: value for name, value in one.metrics.items() if name != "samples_per_s"
+                },
+                "samples": {**one.samples, "stream": (0,) * len(one.samples["stream"])},
+            }
+        )
+        for one in rounds_at([1000, 1001, 1000], lead=0)
+    ]
     (warning,) = LoadingSuite().warnings(rounds, STANDARD)
-    assert warning.message.startswith("epochs of 50 batches are too short")
+    assert warning.kind == "no-stream"
+    assert warning.message.startswith("no steady stream was seen in epochs of 50 batches")
+    assert warning.action == "CV-1:long has one"
 
 
 def test_a_library_that_works_ahead_is_said_to_where_its_restarts_are_included() -> None:
@@ -113,10 +126,10 @@ def test_every_warning_says_what_to_do() -> None:
     cases = [
         rounds_at([1e8, 1e8], (1, 1), (1, 1), (1, 1)),
         rounds_at([1000] * 3, SLOW_FIRST_EPOCH),
-        rounds_at([1000] * 3, lead=0, whole=0.5),
+        rounds_at([1000] * 3, whole=0.5),
     ]
     found = [one for case in cases for one in LoadingSuite().warnings(case, STANDARD)]
-    expected = {"short-region", "few-waits", "warm-up", "restarts-included", "costly-restarts"}
+    expected = {"short-region", "few-waits", "warm-up", "costly-restarts"}
     assert {one.kind for one in found} >= expected
     assert all(len(one.action) > 20 for one in found)
 

@@ -25,7 +25,7 @@ def drive(bench: Bench) -> Outcome:
     tell which of the two is broken.
     """
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        outcome = bench.outcome(setup_s)
         first, second, *_ = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
     streams = [stream_of(first.indices), stream_of(second.indices)]
     check_workers(bench, streams)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -16,7 +17,8 @@ from skymark.suites.loading.delivery.loader import transfer_of
 from skymark.suites.loading.devices import devices_of, on_host
 from skymark.suites.loading.drives.core_use import CoreUse
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
-from skymark.suites.loading.drives.warm_up import Enough
+from skymark.suites.loading.drives.stream import FEWEST_EPOCHS
+from skymark.suites.loading.drives.warm_up import Enough, least_batches
 from skymark.suites.loading.efforts import EVERY_ELEMENT
 from skymark.suites.loading.oracle import stream_of
 from skymark.suites.loading.oracle.arrival import Arrivals
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
 KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""
 
+KEPT_IN = 8
+"""One epoch in so many keeps batches where epochs have no stream: a library goes on while one is
+copied, which is a part of so short an epoch."""
+
+GRACE = 10
+"""Times as long as a round may take, in which it gets the batches that it needs at least."""
+
 KEPT_BYTES = 1 << 28
 """Memory for kept batches of measured epochs, where all are to be kept."""
 
@@ -40,7 +49,7 @@ RunEpoch = Callable[[int, int, float], Pass]
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round of a cell."""
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        outcome = bench.outcome(setup_s)
         first, *_ = measure(bench, outcome, run_with(bench, loader, enough_for(bench)))
     if bench.round == 0 and bench.job.shuffle:
         check_seed(bench, first)
@@ -56,18 +65,20 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
         enough: what suffices of epoch 0, if it would not end in its time; None for all of it.
     """
     consumer = bench.consumption.consumer(bench.adapter, bench.job)
+    least = least_batches(fewest_batches(bench), int(GRACE * bench.limits.max_seconds * 1e9))
 
     def run(epoch: int, kept: int, seconds: float) -> Pass:
         arrivals = Arrivals()
         places: set[str] = set()
         most_ns = int(seconds * 1e9)
         part = enough if epoch == 0 else None
+        measured_on = least if epoch else end
         done = timed_pass(
             lambda: loader.epoch(epoch),
             ready=awaiting(loader),
             keep=kept,
             stop_after_ns=most_ns if part is None else min(part.stream_ns, most_ns),
-            go_on=end if part is None else part.within(most_ns),
+            go_on=measured_on if part is None else part.within(most_ns),
             consumer=consumer,
             copy=partial(noted_copy, loader, places),
             receiver=arrivals,
@@ -86,7 +97,7 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
     """
-    first = warm_up(bench, outcome, run)
+    warm = warm_up(bench, outcome, run)
     sent = bench.sent_bytes()
     bench.begin()
     use = CoreUse()
@@ -95,12 +106,13 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     outcome.resources = bench.timed_region_ends()
     outcome.extra |= use.figures(outcome.resources.cpu_s)
     sent = bench.sent_bytes() - sent
+    first = first_measured(bench, passes)
     for epoch, done in enumerate(passes, 1):
-        outcome.add(done, epoch=epoch, measured=True)
+        outcome.add(done, epoch=epoch, measured=epoch >= first)
         verify(bench, epoch, done)
-    bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
-    bench.check_fetched(sent, outcome.elements)
-    return [first, *passes]
+    bench.oracle.check_work(outcome.resources.cpu_s, outcome.sampled_elements)
+    bench.check_fetched(sent, outcome.sampled_elements)
+    return [warm, *passes]
 
 
 def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch) -> Pass:
@@ -114,20 +126,62 @@ def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch) -> Pass:
     return first
 
 
-def measured_epochs(bench: Bench, run: RunEpoch) -> list[Pass]:
-    """Run epochs 1, 2 … until both time and batches suffice, or one was stopped or had no batch."""
-    limits = bench.limits
+def measured_epochs(bench: Bench, run: RunEpoch, *, after_pause: bool = True) -> list[Pass]:
+    """Run epochs 1, 2 … until both time and batches suffice, or one was stopped or had no batch.
+
+    Args:
+        bench: set up for the round.
+        run: runs one of them.
+        after_pause: whether a library had time to work ahead. Where an epoch has no stream, the
+            first one then comes before those that are measured: see `first_measured`.
+    """
     passes: list[Pass] = []
-    seconds, batches = 0.0, 0
-    while not passes or seconds < limits.min_seconds or batches < limits.min_batches:
-        epoch = len(passes) + 1
-        done = run(epoch, kept_batches(bench, passes), limits.max_seconds - seconds)
-        passes.append(done)
-        seconds += done.wall_ns / 1e9
-        batches += len(done.indices)
-        if not (done.complete and done.indices):
-            break
+    if after_pause and not bench.has_stream:
+        passes.append(run(1, KEPT_PER_EPOCH, bench.limits.max_seconds))
+    spent = Spent()
+    while goes_on(bench, spent) and all(done.complete and done.indices for done in passes[-1:]):
+        left_s = max(0.0, bench.limits.max_seconds - spent.seconds)
+        passes.append(run(len(passes) + 1, kept_batches(bench, passes), left_s))
+        spent.add(passes[-1])
     return passes
+
+
+def first_measured(bench: Bench, passes: Sequence[Pass]) -> int:
+    """Return the number of the first measured epoch of those that followed a pause.
+
+    Where an epoch has no stream, the one after the pause counts for nothing: its batches were made
+    while the warm-up was verified. What a library has made ahead at its end, it has made ahead at
+    the end of the last epoch, too.
+    """
+    return 1 if bench.has_stream or len(passes) == 1 else 2
+
+
+@dataclasses.dataclass
+class Spent:
+    """The measured epochs so far, their time and their batches."""
+
+    epochs: int = 0
+    seconds: float = 0.0
+    batches: int = 0
+
+    def add(self, done: Pass) -> None:
+        """Add an epoch."""
+        self.epochs += 1
+        self.seconds += done.wall_ns / 1e9
+        self.batches += len(done.indices)
+
+
+def goes_on(bench: Bench, spent: Spent) -> bool:
+    """Whether a round needs another epoch."""
+    limits = bench.limits
+    if not spent.epochs:
+        return True
+    needs = spent.seconds < limits.min_seconds or spent.batches < limits.min_batches
+    if bench.has_stream:
+        return needs
+    if spent.seconds < limits.max_seconds:
+        return needs or spent.epochs < FEWEST_EPOCHS
+    return spent.batches < limits.least_batches and spent.seconds < GRACE * limits.max_seconds
 
 
 def enough_for(bench: Bench) -> Enough | None:
@@ -144,6 +198,15 @@ def enough_for(bench: Bench) -> Enough | None:
     )
 
 
+def fewest_batches(bench: Bench) -> int:
+    """Return the batches of an epoch before which a measured one is not stopped; 0 for none."""
+    job, least = bench.job, bench.limits.least_batches
+    if not least:
+        return 0
+    whole = batches_holding(job, job.scenario.epoch_elements)
+    return bench.lead + least if bench.has_stream else whole
+
+
 def batches_holding(job: LoadingJob, elements: int) -> int:
     """Return how many batches together hold so many elements, at least one."""
     return max(1, -(-elements // job.batch_size))
@@ -155,6 +218,8 @@ def kept_batches(bench: Bench, passes: Sequence[Pass]) -> int:
     Where the effort verifies every element, all of them, while there is memory for them; but not
     where nothing was verified yet, which is to measure memory.
     """
+    if not bench.has_stream:
+        return 0 if secrets.randbelow(KEPT_IN) else KEPT_PER_EPOCH
     size = bench.batch_bytes
     if bench.limits.verified_elements < EVERY_ELEMENT or not size:
         return KEPT_PER_EPOCH

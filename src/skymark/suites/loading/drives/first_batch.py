@@ -15,10 +15,10 @@ def drive(bench: Bench) -> Outcome:
     """
     bench.begin()
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        outcome = bench.outcome(setup_s)
         run = epochs.run_with(bench, loader)
         warm_up = run(0, epochs.KEPT_PER_EPOCH, bench.limits.max_seconds)
-        passes = [warm_up, *epochs.measured_epochs(bench, run)]
+        passes = [warm_up, *epochs.measured_epochs(bench, run, after_pause=False)]
         outcome.resources = bench.timed_region_ends()
     for epoch, done in enumerate(passes):
         outcome.add(done, epoch=epoch, measured=epoch > 0)

@@ -36,7 +36,7 @@ def drive(bench: Bench) -> Outcome:
     waits, 16 bytes a batch.
     """
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        outcome = bench.outcome(setup_s)
         run = epochs.run_with(bench, loader)
         epochs.warm_up(bench, outcome, run)
         bench.begin()

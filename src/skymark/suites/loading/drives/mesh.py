@@ -19,7 +19,7 @@ def drive(bench: Bench) -> Outcome:
     """
     bench = dataclasses.replace(bench, job=dataclasses.replace(bench.job, drop_last=True))
     with FreshLoader(bench.reference, mesh_variables()) as fresh:
-        outcome = Outcome(lead=bench.lead)
+        outcome = bench.outcome()
         outcome.extra["fresh_import_s"] = fresh.answer()
         fresh.open(bench.job, bench.consumption, mesh=True)
         outcome.setup_s = fresh.answer()

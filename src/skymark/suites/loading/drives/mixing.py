@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round, and in the first one the order's dependence on the seed."""
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        outcome = bench.outcome(setup_s)
         first, *_ = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
     if bench.round == 0:
         epochs.check_seed(bench, first)

@@ -17,7 +17,7 @@ from skymark.measure.transfer import Transfer
 from skymark.model.record import Resources
 from skymark.suites.loading.delivery.loader import opened
 from skymark.suites.loading.devices import HOST
-from skymark.suites.loading.drives.stream import Stream, lead_of, stream_of_ranks
+from skymark.suites.loading.drives.stream import Stream, has_stream, lead_of, stream_of_ranks
 from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
@@ -106,6 +106,15 @@ class Bench:
         """The batches at an epoch's start that are no part of its stream; 0 if all are."""
         return 0 if self.adapter.works_ahead == "epoch" else lead_of(self.job)
 
+    @property
+    def has_stream(self) -> bool:
+        """Whether an epoch is long enough for a steady stream."""
+        return has_stream(self.job)
+
+    def outcome(self, setup_s: float = 0.0) -> Outcome:
+        """Return an outcome of the bench's job, to which nothing was added yet."""
+        return Outcome(setup_s=setup_s, lead=self.lead, has_stream=self.has_stream)
+
     @contextmanager
     def opened(self) -> Iterator[tuple[Loader, float]]:
         """Open a loader for the bench's job and close it at the end; yields it and `setup_s`."""
@@ -131,6 +140,8 @@ class Outcome:
     setup_s: float = 0.0
     lead: int = 0
     """The batches at an epoch's start that are no part of its stream; see `drives.stream`."""
+    has_stream: bool = True
+    """Whether an epoch is long enough for a stream."""
     first_batch_ns: int | None = None
     first_epoch_elements: int = 0
     """Elements of the warm-up epoch; 0 where it was stopped."""
@@ -143,6 +154,9 @@ class Outcome:
     consumed: float = 0
     """Batches of the measured epochs, per rank; all but those at which a pass was stopped."""
     elements: int = 0
+    drained_elements: int = 0
+    """Elements of an epoch after the warm-up, which is sampled with the measured ones and counts for
+    nothing else."""
     bytes: int = 0
     wait_ns: list[int] = field(default_factory=list)
     batch_elements: list[int] = field(default_factory=list)
@@ -161,26 +175,40 @@ class Outcome:
     extra: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.measured_from = 1
+        """Number of the first measured epoch."""
         self._kept_elements = 0
         self._kept_bytes = 0
 
     @property
     def samples(self) -> dict[str, tuple[int, ...]]:
         """The raw values, by column of the samples file."""
-        in_stream = self.in_stream if self.streamed.ns else [epoch > 0 for epoch in self.epoch]
+        whole = self.stream is not None
+        measured = [epoch >= self.measured_from for epoch in self.epoch]
+        in_stream = self.in_stream if self.streamed.ns else [whole and one for one in measured]
         return {
             "epoch": tuple(self.epoch),
             "wait_ns": tuple(self.wait_ns),
             "elements": tuple(self.batch_elements),
-            "warm_up": tuple(int(epoch == 0) for epoch in self.epoch),
+            "warm_up": tuple(int(not one) for one in measured),
             "stream": tuple(map(int, in_stream)),
         }
 
     @property
-    def stream(self) -> Stream:
-        """The streams of the measured epochs; the whole epochs where none has one."""
+    def stream(self) -> Stream | None:
+        """The streams of the measured epochs; None where none was long enough for one.
+
+        Of a library that works ahead without bounds, whose streams begin nowhere, the whole epochs.
+        """
+        if not self.has_stream or (self.lead and not self.streamed.ns):
+            return None
         whole = Stream(self.elements, self.timed_ns, self.busy_ns)
         return self.streamed if self.streamed.ns else whole
+
+    @property
+    def sampled_elements(self) -> int:
+        """Elements that were delivered while the process tree was sampled."""
+        return self.elements + self.drained_elements
 
     def samples_per_s_over(self, epochs: int) -> float | None:
         """Return the rate of so many epochs with set-up, the first of them as the warm-up was.
@@ -194,9 +222,14 @@ class Outcome:
         return epochs * elements / (self.setup_s + self.first_epoch_ns / 1e9 + later_s)
 
     @property
-    def samples_per_s(self) -> float:
-        """Throughput of the steady stream."""
-        return self.stream.elements / self.stream.ns * 1e9
+    def samples_per_s(self) -> float | None:
+        """Throughput of the steady stream; None where there is none."""
+        return None if self.stream is None else self.stream.elements / self.stream.ns * 1e9
+
+    @property
+    def epoch_samples_per_s(self) -> float:
+        """Throughput of whole epochs, restarts included."""
+        return self.elements / self.timed_ns * 1e9
 
     def add(self, done: Pass, epoch: int, *, measured: bool, of_ranks: Sequence[Pass] = ()) -> None:
         """Add one pass, or that of several ranks together with the passes of each.
@@ -212,8 +245,11 @@ class Outcome:
         parts = of_ranks or (done,)
         for part in parts:
             self.in_stream += [measured and n >= self.lead for n in range(len(part.wait_ns))]
-        if not measured and done.complete:
+        if epoch == 0 and done.complete:
             self.first_epoch_elements, self.first_epoch_ns = sum(sizes), done.wall_ns
+        if not measured:
+            self.measured_from = epoch + 1
+            self.drained_elements += sum(sizes) if epoch else 0
         if measured:
             self.timed_ns += done.wall_ns
             self.busy_ns += done.busy_ns

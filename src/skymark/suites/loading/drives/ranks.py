@@ -39,17 +39,24 @@ def drive(bench: Bench) -> Outcome:
             for variables in variables_of_ranks
         ]
         import_s = max(loader.answer() for loader in loaders)
-        single = single_rank_samples_per_s(bench, loaders[world]) if world > 1 else None
+        alone = single_rank(bench, loaders[world]) if world > 1 else None
         ranks = Ranks(bench, loaders[:world])
         outcome = measure(ranks)
-    if single is None:
-        single = outcome.samples_per_s
+    each = [ranks.outcome(rank) for rank in range(world)]
+    together_per_s, single, *of_ranks = rates([outcome, alone or outcome, *each])
     outcome.extra |= {"fresh_import_s": import_s, "single_rank_samples_per_s": single}
     if single:
-        outcome.extra["scaling_efficiency"] = outcome.samples_per_s / (world * single)
-    for rank in range(world):
-        outcome.extra[f"rank_{rank}_samples_per_s"] = ranks.samples_per_s(rank)
+        outcome.extra["scaling_efficiency"] = together_per_s / (world * single)
+    for rank, rate in enumerate(of_ranks):
+        outcome.extra[f"rank_{rank}_samples_per_s"] = rate
     return outcome
+
+
+def rates(outcomes: Sequence[Outcome]) -> list[float]:
+    """Return rates that can be compared: of streams, or of whole epochs where one has no stream."""
+    streams = [one.samples_per_s for one in outcomes]
+    known = [one for one in streams if one is not None]
+    return known if len(known) == len(streams) else [one.epoch_samples_per_s for one in outcomes]
 
 
 class Ranks:
@@ -79,12 +86,13 @@ class Ranks:
         waits = [remote.done.wait_ns[0] for remote in self.passes[0] if remote.done.wait_ns]
         return max(waits, default=None)
 
-    def samples_per_s(self, rank: int) -> float:
-        """Return the rate of one rank's stream in the measured epochs, by its own clock."""
-        alone = Outcome(lead=self.bench.lead)
-        for epoch, ranks in self.passes.items():
-            alone.add(ranks[rank].done, epoch=epoch, measured=epoch > 0)
-        return alone.samples_per_s
+    def outcome(self, rank: int) -> Outcome:
+        """Return what one rank did in the measured epochs, by its own clock."""
+        alone, passes = self.bench.outcome(), [ranks[rank].done for ranks in self.passes.values()]
+        first = epochs.first_measured(self.bench, passes[1:])
+        for epoch, done in enumerate(passes):
+            alone.add(done, epoch=epoch, measured=epoch >= first)
+        return alone
 
     def passes_of(self, epoch: int) -> list[Pass]:
         """Return the passes of an epoch, by rank."""
@@ -114,7 +122,7 @@ class Ranks:
 def measure(ranks: Ranks) -> Outcome:
     """Warm up, then run and verify the measured epochs of ranks that are open."""
     bench, world = ranks.bench, len(ranks.loaders)
-    outcome = Outcome(setup_s=ranks.setup_s, lead=bench.lead)
+    outcome = bench.outcome(ranks.setup_s)
     kept = epochs.batches_holding(bench.job, bench.limits.verified_elements // world)
     begin_s = bench.cpu_s()
     warm_up = ranks.run(0, kept, bench.limits.max_seconds)
@@ -125,15 +133,16 @@ def measure(ranks: Ranks) -> Outcome:
     bench.begin()
     passes = epochs.measured_epochs(bench, ranks.run)
     outcome.resources = bench.timed_region_ends()
+    first = epochs.first_measured(bench, passes)
     for epoch, done in enumerate(passes, 1):
-        outcome.add(done, epoch=epoch, measured=True, of_ranks=ranks.passes_of(epoch))
+        outcome.add(done, epoch, measured=epoch >= first, of_ranks=ranks.passes_of(epoch))
         ranks.verify(epoch)
-    bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
+    bench.oracle.check_work(outcome.resources.cpu_s, outcome.sampled_elements)
     return outcome
 
 
-def single_rank_samples_per_s(bench: Bench, loader: FreshLoader) -> float:
-    """Return the throughput of a single rank that has the machine for itself; end its process."""
+def single_rank(bench: Bench, loader: FreshLoader) -> Outcome:
+    """Measure a single rank that has the machine for itself; end its process."""
     oracle = bench.oracle.fresh()
     alone = dataclasses.replace(
         bench, oracle=oracle, timed_region_begins=lambda _: None, timed_region_ends=Resources
@@ -141,7 +150,7 @@ def single_rank_samples_per_s(bench: Bench, loader: FreshLoader) -> float:
     with loader:
         outcome = measure(Ranks(alone, [loader]))
     bench.oracle.absorb(oracle, "a single rank")
-    return outcome.samples_per_s
+    return outcome
 
 
 def together(ranks: Sequence[RemotePass]) -> Pass:

@@ -44,7 +44,7 @@ def drive(bench: Bench) -> Outcome:
     batch in the new process, whose import of the library is ``resume_import_s``.
     """
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        outcome = bench.outcome(setup_s)
         passes = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
         interrupted = interrupt(loader, len(passes), passes[0])
     if interrupted.before:

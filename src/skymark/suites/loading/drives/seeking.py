@@ -74,7 +74,7 @@ def drive(bench: Bench) -> Outcome:
             place: stretch(bench, fresh, place, None if place else middle, timed=place == middle)
             for place, fresh in zip(places, loaders, strict=True)
         }
-    outcome = Outcome(setup_s=found[middle].open_s, lead=bench.lead)
+    outcome = bench.outcome(found[middle].open_s)
     outcome.extra["fresh_import_s"] = import_s
     outcome.resources = found[middle].resources
     outcome.add(found[middle].remote.done, EPOCH, measured=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round; its figures are of the order of all elements."""
     with bench.opened() as (loader, setup_s):
-        outcome = Outcome(setup_s=setup_s, lead=bench.lead)
+        outcome = bench.outcome(setup_s)
         first, *measured = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
     outcome.extra |= shuffle_figures(first, measured, bench.job.batch_size)
     if bench.round == 0:

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
     from skymark.suites.loading.adapter import LoadingJob
 
 FEWEST_FILLINGS = 4
 """An epoch must fill the queues so many times for its restart to be told from its stream."""
+
+NO_STREAM = "no steady stream"
+"""The beginning of a condition of a round that has none."""
+
+FEWEST_EPOCHS = 4
+"""Epochs without a stream that a rate rests on at least, where the time suffices."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +36,56 @@ class Stream:
         )
 
 
-def lead_of(job: LoadingJob) -> int:
-    """Return the batches at an epoch's start that are no part of its stream; 0 if all are.
+def queued_batches(job: LoadingJob) -> int:
+    """Return the batches that a job's queues hold: workers × `prefetch`."""
+    return max(1, job.workers) * job.prefetch
 
-    While a library waits for its first batch it may make as many as its queues hold, workers ×
-    `prefetch`; they arrive at once, and would make the stream look faster than it is. They are as
-    many for each library, so that all are measured over the same batches. Where epochs are not
-    `FEWEST_FILLINGS` times as long, nothing is left out: their rate includes restarts.
+
+def epoch_batches(elements: int, batch_size: int, world: int = 1) -> int:
+    """Return the batches of an epoch of so many elements, on each of `world` ranks."""
+    return -(-elements // batch_size // world)
+
+
+def has_stream(job: LoadingJob) -> bool:
+    """Whether a job's epochs are `FEWEST_FILLINGS` times as long as its queues."""
+    batches = epoch_batches(len(job.dataset), job.batch_size, job.world)
+    return batches >= FEWEST_FILLINGS * queued_batches(job)
+
+
+def lead_of(job: LoadingJob) -> int:
+    """Return the batches at an epoch's start that are no part of its stream; 0 where it has none.
+
+    While a library waits for its first batch it may make as many as its queues hold; they arrive at
+    once, and would make the stream look faster than it is. They are as many for each library, so
+    that all are measured over the same batches.
     """
-    lead = max(1, job.workers) * job.prefetch
-    batches = -(-len(job.dataset) // job.batch_size // job.world)
-    return lead if batches >= FEWEST_FILLINGS * lead else 0
+    return queued_batches(job) if has_stream(job) else 0
+
+
+def larger_set(job: LoadingJob, *, has_more: bool) -> str:
+    """Return the size from which on a job's epochs have a stream, in words.
+
+    Args:
+        job: with its settings.
+        has_more: whether a larger variant has more elements of its data.
+    """
+    scenario = job.scenario
+    elements = FEWEST_FILLINGS * queued_batches(job) * job.batch_size * job.world
+    large = {
+        name: size.elements
+        for name, size in scenario.sizes().items()
+        if has_more and size.elements >= elements
+    }
+    needed = f"give it {elements:,} elements"
+    if not large:
+        return needed
+    return f"{scenario.id}:{min(large, key=lambda name: large[name])} has one, or {needed}"
 
 
 def stream_of_pass(done: Pass, lead: int) -> Stream:
     """Return the stream of a pass: what comes after its lead, think time included."""
+    import numpy as np
+
     waits = done.wait_ns[lead:]
     consuming_ns, busy_ns = (
         ns * len(waits) // max(1, len(done.wait_ns)) for ns in (done.think_ns, done.busy_ns)

@@ -1,4 +1,4 @@
-"""What of a warm-up epoch suffices where a round has no time for all of it."""
+"""The least part of an epoch that suffices where a round has no time for all of it."""
 
 from __future__ import annotations
 
@@ -45,3 +45,13 @@ class Enough:
             if self.is_always or whole_ns > most_ns:
                 return 0
         return max(0, min(max(self.stream_ns, 1), most_ns - last_ns))
+
+
+def least_batches(batches: int, most_ns: int) -> GoOn:
+    """Return until when an epoch goes on whose time is over: until so many batches have arrived.
+
+    Args:
+        batches: 0 to end it at once.
+        most_ns: time after which it ends in any case.
+    """
+    return lambda arrived, _, last_ns: int(arrived < batches and last_ns < most_ns)

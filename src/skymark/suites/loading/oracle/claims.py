@@ -29,7 +29,7 @@ def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | 
         seen: what the engine saw.
         in_region: whether opening the loader and the warm-up epoch are part of the timed region.
     """
-    claimed_s = claim.timed_ns / 1e9
+    claimed_s = (claim.timed_ns + _uncounted_ns(claim)) / 1e9
     if in_region:
         claimed_s = claim.setup_s + claimed_s * _all_over_measured_waits(claim)
     if seen.wall_s is None or seen.wall_s <= LARGEST_SHARE * claimed_s + SLACK_S:
@@ -39,6 +39,18 @@ def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | 
         message=f"the worker says that its timed region took {claimed_s:.3g} s, and it took "
         f"{seen.wall_s:.3g} s by the engine's clock",
     )
+
+
+def _uncounted_ns(claim: RoundResult) -> float:
+    """Return the waits of an epoch that came before the measured ones, after the warm-up.
+
+    Only a round without a stream has one.
+    """
+    if "samples_per_s" in claim.metrics:
+        return 0
+    columns = (claim.samples[name] for name in ("wait_ns", "epoch", "warm_up"))
+    rows = zip(*columns, strict=True)
+    return sum(wait for wait, epoch, warm_up in rows if epoch > 0 and warm_up)
 
 
 def _all_over_measured_waits(claim: RoundResult) -> float:
@@ -51,8 +63,8 @@ def _all_over_measured_waits(claim: RoundResult) -> float:
 def claimed_stream(claim: RoundResult, queued: int) -> tuple[float, int]:
     """Return the time of a round's streams in s, think time included, and the elements made in it.
 
-    Short epochs have no stream apart from their restarts. Batches that wait in queues when such an
-    epoch begins were made before.
+    A library that works ahead without bounds has no stream apart from its restarts. Batches that
+    wait in queues when such an epoch begins were made before.
 
     Args:
         claim: what the worker says.
@@ -67,7 +79,7 @@ def claimed_stream(claim: RoundResult, queued: int) -> tuple[float, int]:
         for count, _, epoch in measured:
             arrived[epoch] += 1
             made -= int(count) if arrived[epoch] <= queued else 0
-    rate = claim.metrics["samples_per_s"]
+    rate = claim.metrics.get("samples_per_s")
     return (streamed / rate if rate else float("inf")), made
 
 
@@ -93,7 +105,7 @@ def claimed_figures(claim: RoundResult, handed_over: int, ranks: int = 1) -> Cau
     most = sum(count for count, _ in streamed) / waited_s if waited_s else float("inf")
     wrong = {
         "epoch_samples_per_s": (figures["epoch_samples_per_s"], elements / timed_s),
-        "samples_per_s": (figures["samples_per_s"], most),
+        "samples_per_s": (figures.get("samples_per_s", 0.0), most),
     }
     for name, (says, follows) in wrong.items():
         if says > follows * (1 + ROUNDING):

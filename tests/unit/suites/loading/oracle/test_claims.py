@@ -92,3 +92,24 @@ def test_all_of_a_stream_after_a_lead_was_made_in_it():
     whole = claim()
     led = whole.samples | {"stream": (0, 0, *(1,) * 99)}
     assert claimed_stream(whole.model_copy(update={"samples": led}), queued=6) == (1.98, 990)
+
+
+def test_an_epoch_that_is_not_measured_is_part_of_the_region_of_a_round_without_a_stream():
+    usual = claim()
+    drained = {"wait_ns": (int(3e9), int(2e9), *(int(2e7),) * 99), "warm_up": (1, 1, *(0,) * 99)}
+    led = usual.model_copy(update={"samples": usual.samples | drained})
+    rates = {name: value for name, value in usual.metrics.items() if name != "samples_per_s"}
+    without = led.model_copy(update={"metrics": rates})
+    seen = Seen(wall_s=8.9)
+    assert claimed_time(without, seen, in_region=False) is None
+    cause = claimed_time(led, seen, in_region=False)
+    assert cause is not None
+    assert cause.kind == "claimed-time"
+
+
+def test_a_round_without_a_stream_claims_no_rate_of_one():
+    usual = claim()
+    rates = {name: value for name, value in usual.metrics.items() if name != "samples_per_s"}
+    without = usual.model_copy(update={"metrics": rates})
+    assert claimed_figures(without, 1010) is None
+    assert claimed_stream(without, queued=6)[0] == float("inf")

@@ -1,0 +1,171 @@
+"""Faults of the machine that end a round: no memory, no shared memory, no files, a lost process.
+
+A library tells of them in many ways, or not at all: a batch that found no room in shared memory is
+dropped, and its consumer waits for ever. So the machine itself is asked, and the cell's log is read
+for what the kernel answered.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from skymark.machine.cgroup import limits_of, oom_kills
+from skymark.machine.process_table import PROC, process_table, tree_of
+from skymark.machine.room import (
+    MORE_MEMORY,
+    MORE_SHARED_MEMORY,
+    SHARED_MEMORY,
+    megabytes,
+    room_here,
+)
+from skymark.model.record import Cause
+
+LOOK_S = 1.0
+"""Time between two looks at a worker that has not answered."""
+
+IDLE_S = 8.0
+"""A tree that used no processor for so long, and of which something is wrong, waits in vain."""
+
+IDLE_CPU_S = 0.2
+"""CPU seconds in that time that count as none."""
+
+TAIL_BYTES = 1 << 18
+"""The end of a round's log that is read."""
+
+FULL_SHARE = 0.02
+"""Shared memory with less than this free is full."""
+
+NO_FILES = re.compile(rb"Too many open files|EMFILE", re.IGNORECASE)
+NO_SHARED_MEMORY = re.compile(
+    rb"unable to (allocate|open|write|resize) shared memory|insufficient shared memory|"
+    rb"out of shared memory|Bus error|SIGBUS|/dev/shm[^\n]*No space left|"
+    rb"No space left[^\n]*/dev/shm",
+    re.IGNORECASE,
+)
+NO_SPACE = re.compile(rb"No space left on device|ENOSPC")
+NO_MEMORY = re.compile(rb"Cannot allocate memory|MemoryError|std::bad_alloc")
+
+FATAL = frozenset({signal.SIGKILL, signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGILL})
+"""Signals by which a library does not end its own processes."""
+
+
+@dataclass
+class RoundWatch:
+    """One round of a worker, looked at from outside."""
+
+    log: Path
+    """Of the cell."""
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._begin = self.log.stat().st_size if self.log.exists() else 0
+        self._oom_kills = oom_kills()
+        self._idle_since = self.clock()
+        self._cpu_s = 0.0
+
+    def look(self, pid: int) -> Cause | None:
+        """Return the fault for which a worker waits in vain; None while it works, or may.
+
+        Args:
+            pid: of the worker; its processes are looked at, too.
+        """
+        table = process_table()
+        members = [table[one] for one in tree_of(pid, table)]
+        now, cpu_s = self.clock(), sum(one.cpu_s + one.reaped_cpu_s for one in members)
+        if abs(cpu_s - self._cpu_s) > IDLE_CPU_S:
+            self._cpu_s, self._idle_since = cpu_s, now
+        if now - self._idle_since < IDLE_S:
+            return None
+        lost = [one.pid for one in members if one.ended and one.pid != pid]
+        signals = [number for one in lost if (number := _signal_of(one)) in FATAL]
+        room = room_here()
+        free, size = room.free_shared_memory_bytes, room.shared_memory_bytes
+        if fault := self.fault("", *signals[:1]):
+            return fault
+        if size and (free or 0) < FULL_SHARE * size:
+            return _no_shared_memory()
+        if not signals:
+            return None
+        return Cause(
+            kind="lost-process",
+            message=f"a process of the library was killed by signal {signals[0]}, and the others "
+            "wait for it",
+            action="see the cell's log, and the kernel's (dmesg)",
+        )
+
+    def fault(self, message: str, killed_by: int | None = None) -> Cause | None:
+        """Return the fault of the machine that a round's failure comes from; None for another.
+
+        Args:
+            message: what the worker said of it.
+            killed_by: the signal that ended a process, if one did.
+        """
+        said = message.encode() + b"\n" + self._tail()
+        if oom_kills() > self._oom_kills:
+            return _out_of_memory()
+        if killed_by == signal.SIGBUS or NO_SHARED_MEMORY.search(said):
+            return _no_shared_memory()
+        if NO_FILES.search(said):
+            return _no_files()
+        if NO_SPACE.search(said):
+            return _no_space()
+        return _out_of_memory(killed=False) if NO_MEMORY.search(said) else None
+
+    def _tail(self) -> bytes:
+        """Return the end of the round's log, with what its library printed."""
+        if not self.log.exists():
+            return b""
+        with self.log.open("rb") as file:
+            file.seek(max(self._begin, self.log.stat().st_size - TAIL_BYTES))
+            return file.read(TAIL_BYTES)
+
+
+def _signal_of(pid: int) -> int | None:
+    """Return the signal that ended a process which nobody has waited for; None for none."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    # The last field is the status as waitpid gives it; 0 where it may not be read.
+    return int(fields[-1]) & 0x7F or None
+
+
+def _out_of_memory(*, killed: bool = True) -> Cause:
+    limit = limits_of().memory_limit_bytes
+    what = "killed by the kernel for memory" if killed else "no memory could be allocated"
+    bound = "" if limit is None else f": the control group's limit is {megabytes(limit)}"
+    return Cause(kind="out-of-memory", message=f"{what}{bound}", action=MORE_MEMORY)
+
+
+def _no_shared_memory() -> Cause:
+    size = room_here().shared_memory_bytes
+    bound = "" if size is None else f": it has {megabytes(size)}"
+    return Cause(
+        kind="shared-memory-full",
+        message=f"{SHARED_MEMORY} is full{bound}, and workers pass batches through it",
+        action=MORE_SHARED_MEMORY,
+    )
+
+
+def _no_files() -> Cause:
+    limit = room_here().open_files
+    return Cause(
+        kind="too-many-open-files",
+        message=f"too many open files: a process may open {limit}",
+        action="raise the limit with: ulimit -n 4096; or give fewer --workers and a smaller "
+        "--prefetch",
+    )
+
+
+def _no_space() -> Cause:
+    return Cause(
+        kind="device-full",
+        message="a device is full: the library found no space left on it",
+        action=f"free some space in the temporary directory, in SKYMARK_CACHE or in "
+        f"{SHARED_MEMORY}; the cell's log names the file",
+    )
