@@ -127,7 +127,9 @@ def main() -> None:
         found = list(table_of(asked.loaders, Path(directory)))
     rows = {
         loader: [
-            ends_in_words([record for name, point, record in found if (name, point["loader"]) == at])
+            ends_in_words(
+                [record for name, point, record in found if (name, point["loader"]) == at]
+            )
             for at in product(SETTINGS, (loader,))
         ]
         for loader in asked.loaders

@@ -25,7 +25,7 @@ from skymark.machine.room import (
 )
 from skymark.model.record import Cause
 
-LOOK_S = 1.0
+LOOK_S = 2.0
 """Time between two looks at a worker that has not answered."""
 
 IDLE_S = 8.0

@@ -279,15 +279,15 @@ class Measurer(ABC):
             measured = worker.measure(cell, number, effort, log, on_gpu=on_gpu, watch=watch)
             self._was_measured(cell)
             result = self._judged(worker, cell, measured)
-            if not result.verification.passed and (fault := watch.fault("")):
-                raise WorkerError(fault, alive=True)
         except WorkerError as error:
             fault = watch.fault(error.cause.message, worker.killed_by)
-            if fault is None or fault == error.cause:
+            if fault is None:
                 raise
             raise WorkerError(fault, alive=error.alive) from error
         finally:
             self._observer.measured(cell, number)
+        if not result.verification.passed and (fault := watch.fault("")) is not None:
+            raise WorkerError(fault, alive=True)
         if busy:
             unfinished.warn(
                 kind="upload-overlap",

@@ -17,6 +17,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from skymark.execute.cell_logs import WorkerOutput
+from skymark.execute.machine_fault import LOOK_S, RoundWatch
 from skymark.execute.messages import (
     Begin,
     End,
@@ -38,7 +39,6 @@ from skymark.execute.messages import (
     line_of,
     parse_event,
 )
-from skymark.execute.machine_fault import LOOK_S, RoundWatch
 from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
@@ -346,9 +346,7 @@ class WorkerProcess:
                 raise WorkerError(cause_of(event), alive=True)
         return event
 
-    def _receive(
-        self, deadline: float, timeout_s: float, watch: RoundWatch | None = None
-    ) -> Event:
+    def _receive(self, deadline: float, timeout_s: float, watch: RoundWatch | None = None) -> Event:
         """Return the worker's next event.
 
         Raises:

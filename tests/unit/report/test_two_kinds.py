@@ -1,4 +1,4 @@
-"""Cells without the primary metric are shown by its stand-in, and never ranked or compared with it."""
+"""Cells without the primary metric are shown by its stand-in, apart from those that have it."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from skymark.model.errors import LibraryAbsentError, UnsupportedError
 from skymark.model.record import RoundResult
 from skymark.suites.loading.adapter import OTHER_IMAGES, LoadingJob
 from skymark.suites.loading.drives.outcome import Bench, Served
-from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.drives.stream import NO_STREAM, larger_set
+from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.settings import LoadingSettings, read_settings

@@ -21,9 +21,9 @@ PERCENTILES = {"wait_p50_ns": 50, "wait_p95_ns": 95, "wait_p99_ns": 99}
 def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
     """Return the metrics of one round; what it lacks is left out.
 
-    Rates are of the steady stream, and absent where epochs have none. Utilisation is the time in steps, or the think time that was
-    really slept, over the time of the measured epochs, their restarts included; that of the stream
-    is over its own time.
+    Rates are of the steady stream, and absent where epochs have none. Utilisation is the time in
+    steps, or the think time that was really slept, over the time of the measured epochs, their
+    restarts included; that of the stream is over its own time.
 
     Args:
         outcome: what was timed.

@@ -155,7 +155,7 @@ class Outcome:
     """Batches of the measured epochs, per rank; all but those at which a pass was stopped."""
     elements: int = 0
     drained_elements: int = 0
-    """Elements of an epoch after the warm-up, which is sampled with the measured ones and counts for
+    """Elements of an epoch after the warm-up that is sampled with the measured ones, and counts for
     nothing else."""
     bytes: int = 0
     wait_ns: list[int] = field(default_factory=list)
