@@ -77,11 +77,11 @@ def print_points(runs: Mapping[str, Run]) -> None:
 
 def _rows(runs: Mapping[str, Run]) -> Iterable[tuple[str, ...]]:
     for point, run in runs.items():
-        metric, other = run.declaration.primary_metric, run.declaration.stand_in_metric
         for record in run.records:
+            metric = run.declaration.deciding(record.metrics)
             cell, figure = record.cell, record.metrics.get(metric.name)
             shown = MISSING if figure is None else writer(metric)(figure.value)
-            if other is not None and figure is None and other.name in record.metrics:
-                shown = f"{writer(other)(record.metrics[other.name].value)} {other.heading}"
+            if metric.name != run.declaration.primary:
+                shown = f"{shown} {metric.heading}"
             known = MISSING if figure is None else margin(figure)
             yield (cell.label, cell.adapter, point, record.status.value, shown, known)

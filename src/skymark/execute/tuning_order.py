@@ -36,7 +36,9 @@ class TuningOrder:
             cost=declaration.metric(tuning.cost),
             rate=declaration.primary_metric,
             target=target,
-            stand_ins=stand_in and (declaration.metric(tuning.stand_in_goal), stand_in),
+            stand_ins=None
+            if stand_in is None
+            else (declaration.metric(tuning.stand_in_goal), stand_in),
         )
 
     def among(self, records: Iterable[Record]) -> TuningOrder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, Self
 
 from pydantic import Field, FiniteFloat, model_validator
@@ -178,6 +178,12 @@ class Declaration(Frozen):
     def stand_in_metric(self) -> Metric | None:
         """The metric of records without the primary one; None for none."""
         return None if self.stand_in is None else self.metric(self.stand_in)
+
+    def deciding(self, metrics: Collection[str]) -> Metric:
+        """Return the primary metric, or its stand-in where only that is among some metrics."""
+        other = self.stand_in_metric
+        has_other = self.primary not in metrics and self.stand_in in metrics
+        return other if other is not None and has_other else self.primary_metric
 
     @property
     def shared(self) -> tuple[Metric, ...]:

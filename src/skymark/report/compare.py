@@ -202,10 +202,8 @@ def _applies(declaration: Declaration, metric: Metric, before: Record, after: Re
     The primary metric and its stand-in are of two kinds. Of records of both kinds, neither is.
     """
     primary, other = declaration.primary, declaration.stand_in
-    lacking = [primary not in one.metrics and other in one.metrics for one in (before, after)]
-    if metric.name == other:
-        return all(lacking)
-    return metric.name != primary or not any(lacking)
+    kinds = {declaration.deciding(one.metrics).name for one in (before, after)}
+    return metric.name not in {primary, other} or kinds == {metric.name}
 
 
 def are_sides(before: Manifest, after: Manifest) -> bool:

@@ -17,7 +17,7 @@ from skymark.machine.room import Need
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Effort
-from skymark.model.metric import Declaration, Figure
+from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.named_data import NamedData
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
@@ -194,7 +194,7 @@ class Suite(ABC):
         By default rounds go on until the primary metric is precise enough, or the effort is spent.
         """
         del cell
-        return is_precise_enough(rounds, self.declaration.primary_metric, effort)
+        return is_precise_enough(rounds, self._deciding(rounds), effort)
 
     def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:
         """Return the metrics over all rounds: by default their mean, with its interval."""
@@ -204,7 +204,10 @@ class Suite(ABC):
         self, rounds: Sequence[RoundResult], effort: Effort
     ) -> tuple[StabilityWarning, ...]:
         """Return the warnings about the figures of these rounds."""
-        return warnings_of(rounds, effort, self.declaration.primary_metric)
+        return warnings_of(rounds, effort, self._deciding(rounds))
+
+    def _deciding(self, rounds: Sequence[RoundResult]) -> Metric:
+        return self.declaration.deciding(rounds[-1].metrics if rounds else ())
 
     def self_test(self) -> dict[str, str]:
         """Return the cost of the suite's own instrument on this machine: texts by title."""

@@ -79,20 +79,21 @@ def test_without_a_stream_there_is_no_rate_of_one_and_no_wait_counts(fields):
 
 
 @pytest.mark.parametrize(
-    ("elements", "fields", "has_more", "words"),
+    ("fields", "batch_size", "has_more", "words"),
     [
-        (203, {}, True, "PR-2:small has one, or give it 256 elements"),
-        (203, {}, False, "give it 256 elements"),
-        (203, {"workers": 0, "prefetch": 8}, True, "PR-2:small has one, or give it 512 elements"),
-        (203, {"world": 4}, True, "PR-2:small has one, or give it 1,024 elements"),
-        (203, {"workers": 64, "prefetch": 64}, True, "PR-2:large has one, or give it 262,144 e"),
-        (203, {"workers": 999, "prefetch": 999}, True, "give it 63,872,064 elements"),
+        # Of 64 elements a batch in tiny and small, 256 in medium and long, 1,024 in large.
+        ({}, None, True, "PR-2:small has one, or give it 256 elements"),
+        ({}, 16, True, "PR-2:tiny has one, or give it 256 elements"),
+        ({}, None, False, "give it 256 elements"),
+        ({"world": 4}, None, True, "PR-2:medium has one, or give it 1,024 elements"),
+        ({"workers": 16, "prefetch": 8}, None, True, "PR-2:large has one, or give it 8,192 e"),
+        ({"workers": 999, "prefetch": 999}, None, True, "give it 63,872,064 elements"),
     ],
 )
-def test_the_size_that_has_a_stream_is_named(make_bench, elements, fields, has_more, words):
-    size = Size(elements=elements, batch_size=16, values={"features": 2})
+def test_the_size_that_has_a_stream_is_named(make_bench, fields, batch_size, has_more, words):
+    size = Size(elements=203, batch_size=16, values={"features": 2})
     job = make_bench(Determinism(size), **fields).job
-    assert larger_set(job, has_more=has_more).startswith(words)
+    assert larger_set(job, batch_size, has_more=has_more).startswith(words)
 
 
 @pytest.mark.parametrize(

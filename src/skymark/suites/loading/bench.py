@@ -220,7 +220,8 @@ class AdapterBench:
         job = dataclasses.replace(job, world=int(cell.axes.get("ranks", 1)))
         own = storage.scenario.sizes()[cell.variant].elements
         has_more = storage.data is None or len(job.dataset) >= own
-        return {"stream": f"{NO_STREAM}; {larger_set(job, has_more=has_more)}"}
+        batch_size = read_settings(cell.settings)[0].batch_size
+        return {"stream": f"{NO_STREAM}; {larger_set(job, batch_size, has_more=has_more)}"}
 
     def close(self) -> None:
         """Close the adapter and free the evidence."""

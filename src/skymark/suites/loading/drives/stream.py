@@ -62,21 +62,22 @@ def lead_of(job: LoadingJob) -> int:
     return queued_batches(job) if has_stream(job) else 0
 
 
-def larger_set(job: LoadingJob, *, has_more: bool) -> str:
+def larger_set(job: LoadingJob, batch_size: int | None, *, has_more: bool) -> str:
     """Return the size from which on a job's epochs have a stream, in words.
 
     Args:
         job: with its settings.
+        batch_size: elements of a batch that the user set; None for those of each variant.
         has_more: whether a larger variant has more elements of its data.
     """
-    scenario = job.scenario
-    elements = FEWEST_FILLINGS * queued_batches(job) * job.batch_size * job.world
+    scenario, least = job.scenario, FEWEST_FILLINGS * queued_batches(job)
     large = {
         name: size.elements
         for name, size in scenario.sizes().items()
-        if has_more and size.elements >= elements
+        if has_more
+        and epoch_batches(size.elements, batch_size or size.batch_size, job.world) >= least
     }
-    needed = f"give it {elements:,} elements"
+    needed = f"give it {least * job.batch_size * job.world:,} elements"
     if not large:
         return needed
     return f"{scenario.id}:{min(large, key=lambda name: large[name])} has one, or {needed}"

@@ -41,7 +41,7 @@ def claimed_time(claim: RoundResult, seen: Seen, *, in_region: bool) -> Cause | 
     )
 
 
-def _uncounted_ns(claim: RoundResult) -> float:
+def _uncounted_ns(claim: RoundResult) -> int:
     """Return the waits of an epoch that came before the measured ones, after the warm-up.
 
     Only a round without a stream has one.
@@ -50,7 +50,7 @@ def _uncounted_ns(claim: RoundResult) -> float:
         return 0
     columns = (claim.samples[name] for name in ("wait_ns", "epoch", "warm_up"))
     rows = zip(*columns, strict=True)
-    return sum(wait for wait, epoch, warm_up in rows if epoch > 0 and warm_up)
+    return sum(int(wait) for wait, epoch, warm_up in rows if epoch > 0 and warm_up)
 
 
 def _all_over_measured_waits(claim: RoundResult) -> float:
