@@ -36,6 +36,9 @@ SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
 }
 """Values of the settings of each scenario. DIST-1 has 673 elements, which no ranks divide."""
 
+TIMEOUT_S = 300
+"""Of a cell, also where other programs take the cores."""
+
 Point = Mapping[str, Any]
 
 
@@ -85,7 +88,8 @@ def plan_of(scenario: str, points: Sequence[Point]) -> Plan:
             settings=settings,
             options={"axis": axis},
         )
-        plans.append((settings, make_plan(load_profile("ci_cpu"), selection, effort="check")))
+        plan = make_plan(load_profile("ci_cpu"), selection, effort="check", timeout_s=TIMEOUT_S)
+        plans.append((settings, plan))
     return candidates_of(plans)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from skymark.execute.machine_fault import IDLE_S, RoundWatch
+from skymark.execute.worker import signals_of_children
 
 WAITS = """
 import os, signal, sys, time
@@ -50,6 +51,8 @@ SAYINGS = {
     "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'": "shared-memory-full",
     "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
     "shared memory (shm).": "shared-memory-full",
+    "a process of the library was killed by signal 7": "shared-memory-full",
+    "RuntimeError: Worker process was terminated with exit code -7.": "shared-memory-full",
     "OSError: [Errno 24] Too many open files": "too-many-open-files",
     "OSError: [Errno 28] No space left on device: '/tmp/x'": "device-full",
     "MemoryError: Unable to allocate 4.00 GiB for an array": "out-of-memory",
@@ -119,3 +122,13 @@ def test_a_library_that_works_is_left_alone_whatever_it_printed(tmp_path):
     fault = watch.look(os.getpid())
     assert fault is not None
     assert fault.kind == "too-many-open-files"
+
+
+def test_a_worker_tells_of_the_processes_that_it_lost():
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.send_signal(signal.SIGBUS)
+        process.wait()
+        os.kill(child, signal.SIGKILL)
+        assert signal.SIGBUS in signals_of_children()

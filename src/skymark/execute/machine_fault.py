@@ -43,8 +43,8 @@ FULL_SHARE = 0.02
 NO_FILES = re.compile(rb"Too many open files|EMFILE", re.IGNORECASE)
 NO_SHARED_MEMORY = re.compile(
     rb"unable to (allocate|open|write|resize) shared memory|insufficient shared memory|"
-    rb"out of shared memory|Bus error|SIGBUS|/dev/shm[^\n]*No space left|"
-    rb"No space left[^\n]*/dev/shm",
+    rb"out of shared memory|Bus error|SIGBUS|killed by signal 7\b|exit ?code -7\b|"
+    rb"/dev/shm[^\n]*No space left|No space left[^\n]*/dev/shm",
     re.IGNORECASE,
 )
 NO_SPACE = re.compile(rb"No space left on device|ENOSPC")

@@ -10,10 +10,13 @@ cell's log (`skymark.execute.cell_logs`). It speaks over two other file descript
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import socket
+import subprocess
 import sys
 import traceback
+from multiprocessing import popen_fork
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -96,6 +99,8 @@ class Session:
                         self.see(request)
             except Exception as error:  # the process boundary: becomes the record
                 traceback.print_exc()
+                for number in sorted(signals_of_children()):
+                    sys.stderr.write(f"a process of the library was killed by signal {number}\n")
                 self.channel.send(failure(error))
 
     def measure(self, request: Measure) -> None:
@@ -154,6 +159,17 @@ class SampledRegion:
     def hand_over(self, evidence: Path) -> None:
         """Remember what a judge is to see of the round."""
         self.evidence = evidence
+
+
+def signals_of_children() -> set[int]:
+    """Return the signals that ended processes of this one, as Python's own objects tell.
+
+    A library that lost a process may say no more than that.
+    """
+    kinds = (subprocess.Popen, popen_fork.Popen)
+    processes = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
+    codes = [one.poll() for one in processes]
+    return {-code for code in codes if code is not None and code < 0}
 
 
 def failure(error: Exception) -> Failed:
