@@ -279,11 +279,6 @@ class Measurer(ABC):
             measured = worker.measure(cell, number, effort, log, on_gpu=on_gpu, watch=watch)
             self._was_measured(cell)
             result = self._judged(worker, cell, measured)
-        except WorkerError as error:
-            fault = watch.fault(error.cause.message, worker.killed_by)
-            if fault is None:
-                raise
-            raise WorkerError(fault, alive=error.alive) from error
         finally:
             self._observer.measured(cell, number)
         if not result.verification.passed and (fault := watch.fault("")) is not None:
@@ -328,6 +323,7 @@ class Measurer(ABC):
         may_start_again = True
         while waiting := deque(cell for cell in waiting if cell.id in self._unfinished):
             served: list[Cell] = []
+            start = RoundWatch(self._run.log_path(waiting[0]))
             try:
                 worker = self._worker(group, waiting)
             except WorkerError as error:
@@ -339,17 +335,18 @@ class Measurer(ABC):
                 while waiting and waiting[0].id in self._unfinished:
                     cell = waiting.popleft()
                     served.append(cell)
+                    watch = RoundWatch(self._run.log_path(cell))
                     try:
                         work(worker, cell)
                     except WorkerError as error:
-                        self._fail(cell, error)
+                        self._fail(cell, explained(error, watch, worker))
                         if not error.alive:
                             worker.kill()
                             break
             except WorkerError as error:
                 # What killed it once, for want of memory perhaps, may be over.
                 if not (may_start_again and error.cause.kind == DIED):
-                    self._fail_all(waiting, error)
+                    self._fail_all(waiting, explained(error, start, worker))
                 may_start_again = False
             except BaseException:
                 worker.kill()
@@ -506,3 +503,9 @@ class Measurer(ABC):
             first = first_of.setdefault(self._pythons[group], group)
             processes.setdefault(first, []).extend(cells)
         return processes
+
+
+def explained(error: WorkerError, watch: RoundWatch, worker: WorkerProcess) -> WorkerError:
+    """Return an error of a worker, with the machine's fault as its cause where there is one."""
+    fault = watch.fault(error.cause.message, worker.killed_by)
+    return error if fault is None else WorkerError(fault, alive=error.alive)
