@@ -8,6 +8,8 @@ cells as can be (D. Cohen et al., "The AETG system", IEEE Transactions on Softwa
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,14 +19,17 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+from skymark.cache.location import cache_directory
 from skymark.execute.plan_file import write_plan
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
 from skymark.execute.tune import candidates_of
+from skymark.execute.venvs import Venvs, import_root
 from skymark.model.plan import Plan, Selection
 from skymark.model.record import Record, Status
 from skymark.run.reader import read_record
 from skymark.suites.loading.registry import adapters, scenario_class
+from skymark.suites.loading.suite import LoadingSuite
 from tests.faults.table import renew
 
 LOADERS = tuple(slug for slug, cls in adapters().items() if not cls.install_hint)
@@ -102,9 +107,13 @@ def measured(scenario: str, points: Sequence[Point], directory: Path) -> list[Re
     return [read_record(place / "records" / f"{one.cell.id}.json") for one in plan.cells]
 
 
-def table_of(loaders: Sequence[str], directory: Path) -> Iterator[tuple[str, Point, Record]]:
+def table_of(
+    loaders: Sequence[str],
+    directory: Path,
+    settings: Mapping[str, Mapping[str, Sequence[Any]]] = SETTINGS,
+) -> Iterator[tuple[str, Point, Record]]:
     """Measure a pairwise table of loaders and settings, scenario by scenario."""
-    for scenario, factors in SETTINGS.items():
+    for scenario, factors in settings.items():
         points = pairwise({"loader": loaders, **factors})
         for point, record in zip(points, measured(scenario, points, directory), strict=True):
             yield scenario, point, record
@@ -113,6 +122,26 @@ def table_of(loaders: Sequence[str], directory: Path) -> Iterator[tuple[str, Poi
 def is_right(record: Record) -> bool:
     """Whether a cell was measured, or refused with a reason before anything was measured."""
     return record.status in {Status.OK, Status.UNSUPPORTED}
+
+
+def dropped(loader: str, directory: Path) -> str:
+    """Return whether a loader whose job drops short batches does; see `tests.dropped_last`."""
+    python = Venvs(cache_directory()).ensure(LoadingSuite().venvs([loader])[loader]).python
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join(map(str, (import_root(cache_directory()), root)))
+    done = subprocess.run(
+        [python, "-m", "tests.dropped_last", loader, str(directory / loader)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return done.stderr.splitlines()[-1]
+    wrong = [
+        fault for faults in json.loads(done.stdout.splitlines()[-1]).values() for fault in faults
+    ]
+    return "; ".join(wrong) or "ok"
 
 
 def ends_in_words(records: Sequence[Record]) -> str:
@@ -129,20 +158,22 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         found = list(table_of(asked.loaders, Path(directory)))
+        last = {loader: dropped(loader, Path(directory)) for loader in asked.loaders}
     rows = {
         loader: [
-            ends_in_words(
-                [record for name, point, record in found if (name, point["loader"]) == at]
-            )
-            for at in product(SETTINGS, (loader,))
+            *(
+                ends_in_words([one for s, point, one in found if (s, point["loader"]) == at])
+                for at in product(SETTINGS, (loader,))
+            ),
+            last[loader],
         ]
         for loader in asked.loaders
     }
-    renew(asked.page, "settings", ("loader", *SETTINGS), LOADERS, rows)
+    renew(asked.page, "settings", ("loader", *SETTINGS, "`drop_last`"), LOADERS, rows)
     wrong = [(scenario, point, record) for scenario, point, record in found if not is_right(record)]
     for scenario, point, record in wrong:
         print(scenario, dict(point), record.status.value, record.cause, file=sys.stderr)
-    raise SystemExit(1 if wrong else 0)
+    raise SystemExit(1 if wrong or set(last.values()) != {"ok"} else 0)
 
 
 if __name__ == "__main__":
