@@ -29,6 +29,7 @@ from skymark.model.plan import Plan, Selection
 from skymark.model.record import Record, Status
 from skymark.run.reader import read_record
 from skymark.suites.loading.registry import adapters, scenario_class
+from skymark.suites.loading.storage_formats import HTTP
 from skymark.suites.loading.suite import LoadingSuite
 from tests.faults.table import renew
 
@@ -125,7 +126,12 @@ def is_right(record: Record) -> bool:
 
 
 def dropped(loader: str, directory: Path) -> str:
-    """Return whether a loader whose job drops short batches does; see `tests.dropped_last`."""
+    """Return whether a loader whose job drops short batches does; see `tests.dropped_last`.
+
+    What reads from a server only is not opened without one.
+    """
+    if HTTP.issuperset(adapters()[loader].formats):
+        return "–"
     python = Venvs(cache_directory()).ensure(LoadingSuite().venvs([loader])[loader]).python
     root = Path(__file__).parents[1]
     path = os.pathsep.join(map(str, (import_root(cache_directory()), root)))
@@ -173,7 +179,7 @@ def main() -> None:
     wrong = [(scenario, point, record) for scenario, point, record in found if not is_right(record)]
     for scenario, point, record in wrong:
         print(scenario, dict(point), record.status.value, record.cause, file=sys.stderr)
-    raise SystemExit(1 if wrong or set(last.values()) != {"ok"} else 0)
+    raise SystemExit(1 if wrong or set(last.values()) - {"ok", "–"} else 0)
 
 
 if __name__ == "__main__":
