@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from skymark.machine.throughput import disk_bytes_per_s, memory_bytes_per_s, usable_cores
 from skymark.model.record import Record
 from skymark.suite.tuning import Ceiling
+from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.storage import Storage
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def _of_disk(storage: Storage, elements: int, record: Record) -> Iterator[Ceilin
 
 
 def _of_memory(record: Record) -> Iterator[Ceiling]:
-    made, bytes_made = (record.metrics.get(one) for one in ("samples_per_s", "bytes_per_s"))
+    rate_name = DECLARATION.deciding(record.metrics).name
+    made, bytes_made = (record.metrics.get(one) for one in (rate_name, "bytes_per_s"))
     if made is None or bytes_made is None or not bytes_made.value:
         return
     each, rate = bytes_made.value / made.value, memory_bytes_per_s()

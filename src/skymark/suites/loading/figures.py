@@ -40,7 +40,7 @@ def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
     stream = outcome.stream
     found: dict[str, float | None] = {
         "samples_per_s": rate,
-        "bytes_per_s": None if rate is None else rate * outcome.bytes / max(1, elements),
+        "bytes_per_s": (rate or outcome.epoch_samples_per_s) * outcome.bytes / max(1, elements),
         "epoch_samples_per_s": outcome.epoch_samples_per_s,
         "epoch_restart_ns": fmean(outcome.restart_ns) if outcome.restart_ns else None,
         "utilisation": outcome.busy_ns / outcome.timed_ns if outcome.busy_ns else None,
