@@ -58,7 +58,7 @@ class TuningReport:
         lines = []
         if order.is_by_stand_ins:
             lines.append(
-                f"some candidates have no rate but {order.rate.heading}: all are compared by "
+                f"some candidates have no rate but {order.rate.heading}, so all are compared by "
                 f"{order.goal.heading} and {order.rate.heading}"
             )
         if self.reaches:

@@ -165,7 +165,7 @@ METRICS = (
     ),
     Metric(
         name="epoch_samples_per_s",
-        heading="with restarts",
+        heading="epoch samples/s",
         unit="1/s",
         description="samples/s of whole epochs, restarts included",
         better="higher",

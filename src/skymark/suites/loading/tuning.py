@@ -56,7 +56,7 @@ def efforts(step_ms: float, name: str) -> Sequence[Effort]:
             min_rounds=rounds,
             max_rounds=rounds,
             target_relative_interval=0.05,
-            cell_timeout_s=BESIDES_S + 30 * seconds * stretch,
+            cell_timeout_s=BESIDES_S + 10 * seconds * stretch,
             limits=LoadingLimits(
                 min_seconds=seconds * stretch,
                 min_batches=1,

@@ -36,8 +36,8 @@ KEPT_IN = 8
 """One epoch in so many keeps batches where epochs have no stream: a library goes on while one is
 copied, which is a part of so short an epoch."""
 
-GRACE = 10
-"""Times as long as a round may take, in which it gets the batches that it needs at least."""
+GRACE_S = 20.0
+"""Longest time beyond that of a round, in which it gets the batches that it needs at least."""
 
 KEPT_BYTES = 1 << 28
 """Memory for kept batches of measured epochs, where all are to be kept."""
@@ -65,7 +65,7 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
         enough: what suffices of epoch 0, if it would not end in its time; None for all of it.
     """
     consumer = bench.consumption.consumer(bench.adapter, bench.job)
-    least = least_batches(fewest_batches(bench), int(GRACE * bench.limits.max_seconds * 1e9))
+    least = least_batches(fewest_batches(bench), int((bench.limits.max_seconds + GRACE_S) * 1e9))
 
     def run(epoch: int, kept: int, seconds: float) -> Pass:
         arrivals = Arrivals()
@@ -181,7 +181,7 @@ def goes_on(bench: Bench, spent: Spent) -> bool:
         return needs
     if spent.seconds < limits.max_seconds:
         return needs or spent.epochs < FEWEST_EPOCHS
-    return spent.batches < limits.least_batches and spent.seconds < GRACE * limits.max_seconds
+    return spent.batches < limits.least_batches and spent.seconds < limits.max_seconds + GRACE_S
 
 
 def enough_for(bench: Bench) -> Enough | None:
