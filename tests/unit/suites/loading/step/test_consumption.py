@@ -97,7 +97,7 @@ def test_every_measured_batch_but_the_last_of_a_stopped_pass_is_trained_on(make_
     bench = make_bench(SCENARIO, "Honest")
     outcome = epochs.drive(dataclasses.replace(bench, consumption=WithNoting(given=step)))
     assert bench.oracle.verdict().passed, bench.oracle.verdict().cause
-    measured = [epoch for epoch in outcome.epoch if epoch]
+    measured = [epoch for epoch in outcome.epoch if epoch >= outcome.measured_from]
     assert outcome.consumed == len(measured)
     assert outcome.busy_ns == outcome.work.busy_ns == 7 * len(measured)
     assert outcome.work.steps == len(measured)
