@@ -257,6 +257,8 @@ class RayData(Adapter):
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
         "RAY_enable_metrics_collection": "0",
+        # A new cluster asks for a token; who joins it by its address sends one only if told to.
+        "RAY_AUTH_MODE": "token",
     }
 
     def __init__(self) -> None:
