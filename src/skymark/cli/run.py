@@ -39,7 +39,7 @@ from skymark.cli.parameters import (
     TotalCpus,
     TotalMemory,
 )
-from skymark.cli.tables import Json, expected_time, short_time
+from skymark.cli.tables import Json, expected_time, note_shortages, short_time
 from skymark.execute.plan_file import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
@@ -192,6 +192,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     require_time(wanted, time)
     for sentence in filter(None, (*wanted.sentences, short_time(wanted, time))):
         note(sentence)
+    note_shortages(wanted)
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
     open_all = partial(open_stores, store, run_id_of(path))
     before = None

@@ -15,6 +15,7 @@ from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime, run_time
 from skymark.execute.partition.shard import Shard
 from skymark.model.plan import Plan
+from skymark.model.record import Cause
 from skymark.report.text import duration
 from skymark.run.history import read_history
 
@@ -98,18 +99,24 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
 
 
 def note_shortages(plan: Plan) -> None:
-    """Say what this machine lacks for cells of a plan, each cause once."""
-    from skymark.machine.room import room_here, shortage
+    """Say where this machine has too little room for the worker processes of a plan."""
+    from skymark.machine.fitness import room_warnings
+    from skymark.machine.room import Need, room_here, shortage
     from skymark.suite.registry import suite_named
 
     suite, room = suite_named(plan.suite), room_here()
-    lacking: dict[str, list[str]] = {}
-    for one in plan.runnable:
-        if (cause := shortage(suite.need(one.cell), room)) is not None:
-            lacking.setdefault(f"{cause.message}; {cause.action}", []).append(one.cell.id)
-    for text, cells in lacking.items():
+    needs = {one.cell.id: suite.need(one.cell) for one in plan.runnable}
+    lacking: dict[Cause, list[str]] = {}
+    for id, need in needs.items():
+        if (cause := shortage(need, room)) is not None:
+            lacking.setdefault(cause, []).append(id)
+    for cause, cells in lacking.items():
         others = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
-        note(f"cannot be measured here: {cells[0]}{others}: {text}")
+        note(f"cannot be measured here: {cells[0]}{others}: {cause.message}; {cause.action}")
+    named = {cause.kind for cause in lacking}
+    for warning in room_warnings(room) if set(needs.values()) - {Need()} else ():
+        if warning.kind not in named:
+            note(f"{warning.message}; {warning.action}")
 
 
 def short_time(plan: Plan, time: RunTime) -> str | None:
