@@ -193,6 +193,15 @@ def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
     assert len(bed.journal("measure")) == 5
 
 
+@pytest.mark.parametrize("does", ["lie", "wait"])
+def test_a_round_that_the_machine_spoilt_failed_and_is_not_invalid(bed, does):
+    spoilt = cell_of("spoilt", does=f"{does} for want of room")
+    records = bed.engine(plan_of(cell_of("honest"), spoilt, effort=effort(1))).run()
+    assert statuses(records) == [("honest", "ok"), ("spoilt", "failed")]
+    assert records[1].cause.kind == "shared-memory-full"
+    assert records[1].metrics == {}
+
+
 class DoubtingSuite(ScriptedSuite):
     """A suite for which a dropped tail may be the machine's fault."""
 

@@ -131,8 +131,8 @@ class ScriptedRunner:
             resources=resources,
             samples={"step_ns": (step_ns,) * STEPS},
             verification=Verification(
-                passed=does != "lie",
-                cause=lie if does == "lie" else None,
+                passed=not does.startswith("lie"),
+                cause=lie if does.startswith("lie") else None,
                 verified_elements=STEPS,
                 compared_elements=1,
                 counts={"steps": STEPS},
@@ -254,6 +254,9 @@ def misbehave(how: str) -> bytearray | None:
             time.sleep(3600)
         case "leak":
             subprocess.Popen(["sleep", "3600"], start_new_session=True)
+        case "lie for want of room" | "wait for want of room":
+            print("OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'", flush=True)
+            time.sleep(3600 if how.startswith("wait") else 0)
         case "print":
             print("a library that talks")
             os.write(1, b'{"event": "measured"}\n')
