@@ -38,9 +38,6 @@ SPLITTING = {"--shard", "--split"}
 """Options of ``skymark run`` that say which part of a plan to run."""
 JOB_VARIABLE = "SKYPILOT_TASK_ID"
 """A job's id with SkyPilot, other than that of any other job."""
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # no temporary file: its size is asked for
-ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
-"""Eight workers, four batches ahead each, of 64 images of 224 × 224: 0.3 GB of bytes."""
 
 
 @dataclass(frozen=True)
@@ -146,20 +143,6 @@ def directory_of(request: Request, plan: Plan) -> Path:
     return request.results / f"{Path(plan.profile).stem}-{plan.hash[:12]}"
 
 
-def warn_of_little_shared_memory(directory: Path = SHARED_MEMORY) -> None:
-    """Warn where worker processes have too little memory to pass batches through."""
-    if not directory.is_dir():
-        return
-    status = os.statvfs(directory)
-    size_bytes = status.f_frsize * status.f_blocks
-    if size_bytes < ENOUGH_SHARED_MEMORY_BYTES:
-        say(
-            f"{directory} has {size_bytes / 1e6:.0f} MB, and worker processes pass "
-            "batches through it; start the container with --shm-size=8g (or --ipc=host)",
-            PROGRAM,
-        )
-
-
 def run(request: Request) -> int:
     """Check the machine, then measure; returns the exit status of ``skymark run``.
 
@@ -179,7 +162,6 @@ def run(request: Request) -> int:
         os.environ["JAX_PLATFORMS"] = "cpu"
     if platform != plan.platform:  # else the run itself asks
         require_accelerator(platform, lambda text: say(text, PROGRAM), own=request.own_venvs)
-    warn_of_little_shared_memory()
     output = directory_of(request, plan)
     venvs = "own" if request.own_venvs else "current"
     options = ["--output", os.fspath(output), "--env", venvs]

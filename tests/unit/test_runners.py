@@ -136,15 +136,6 @@ def test_without_an_accelerator_nothing_starts(tmp_path, platform):
     assert not output.exists()
 
 
-def test_little_shared_memory_is_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(full_runner, "ENOUGH_SHARED_MEMORY_BYTES", 1 << 62)
-    full_runner.warn_of_little_shared_memory(tmp_path)
-    assert "--shm-size=8g" in capsys.readouterr().err
-    monkeypatch.setattr(full_runner, "ENOUGH_SHARED_MEMORY_BYTES", 1)
-    full_runner.warn_of_little_shared_memory(tmp_path)
-    assert capsys.readouterr().err == ""
-
-
 def test_a_request_to_terminate_while_the_accelerator_is_asked_ends_with_130(tmp_path, monkeypatch):
     """Before `skymark run` begins nobody else listens."""
     (tmp_path / "jax.py").write_text("import time; open('started', 'w').close(); time.sleep(600)")
