@@ -37,7 +37,6 @@ LOADERS = tuple(slug for slug, cls in adapters().items() if not cls.install_hint
 BATCHES = ("1", "7", "the set", "larger")
 SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "CV-1": {"workers": (0, 1, 2, 5, 8, 16), "prefetch": (1, 4), "batch": BATCHES},
-    "TAB-1": {"workers": (0, 1, 2, 5, 8, 16), "prefetch": (1, 4), "batch": BATCHES},
     "DIST-1": {"ranks": (1, 2, 4), "workers": (0, 1, 2, 5), "batch": BATCHES},
 }
 """Values of the settings of each scenario. DIST-1 has 673 elements, which no ranks divide."""
