@@ -127,9 +127,10 @@ def is_right(record: Record) -> bool:
 def dropped(loader: str, directory: Path) -> str:
     """Return whether a loader whose job drops short batches does; see `tests.dropped_last`.
 
-    What reads from a server only is not opened without one.
+    Loaders of media only, and of data on a server only, are not opened on rows of numbers.
     """
-    if HTTP.issuperset(adapters()[loader].formats):
+    cls = adapters()[loader]
+    if cls.native_only or cls.media_only or HTTP.issuperset(cls.formats):
         return "–"
     python = Venvs(cache_directory()).ensure(LoadingSuite().venvs([loader])[loader]).python
     root = Path(__file__).parents[1]
