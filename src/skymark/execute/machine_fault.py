@@ -120,8 +120,10 @@ class RoundWatch:
         """Return the end of the round's log, with what its library printed."""
         if not self.log.exists():
             return b""
+        size = self.log.stat().st_size
+        begin = self._begin if self._begin <= size else 0  # else it was cut down meanwhile
         with self.log.open("rb") as file:
-            file.seek(max(self._begin, self.log.stat().st_size - TAIL_BYTES))
+            file.seek(max(begin, size - TAIL_BYTES))
             return file.read(TAIL_BYTES)
 
 

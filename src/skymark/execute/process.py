@@ -353,7 +353,7 @@ class WorkerProcess:
             WorkerError: none came in time, the worker is gone, or a line is no event.
         """
         try:
-            self._await_line(deadline, timeout_s)
+            self._await_line(deadline, timeout_s, watch)
         finally:
             self._output.flush()
         line, _, self._buffer = self._buffer.partition(b"\n")
@@ -370,7 +370,7 @@ class WorkerProcess:
                 )
             ) from error
 
-    def _await_line(self, deadline: float, timeout_s: float) -> None:
+    def _await_line(self, deadline: float, timeout_s: float, watch: RoundWatch | None) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._in, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
