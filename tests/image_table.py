@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from skymark.cache.location import cache_directory
-from skymark.execute.venvs import Venvs, import_root
 from skymark.suites.loading.registry import adapters
-from skymark.suites.loading.suite import LoadingSuite
 from tests.faults.table import renew
 from tests.image_loaders import REFUSED, SAME
 from tests.image_modes import MODES
 from tests.image_modes import REFUSED as REFUSED_BY_ALL
+from tests.in_library import run_in_library
 
 ROOT = Path(__file__).parents[1]
-LIMIT_S = 600
 WORDS = {SAME: "✓", REFUSED: "refused"}
 
 
@@ -35,19 +30,9 @@ def decoding() -> list[str]:
 
 def outcomes(slug: str, modes: Sequence[str], *, anyway: bool = False) -> dict[str, str]:
     """Return what comes of images of some modes with a library, in its venv."""
-    built = Venvs(cache_directory()).ensure(LoadingSuite().venvs([slug])[slug])
-    paths = (import_root(cache_directory()), ROOT)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     found: dict[str, str] = {}
     while left := [name for name in modes if name not in found]:
-        done = subprocess.run(
-            [built.python, "-W", "ignore", "-m", "tests.image_loaders", slug, *left],
-            env={**environment, "ANYWAY": str(int(anyway))},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        done = run_in_library(slug, "tests.image_loaders", *left, ANYWAY=str(int(anyway)))
         lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
         found |= dict(json.loads(line) for line in lines)
         if len(lines) < len(left):  # the process died in the next one

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,19 +18,17 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from skymark.cache.location import cache_directory
 from skymark.execute.plan_file import write_plan
 from skymark.execute.planner import make_plan
 from skymark.execute.profiles import load_profile
 from skymark.execute.tune import candidates_of
-from skymark.execute.venvs import Venvs, import_root
 from skymark.model.plan import Plan, Selection
 from skymark.model.record import Record, Status
 from skymark.run.reader import read_record
 from skymark.suites.loading.registry import adapters, scenario_class
 from skymark.suites.loading.storage_formats import HTTP
-from skymark.suites.loading.suite import LoadingSuite
 from tests.faults.table import renew
+from tests.in_library import run_in_library
 
 LOADERS = tuple(slug for slug, cls in adapters().items() if not cls.install_hint)
 BATCHES = ("1", "7", "the set", "larger")
@@ -132,16 +129,7 @@ def dropped(loader: str, directory: Path) -> str:
     cls = adapters()[loader]
     if cls.native_only or cls.media_only or HTTP.issuperset(cls.formats):
         return "–"
-    python = Venvs(cache_directory()).ensure(LoadingSuite().venvs([loader])[loader]).python
-    root = Path(__file__).parents[1]
-    path = os.pathsep.join(map(str, (import_root(cache_directory()), root)))
-    done = subprocess.run(
-        [python, "-m", "tests.dropped_last", loader, str(directory / loader)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_in_library(loader, "tests.dropped_last", str(directory / loader))
     if done.returncode:
         return done.stderr.splitlines()[-1]
     wrong = [

@@ -10,6 +10,7 @@ from skymark.model.plan import Plan
 from skymark.model.record import Status
 from skymark.suites.loading.registry import adapters, scenarios
 from tests.functional.conftest import NEEDS_FFMPEG, run_in
+from tests.in_library import run_in_library
 
 CALL_FFMPEG = ("torchcodec", "spdl-io")
 INSTALLABLE = [
@@ -42,6 +43,14 @@ def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
             assert record.verification.passed
             assert record.verification.compared_elements > 0
             assert record.versions[adapters()[slug].distribution]
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("slug", ["energon", "litdata", "pytorch"])
+def test_a_state_is_whole_where_the_epoch_before_was_left_in_its_middle(tmp_path, slug):
+    done = run_in_library(slug, "tests.left_epochs", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if "had come before" in line] == []
 
 
 @pytest.mark.libraries

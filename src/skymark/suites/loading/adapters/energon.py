@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -105,19 +106,28 @@ class EnergonLoader(Loader):
             task_encoder=self.encoder,
             repeat=False,
         )
-        savable = "checkpoint" in job.scenario.requirements(job.scenario.axes)
-        make_loader = get_savable_loader if savable else get_loader
+        self.savable = "checkpoint" in job.scenario.requirements(job.scenario.axes)
+        make_loader = get_savable_loader if self.savable else get_loader
         self.loader: Any = make_loader(dataset, prefetch_factor=job.prefetch)
+        self.batches: Iterator[Batch] = iter(())
         self.finished = True
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yield batches of tensors; the library shuffles every pass anew."""
-        if not self.finished:
-            self.close()  # an epoch that was left in its middle would go on there
+        """Yield batches of tensors; the library shuffles every pass anew.
+
+        An epoch that was left in its middle would go on there. A loader that saves states reads it
+        to its end, since a state of a new loader's first epoch restores another order.
+        """
+        if not self.finished and self.savable:
+            deque(self.batches, maxlen=0)
+        elif not self.finished:
+            self.close()
             self.start(epoch)
         self.encoder.current.value = epoch
-        self.finished = False
-        yield from self.loader
+        self.finished, self.batches = False, iter(self.loader)
+        # `yield from` would end the library's iterator with this one.
+        for batch in self.batches:  # noqa: UP028
+            yield batch
         self.finished = True
 
     def state(self) -> bytes:
