@@ -17,9 +17,11 @@ from pathlib import Path
 from skymark.machine.cgroup import limits_of, oom_kills
 from skymark.machine.process_table import PROC, process_table, tree_of
 from skymark.machine.room import (
+    MORE_FILES,
     MORE_MEMORY,
     MORE_SHARED_MEMORY,
     SHARED_MEMORY,
+    USUAL_OPEN_FILES,
     megabytes,
     room_here,
 )
@@ -159,8 +161,7 @@ def _no_files() -> Cause:
     return Cause(
         kind="too-many-open-files",
         message=f"too many open files: a process may open {limit}",
-        action="raise the limit with: ulimit -n 4096; or give fewer --workers and a smaller "
-        "--prefetch",
+        action=MORE_FILES.format(USUAL_OPEN_FILES),
     )
 
 

@@ -68,8 +68,7 @@ def shortage(need: Need, room: Room) -> Cause | None:
             kind="few-open-files",
             message=f"a process may open {room.open_files} files, and the batches that workers "
             f"hold ready take about {files}",
-            action=f"raise the limit with: ulimit -n {max(4096, 2 * files)}; or give fewer "
-            "--workers and a smaller --prefetch",
+            action=MORE_FILES.format(max(USUAL_OPEN_FILES, 2 * files)),
         )
     limit = room.memory_limit_bytes
     if limit is not None and need.memory_bytes > limit:
@@ -86,6 +85,8 @@ MORE_SHARED_MEMORY = (
     "give the container more (--shm-size=8g or --ipc=host), or choose smaller batches, fewer "
     "--workers and a smaller --prefetch"
 )
+USUAL_OPEN_FILES = 4096
+MORE_FILES = "raise the limit with: ulimit -n {}; or give fewer --workers and a smaller --prefetch"
 MORE_MEMORY = (
     "give the container or the job more memory, or choose smaller batches, fewer --workers and a "
     "smaller --prefetch"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CHECKED_ELEMENTS = 1_000
 """Elements looked at for damage when a run is planned; the import decodes every element."""
 COUNTING_S = 5.0
-"""Longest time that planning counts rows that are not taken."""
+"""Longest time that planning counts rows."""
 MOST_CLASSES = 100_000
 """That labels may be mixed among: each element has a share of each."""
 NOUNS = {"jpeg": "images", "flac": "sounds", "wav": "sounds", "mp4": "clips"}
@@ -49,7 +49,7 @@ class RealData:
         self.name = name
         self.source = open_source(name)
         self.skip_damaged = skip_damaged
-        self._checked: set[str] = set()
+        self._images_are_checked = False
         self._whole: dict[tuple[str, ...], WholeRows] = {}
         self._kinds: dict[tuple[str, int], frozenset[str]] = {}
 
@@ -116,7 +116,7 @@ class RealData:
             raise DataError(f"{self.name}: {error}{beside}") from error
         if self.source.is_remote or self.skip_damaged:
             return
-        if "jpeg" in columns and "jpeg" not in self._checked:
+        if "jpeg" in columns and not self._images_are_checked:
             self._check_images()
         for column in columns:
             if next(column_values(self.source, column, 1), None) is None:
@@ -126,7 +126,7 @@ class RealData:
         """Look at the first and last bytes of images."""
         from skymark.suites.loading.dataset.sources.signs import check_image
 
-        self._checked.add("jpeg")
+        self._images_are_checked = True
         for row in self.source.read(fields_for(self.source, "jpeg"), CHECKED_ELEMENTS):
             if row.damage is not None:
                 raise row.damage
@@ -165,6 +165,20 @@ class RealData:
             self._kinds[field, rows] = kinds_seen(self.source_for(scenario), field, rows)
         return self._kinds[field, rows]
 
+    @cached_property
+    def _found(self) -> tuple[int, bool]:
+        """The number of rows, and whether it is of all: counting ends after `COUNTING_S`.
+
+        Raises:
+            DataError: a file ends early.
+        """
+        rows, until = 0, time.monotonic() + COUNTING_S
+        for more in self.source.counts():
+            if time.monotonic() > until:
+                return rows, False
+            rows += more
+        return rows, True
+
     def taken(self, scenario: type[Scenario], wanted: Size, size: Size) -> DataTaken:
         """Return the account of what a scenario takes and leaves out.
 
@@ -179,7 +193,7 @@ class RealData:
         source, columns = self.source_for(scenario), imported_columns(scenario)
         with reading(self.name):
             taken = scenario.rows_taken(source, size)
-            found, is_whole = _counted(self.source, taken)
+            found, is_whole = self._found
             labels = _labels(source, scenario, taken)
         left_out = source.left_out()
         damaged = next((one.count for one in left_out if one.what == "damaged"), 0)
@@ -211,16 +225,6 @@ def _why_left(wanted: Size, whole: int) -> str:
     return "so that the last batch is short"
 
 
-def _counted(source: DataSource, at_least: int) -> tuple[int, bool]:
-    """Count rows: all of them, but those that are not taken for `COUNTING_S` at most."""
-    rows, until = 0, time.monotonic() + COUNTING_S
-    for more in source.counts():
-        if rows >= at_least and time.monotonic() > until:
-            return rows, False
-        rows += more
-    return rows, True
-
-
 def _labels(source: DataSource, scenario: type[Scenario], rows: int) -> list[Any] | None:
     """Return the labels of the rows that are taken; None where there are none to be had here."""
     if "label" not in imported_columns(scenario) or source.is_remote or is_unlabelled(source):
@@ -232,10 +236,7 @@ def whole_rows(source: DataSource, columns: Sequence[str]) -> WholeRows:
     """Return the rows of which every column can be made."""
     from skymark.suites.loading.dataset.columns import RECIPES
 
-    fields = {
-        column: () if _is_absent(source, column) else fields_for(source, column)
-        for column in columns
-    }
+    fields = {column: fields_for(source, column) for column in columns}
 
     def convert(row: Row) -> None:
         values = dict(zip(source.fields, row.values, strict=True))
@@ -297,10 +298,6 @@ def is_unlabelled(source: DataSource) -> bool:
     return has_media and not RECIPES["label"].fields_of(source.fields)
 
 
-def _is_absent(source: DataSource, column: str) -> bool:
-    return column == "label" and is_unlabelled(source)
-
-
 def fields_for(source: DataSource, column: str) -> tuple[str, ...]:
     """Return the fields of a source that a canonical column is made of.
 
@@ -311,7 +308,7 @@ def fields_for(source: DataSource, column: str) -> tuple[str, ...]:
     """
     recipe = _recipe(column)
     fields = recipe.fields_of(source.fields)
-    if not fields and not _is_absent(source, column):
+    if not fields and not (column == "label" and is_unlabelled(source)):
         raise DataError(
             f"the data has no {recipe.wanted}, only {', '.join(source.fields)}; "
             f"rename what is to be the {column}"

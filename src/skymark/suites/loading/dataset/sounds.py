@@ -144,11 +144,10 @@ def decoded_sound(data: bytes) -> npt.NDArray[np.int16]:
 
 def _promised_s(data: bytes, format: str, sound: Any) -> float:
     """Return the length in seconds that a header promises; 0 where it promises none."""
-    if format == "wav":
-        from skymark.suites.loading.transforms.audio import data_is_open_ended
+    from skymark.suites.loading.transforms.audio import is_open_ended
 
-        if data_is_open_ended(data):
-            return 0.0
+    if format == "wav" and is_open_ended(data):
+        return 0.0
     if format == "mp3" and not any(mark in data[:4096] for mark in (b"Xing", b"Info", b"VBRI")):
         return 0.0
     if format == "aac" or sound.duration is None or sound.time_base is None:
@@ -164,13 +163,10 @@ def _is_cut(data: bytes, format: str) -> bool:
     if format == "ogg":
         last = data.rfind(b"OggS")
         return not data[last + 5] & 4
-    if format == "wav":
-        from skymark.suites.loading.transforms.audio import data_is_open_ended
+    from skymark.suites.loading.transforms.audio import is_open_ended, samples_of_wav
 
-        at = data.find(b"data", 12, 4096)
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        return at > 0 and not data_is_open_ended(data) and size > len(data) - at - 8
-    return False
+    begin, size = samples_of_wav(data)
+    return format == "wav" and begin > 0 and not is_open_ended(data) and size > len(data) - begin
 
 
 def is_usual_flac(data: bytes) -> bool:

@@ -67,7 +67,7 @@ def is_usual_wav(data: bytes) -> bool:
     Python reads only plain headers in all of its versions, so the header must be one.
     """
     plain = data[:4] == b"RIFF" and data[12:16] == b"fmt " and data[20:22] == b"\1\0"
-    if not plain or data_is_open_ended(data):
+    if not plain or is_open_ended(data):
         return False
     try:
         with wave.open(io.BytesIO(data)) as file:
@@ -76,11 +76,19 @@ def is_usual_wav(data: bytes) -> bool:
         return False
 
 
-def data_is_open_ended(data: bytes) -> bool:
-    """Whether a WAV file tells no size of its samples, as programs write to a pipe."""
+def samples_of_wav(data: bytes) -> tuple[int, int]:
+    """Return where the samples of a WAV file begin, and their declared size in bytes.
+
+    -1 and 0 where the file has no samples near its beginning.
+    """
     at = data.find(b"data", 12, 4096)
-    size = int.from_bytes(data[at + 4 : at + 8], "little") if at > 0 else 0
-    return at > 0 and (size >= 0xFFFFFF00 or (size == 0 and len(data) > at + 8))
+    return (at + 8, int.from_bytes(data[at + 4 : at + 8], "little")) if at > 0 else (-1, 0)
+
+
+def is_open_ended(data: bytes) -> bool:
+    """Whether a WAV file tells no size of its samples, as programs write to a pipe."""
+    begin, size = samples_of_wav(data)
+    return begin > 0 and (size >= 0xFFFFFF00 or (size == 0 and len(data) > begin))
 
 
 def fit(samples: Floats, length: int) -> Floats:

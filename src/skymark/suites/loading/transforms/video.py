@@ -123,8 +123,13 @@ def as_mp4(data: bytes) -> bytes:
                 raise DataError("the clip has no video; remove it")
             with av.open(moved, "w", format="mp4") as target:
                 stream = target.add_stream_from_template(video)
+                start = video.start_time or 0
                 for packet in source.demux(video):
                     if packet.size:  # the last, empty one asks decoders for what they hold
+                        if packet.pts is not None:
+                            packet.pts -= start
+                        if packet.dts is not None:
+                            packet.dts -= start
                         packet.stream = stream
                         target.mux(packet)
     except (av.FFmpegError, ValueError) as error:

@@ -74,8 +74,8 @@ def answer(data, scenario: str, *, skip_damaged: bool = False, size: str = "smal
         real = RealData(str(data), skip_damaged=skip_damaged)
         specified = specification_of(cls, size, 7, real)
         bound = cls(size=specified.specification.size, seed=7)
-        with_damage = {"skip_damaged": skip_damaged}
-        import_data(str(data), bound, data.parent / f"{data.name}-{scenario}", None, **with_damage)
+        out = data.parent / f"{data.name}-{scenario}"
+        import_data(str(data), bound, out, skip_damaged=skip_damaged)
     except DataError as error:
         return str(error)
     assert specified.data is not None
@@ -101,16 +101,16 @@ FOLDERS = {
     "hidden": ({**IMAGES, "0/._0.jpg": "x", ".DS_Store": "x"}, "3 classes; left out: 2 hidden"),
     "beside the classes": (
         {**IMAGES, "cover.png": jpeg(0, "PNG")},
-        "3 classes; left out: 1 images beside the folders of classes",
+        "3 classes; left out: 1 beside the folders of classes",
     ),
     "mostly sounds": (
         {"cover.png": jpeg(0, "PNG"), **{f"a/{k}.wav": "RIFF" for k in range(3)}},
         "the data has no field named image",
     ),
-    "splits": (SPLITS, "9 of 9 images, 2 classes, split train; left out: 5 images of split test"),
+    "splits": (SPLITS, "9 of 9 images, 2 classes, split train; left out: 5 of split test"),
     "splits below a folder": (
         {f"set/{name}": data for name, data in SPLITS.items()},
-        "9 of 9 images, 2 classes, split train; left out: 5 images of split test",
+        "9 of 9 images, 2 classes, split train; left out: 5 of split test",
     ),
     "one split": (
         {f"train/{name}": data for name, data in IMAGES.items()},
@@ -127,6 +127,13 @@ FOLDERS = {
     "metadata": (
         {**{f"{k}.jpg": jpeg(k) for k in range(17)}, "metadata.jsonl": META},
         "15 of 15 images, 7 classes; left out: 2 not in the metadata",
+    ),
+    "metadata in CSV": (
+        {
+            **{f"{k}.jpg": jpeg(k) for k in range(5)},
+            "metadata.csv": "file_name,label\n" + "".join(f"{k}.jpg,{k % 3}\n" for k in range(5)),
+        },
+        "5 of 5 images, 3 classes",
     ),
     "metadata of a missing file": (
         {"0.jpg": jpeg(), "metadata.jsonl": META},
@@ -203,7 +210,7 @@ SHARDS = {
     "appended again": ({"a.tar": tar([*labelled(range(9)), *labelled(range(9))])}, "in two places"),
     "of macOS": (
         {"a.tar": tar([("._0000.jpg", b"x"), *labelled(range(9)), ("__MACOSX/0.jpg", b"x")])},
-        "9 of 9 images, 4 classes; left out: 2 members ._* of macOS",
+        "9 of 9 images, 4 classes; left out: 2 ._* of macOS",
     ),
     "dots in folders": ({"a.tar": tar(labelled(range(9), "v1.2/"))}, "9 of 9 images"),
     "dots before the extension": (
@@ -221,7 +228,7 @@ SHARDS = {
                 ]
             )
         },
-        "10 of 10 images, 4 classes; left out: 1 members .crop.jpg that the first element lacks",
+        "10 of 10 images, 4 classes; left out: 1 .crop.jpg that the first element lacks",
     ),
     "no label": (
         {"a.tar": tar([("0.jpg", jpeg()), ("0.txt", b"a dog")])},
@@ -229,7 +236,7 @@ SHARDS = {
     ),
     "splits": (
         {"train-0.tar": WHOLE, "val-0.tar": WHOLE},
-        "40 of 40 images, 4 classes, split train; left out: 1 files of split validation",
+        "40 of 40 images, 4 classes, split train; left out: 1 of split validation (files)",
     ),
     "huge size": (
         {"a.tar": WHOLE[:124] + b"\x80" + b"\xff" * 11 + WHOLE[136:]},
@@ -280,7 +287,7 @@ TEXTS = {
     ),
     "splits": (
         {"train.jsonl": LINES, "test.jsonl": LINES},
-        "30 of 30 rows, 3 classes, split train; left out: 1 files of split test",
+        "30 of 30 rows, 3 classes, split train; left out: 1 of split test (files)",
     ),
 }
 
@@ -325,6 +332,11 @@ CSV = {
     "two of one name": ("a,a,label\n1,2,0\n", "several columns named 'a'"),
     "decimal commas": ("a;label\n1,5;0\n", "holds '1,5', where a number is needed"),
 }
+
+
+def test_compressed_separated_values_are_read(tmp_path):
+    content = gzip.compress(CSV["semicolons"][0].encode())
+    assert answer(fill(tmp_path / "in", {"a.csv.gz": content}), "TAB-1") == "2 of 2 rows, 2 classes"
 
 
 @pytest.mark.parametrize("name", CSV)
@@ -398,6 +410,9 @@ SOUNDS = {
     "opus": ("ogg", OGG, ONE),
     "opus, cut": ("ogg", OGG[:-500], ENDS_EARLY),
     "mp3": ("mp3", encoded("libmp3lame", "mp3", sample="s16p"), ONE),
+    "m4a": ("m4a", encoded("aac", "mp4", sample="fltp"), ONE),
+    "aac": ("aac", encoded("aac", "adts", sample="fltp"), ONE),
+    "aiff": ("aiff", encoded("pcm_s16be", "aiff"), ONE),
     "no sound": ("mp3", b"<html>", "of no format that skymark reads"),
     "float": (
         "wav",
@@ -441,6 +456,8 @@ CLIPS = {
     "mkv": ("mkv", clip("matroska"), "1 of 1 clips"),
     "avi": ("avi", clip("avi", "mpeg4"), "1 of 1 clips"),
     "webm": ("webm", clip("webm", "libvpx-vp9"), "1 of 1 clips"),
+    "m4v": ("m4v", clip("mp4"), "1 of 1 clips"),
+    "mpg": ("mpg", clip("mpeg", "mpeg1video"), "1 of 1 clips"),
     "varying rate": ("mp4", clip("mp4", times="varying"), "come at no constant rate"),
     "cut": ("mp4", clip("mp4")[:-300], "a.mp4: the clip"),
     "no clip": ("mkv", b"<html>", "in no container that skymark reads"),

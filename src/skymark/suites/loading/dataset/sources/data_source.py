@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -45,8 +46,9 @@ class DataSource(ABC):
         self.notes: list[str] = []
         """Choices that were made when it was opened, such as that of a split."""
         self.ignored: Counter[str] = Counter()
-        """Files, members and columns that are no part of a row, by the reason; those inside of
-        files are known once the rows have been counted."""
+        """Files and columns that are no part of a row, by the reason."""
+        self.ignored_inside: Counter[str] = Counter()
+        """The same of members of archives. Counting the rows finds them, each time anew."""
 
     @abstractmethod
     def counts(self) -> Iterator[int]:
@@ -73,10 +75,6 @@ class DataSource(ABC):
                 return limit
         return rows
 
-    def label_names(self) -> Sequence[str] | None:
-        """Return the names of the classes in the order of their numbers; None if not known."""
-        return None
-
     def fingerprint(self) -> str:
         """Return a digest that changes when the data changes: of files' names, sizes and times."""
         return files_fingerprint(self.files)
@@ -87,7 +85,8 @@ class DataSource(ABC):
 
     def left_out(self) -> list[LeftOut]:
         """Return what is in the data and no part of a row."""
-        return [LeftOut(count=count, what=what) for what, count in sorted(self.ignored.items())]
+        ignored = self.ignored + self.ignored_inside
+        return [LeftOut(count=count, what=what) for what, count in sorted(ignored.items())]
 
 
 class WholeRows(DataSource):
@@ -105,7 +104,6 @@ class WholeRows(DataSource):
         self.fields, self.files, self.noun = source.fields, source.files, source.noun
         self._damaged: set[int] = set()
         self._looked_at = 0
-        self.first_damage: DataError | None = None
 
     @property
     def damaged(self) -> int:
@@ -114,7 +112,7 @@ class WholeRows(DataSource):
 
     def counts(self) -> Iterator[int]:
         """Count whole rows, each of which is converted once."""
-        for number, row in enumerate(self._source.read(self.fields, 1 << 62)):
+        for number, row in enumerate(self._source.read(self.fields, sys.maxsize)):
             if number >= self._looked_at:
                 self._look_at(number, row)
             yield int(number not in self._damaged)
@@ -125,20 +123,15 @@ class WholeRows(DataSource):
             if row.damage is not None:
                 raise row.damage
             self._converts(row)
-        except DataError as error:
-            self.first_damage = self.first_damage or error
+        except DataError:
             self._damaged.add(number)
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read whole rows in their order."""
         self.count(limit)
-        rows = enumerate(self._source.read(fields, 1 << 62))
+        rows = enumerate(self._source.read(fields, sys.maxsize))
         whole = (row for number, row in rows if number not in self._damaged)
         yield from islice(whole, limit)
-
-    def label_names(self) -> Sequence[str] | None:
-        """Return the names of the classes."""
-        return self._source.label_names()
 
     def fingerprint(self) -> str:
         """Return the digest of all rows, damaged or not."""
@@ -162,7 +155,7 @@ def reading(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except (SkymarkError, KeyboardInterrupt, GeneratorExit):
+    except SkymarkError:
         raise
     except Exception as error:
         cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -60,7 +60,7 @@ class MediaFolder(DataSource):
         super().__init__()
         self._folder, self.noun = folder, NOUNS[field]
         media = [path for path in listing.files if suffix_of(path) in MEDIA[field]]
-        chosen = one_split(media, folder, split, split_of_folder, self.noun)
+        chosen = one_split(media, folder, split, split_of_folder)
         self.ignored += chosen.others
         if chosen.split:
             self.notes.append(f"split {chosen.split}")
@@ -104,7 +104,7 @@ class MediaFolder(DataSource):
         beside = [path for path in media if not self._class_of(path)]
         if not beside or len(beside) == len(media):
             return list(media)
-        self.ignored[f"{self.noun} beside the folders of classes"] += len(beside)
+        self.ignored["beside the folders of classes"] += len(beside)
         return [path for path in media if self._class_of(path)]
 
     def _described(self, chosen: Sequence[Path], all_media: Sequence[Path]) -> list[Path]:
@@ -126,10 +126,6 @@ class MediaFolder(DataSource):
     def counts(self) -> Iterator[int]:
         """Return the number of images, sounds or clips."""
         yield len(self._media)
-
-    def label_names(self) -> Sequence[str] | None:
-        """Return the classes' folders."""
-        return tuple(self._labels) if self._from_folder else None
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
         """Read files in turn from each class."""

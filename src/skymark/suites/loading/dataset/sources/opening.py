@@ -80,7 +80,7 @@ def _open_folder(folder: Path, split: str | None) -> DataSource:
     chosen = one_split(paths, folder, split, split_of_file)
     require_regular(chosen.files)
     source = opener(chosen.files)
-    source.ignored += chosen.others
+    source.ignored += Counter({f"{what} (files)": count for what, count in chosen.others.items()})
     source.ignored += Counter(
         f"{suffix_of(path) or path.name} (no data)" for path in set(listing.files) - set(paths)
     )

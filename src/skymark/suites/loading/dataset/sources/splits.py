@@ -48,7 +48,6 @@ def one_split(
     folder: Path,
     asked: str | None,
     split_of: Callable[[Path], str | None],
-    noun: str = "files",
 ) -> Chosen:
     """Choose the files of one split, where there are several or one is asked for.
 
@@ -57,7 +56,6 @@ def one_split(
         folder: that they are below.
         asked: the split that the user named; None for the first of `ORDER`.
         split_of: tells a file's split by its path in the folder.
-        noun: of the files, for messages.
 
     Raises:
         DataError: there is no such split.
@@ -74,9 +72,6 @@ def one_split(
         raise DataError(f"{folder} {has}, and no {asked!r}; leave out :{asked}, or name another")
     chosen = by_split.pop(wanted)
     others = Counter(
-        {
-            f"{noun} of {f'split {split}' if split else 'no split'}": len(of)
-            for split, of in by_split.items()
-        }
+        {f"of split {split}" if split else "of no split": len(of) for split, of in by_split.items()}
     )
     return Chosen(chosen, wanted, others)

@@ -71,13 +71,12 @@ class TarShards(DataSource):
 
     def counts(self) -> Iterator[int]:
         """Count elements, which reads the members' headers only."""
-        for what in [what for what in self.ignored if what.startswith(_MEMBER)]:
-            del self.ignored[what]
+        self.ignored_inside.clear()
         known = set(self._extensions.values())
         for group in self._groups(counting=True):
             for extension in group.members:
                 if extension not in known and FIELDS.get(extension) not in self._extensions:
-                    self.ignored[f"{_MEMBER}.{extension} that the first element lacks"] += 1
+                    self.ignored_inside[f".{extension} that the first element lacks"] += 1
             yield 1
 
     def read(self, fields: Sequence[str], limit: int) -> Iterator[Row]:
@@ -118,10 +117,7 @@ class TarShards(DataSource):
             with opened_tar(path) as archive:
                 hidden = yield from _groups_of(archive, path)
             if hidden and counting:
-                self.ignored[f"{_MEMBER}._* of macOS"] += hidden
-
-
-_MEMBER = "members "
+                self.ignored_inside["._* of macOS"] += hidden
 
 
 def _groups_of(archive: tarfile.TarFile, path: Path) -> Generator[Group, None, int]:
