@@ -54,6 +54,12 @@ def test_a_state_is_whole_where_the_epoch_before_was_left_in_its_middle(tmp_path
 
 
 @pytest.mark.libraries
+def test_processes_that_start_after_copies_to_a_gpu_are_not_forked(tmp_path):
+    done = run_in_library("spdl", "tests.forked_late", str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "170\n"), done.stderr
+
+
+@pytest.mark.libraries
 @pytest.mark.parametrize("slug", ["deeplake", "lance", "mosaic", "s3torchconnector"])
 def test_a_client_of_s3_reads_from_this_machine_whatever_proxy_there_is(tmp_path, slug):
     with socket.create_server(("127.0.0.1", 0)) as proxy:

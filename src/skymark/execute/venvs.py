@@ -145,7 +145,13 @@ class Venvs:
         return self._requirements or resource_directory("requirements")
 
     def _uv(self, spec: VenvSpec, *arguments: str) -> None:
-        from uv import find_uv_bin
+        try:
+            from uv import find_uv_bin
+        except ModuleNotFoundError as error:
+            raise VenvBuildError(
+                f"the venv of {spec.title} needs uv, which is not installed; run `{sys.executable} "
+                "-m pip install uv`, or take --env current"
+            ) from error
 
         command = [find_uv_bin(), *arguments, "--quiet"]
         try:

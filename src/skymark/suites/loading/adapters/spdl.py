@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, cycle
+from multiprocessing import set_forkserver_preload, set_start_method
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.acceleration import TORCH_FROM_HOST
@@ -50,6 +52,8 @@ HELD = 4
 consumer that keeps more of them waits for the next one until SPDL gives up, after a minute."""
 PADDING_BYTES = 1 << 12
 """Of a segment of shared memory: each field begins at a multiple of 64 bytes."""
+END = object()
+"""In place of a result: an iterator has no more."""
 
 
 class EpochSource:
@@ -138,6 +142,11 @@ class SpdlLoader(Loader):
         """
         workers = max(1, self.job.workers)
         processes = workers if self.model == "processes" else 1
+        if self.job.page_locks:
+            # SPDL's copies leave CUDA tensors in thread-local memory. A process that is forked
+            # after that frees them, which CUDA forbids there, and ends.
+            set_forkserver_preload(["spdl.pipeline", __name__])
+            set_start_method("forkserver", force=True)
         self.sources = [EpochSource(self.job, share, processes) for share in range(processes)]
         threads = workers // processes
         if self.model == "threads":
@@ -196,13 +205,23 @@ class SpdlLoader(Loader):
         self.finished = True
 
 
+def next_or_end(iterator: Iterator[Any]) -> Any:
+    """Return the next result of an iterator, or `END`."""
+    return next(iterator, END)
+
+
 def in_turn(iterators: list[Iterator[Any]]) -> Iterator[Any]:
-    """Yield one result of each iterator after another, until all have come to their end."""
-    for iterator in cycle(iterators):
-        try:
-            yield next(iterator)
-        except StopIteration:
-            break
+    """Yield one result of each iterator after another, until all have come to their end.
+
+    An iterator over a process starts that process's epoch when its first result is asked for. So
+    all first results are asked for at once.
+    """
+    with ThreadPoolExecutor(len(iterators)) as pool:
+        first = pool.map(next_or_end, iterators)
+        for result in chain(first, map(next_or_end, cycle(iterators))):
+            if result is END:
+                break
+            yield result
     for iterator in iterators:  # those after it had as many as the others, and end, too
         next(iterator, None)
 

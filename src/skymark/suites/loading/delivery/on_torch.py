@@ -96,7 +96,8 @@ class Torch(Framework):
     def _copy_of(self, sources: dict[str, Any]) -> Callable[[], dict[str, Any]]:
         """Return what starts the copies; the device's memory for them is there already.
 
-        The largest comes first: meanwhile the others are launched.
+        One call launches all of them, the largest first. Between calls this thread could lose
+        Python's lock to the training loop, and the GPU would wait for the next launch.
         """
         if self._copies is not None:
             return partial(self._copies, sources)
@@ -107,10 +108,11 @@ class Torch(Framework):
         }
         moved = [name for name, one in sources.items() if not there(one)]
         moved.sort(key=lambda name: -int(sources[name].nbytes))
+        targets, values = [placed[name] for name in moved], [sources[name] for name in moved]
 
         def copy() -> dict[str, Any]:
-            for name in moved:
-                placed[name].copy_(sources[name], non_blocking=True)
+            if targets:
+                self.torch._foreach_copy_(targets, values, non_blocking=True)
             return placed
 
         return copy
