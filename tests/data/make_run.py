@@ -1,9 +1,8 @@
-"""Make a saved run without measuring: for the tests of the report, and the files of run-v*.
+"""Make a saved run without measuring: for the tests of the report, and the files of `run`.
 
-    python tests/data/make_run.py tests/data/run-v3
+    python tests/data/make_run.py tests/data/run
 
-wrote `run-v3`, once, with schema version 3, as it wrote `run-v1` and `run-v2` before. They stay as
-they are when the schema changes: they prove that runs of that time still open.
+wrote `run`, once. Its figures in tables, pages, exports and comparisons stay the same.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from skymark.model.sealed import KEY, seal
+from skymark.model.sealed import KEY, seal, unsealed
 from skymark.run.reader import open_run
 from tests.faults.runs import Case, skymark
 
@@ -48,7 +48,9 @@ def nested(path):
 
 
 def newer(path):
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 999}))
+    path.write_bytes(
+        seal(json.dumps(json.loads(unsealed(path.read_bytes())) | {"schema_version": 999}))
+    )
 
 
 def other_hash(path):
@@ -81,7 +83,7 @@ def others_samples(path):
     [
         ("record truncated", (truncate, empty), "is no JSON"),
         ("record replaced by garbage", (garbage, nested), "is no JSON"),
-        ("record of a newer schema", (newer,), "install a newer skymark"),
+        ("record of a newer schema", (newer,), "has schema version 999"),
         ("one digit of a record flipped", (flip_a_digit,), "its digest says"),
         ("record of another hash", (other_hash,), None),
         ("samples of a record missing", (without_samples, others_samples), None),

@@ -175,7 +175,7 @@ def _begin(
             held = held_in(stores, observer)
             run = begin_or_resume(path, manifest, held, storing, observer, resume=True)
         else:
-            columns = {} if manifest.declaration is None else manifest.declaration.sample_columns
+            columns = manifest.declaration.sample_columns
             run = RunDirectory(path, manifest.machine.hardware_key, sample_columns=columns)
             require_same_plan(run.manifest(), manifest, str(path), resume=True)
     run.changed = storing.changed

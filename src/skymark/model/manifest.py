@@ -35,8 +35,8 @@ class Manifest(Frozen):
     finished: bool = False
     plan: Plan
     plan_hash: str
-    declaration: Declaration | None = None
-    """What the suite declares of its metrics; null in runs of schema 1 and 2."""
+    declaration: Declaration
+    """The metrics of the suite, and how they are shown."""
     machine: Machine
     """Where the run was begun."""
     continued_on: tuple[Machine, ...] = ()

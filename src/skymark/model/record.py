@@ -14,12 +14,7 @@ from skymark.model.gpu import GpuUse, combined
 from skymark.model.metric import Figure
 
 SCHEMA_VERSION = 3
-"""Version of the record and manifest format; `skymark.model.schema` loads earlier ones.
-
-1: first release. 2: a record names its samples' digest and its hardware, a manifest the machines
-that continued the run and the stores it went to. 3: figures are metrics by name, which the manifest
-declares; cells are of a suite; a plan says which cells share a process and a machine.
-"""
+"""Version of the format of records, manifests and plans; files of others are refused."""
 
 
 class Status(StrEnum):
@@ -149,7 +144,7 @@ class Record(Frozen):
     cause: Cause | None = None
     rounds: tuple[Round, ...] = ()
     stopped_by: Stop | None = None
-    """The rule that ended its rounds; null where none began, or an earlier version wrote it."""
+    """The rule that ended its rounds; null where none began."""
     metrics: dict[str, Figure] = Field(default_factory=dict)
     """Figures over all rounds, by name; empty where the cell did not end `ok`."""
     verification: Verification | None = None

@@ -10,7 +10,6 @@ from skymark.model.errors import SkymarkError
 from skymark.report import text
 from skymark.report.environment import page_environment, visible
 from skymark.report.page import anchor_of, page_of
-from skymark.run.reader import old_id
 from skymark.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -79,8 +78,7 @@ def render(run: Run, home: str | None = None) -> str:
 
     def log(cell: Cell) -> str:
         """Return the path of a cell's log within the run's directory."""
-        old = f"logs/{old_id(cell)}.log"
-        return old if (run.directory / old).exists() else f"logs/{cell.id}.log"
+        return f"logs/{cell.id}.log"
 
     declaration = run.declaration
     environment.filters |= {

@@ -8,19 +8,20 @@ from hashlib import sha256
 from pathlib import Path
 
 from skymark.model.errors import RunDirectoryError
+from skymark.model.schema import parse_record
 from skymark.model.sealed import is_sealed
 from skymark.plain_files import read_below
 from skymark.run.directory import RunDirectory, parse_round
 from skymark.run.layout import MANIFEST, SUMS, cell_of
-from skymark.run.reader import parsed_manifest, parsed_record, read_sums
+from skymark.run.reader import parsed_manifest, read_sums
 
 
 def damages(directory: Path) -> dict[str, str]:
     """Return the paths of a run's files that are not as they were written, each with the reason.
 
-    Manifest, records and rounds have digests of their own, and a record that of its samples. All
-    else, and files of earlier schemas, are compared with the digests that the run made at its end,
-    where there are any. A record and its samples are whole or damaged together.
+    Manifest, records and rounds have digests of their own, and a record that of its samples. The
+    others are compared with the digests that the run made at its end, where there are any. A record
+    and its samples are whole or damaged together.
     """
     sums, found = _sums(directory)
     entries = RunDirectory(directory).entries()
@@ -66,7 +67,7 @@ def _fault(
         if path == MANIFEST:
             parsed_manifest(data, os.fspath(directory / path))
         elif path.startswith("records/"):
-            record = parsed_record(data)
+            record = parse_record(data)
             if record.samples_sha256 is not None:
                 samples[f"samples/{cell_of(path)}.parquet"] = record.samples_sha256
         elif path.startswith("rounds/"):

@@ -86,7 +86,7 @@ class RunDirectory:
             RunDirectoryError: it holds another plan, or this plan without `resume`, or cannot be
                 written.
         """
-        declared = {} if manifest.declaration is None else manifest.declaration.sample_columns
+        declared = manifest.declaration.sample_columns
         run = cls(path, manifest.machine.hardware_key, sample_columns=declared)
         if os.path.lexists(path / MANIFEST):
             theirs = run.manifest()

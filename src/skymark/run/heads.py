@@ -11,11 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from skymark.model.base import Moment
 from skymark.model.cell import Cell, Setting, id_of
 from skymark.model.manifest import Manifest
-from skymark.model.record import Cause, Record, Status
-from skymark.model.schema import is_current
+from skymark.model.record import SCHEMA_VERSION, Cause, Record, Status
 from skymark.model.sealed import unsealed
 from skymark.plain_files import read_regular
-from skymark.run.reader import each_record, old_id, read_manifest, read_record
+from skymark.run.reader import each_record, read_manifest, read_record
 
 
 class CellHead(BaseModel):
@@ -40,6 +39,7 @@ class RecordHead(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    schema_version: int = Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     cell: CellHead
     cell_hash: str
     status: Status
@@ -68,15 +68,15 @@ def open_heads(directory: Path) -> Heads:
     """Read the heads of a run's records.
 
     Raises:
-        RunDirectoryError: it is no run directory, its manifest is damaged, or a newer skymark
-            made it.
+        RunDirectoryError: it is no run directory, its manifest is damaged, or another
+            skymark made it.
     """
     manifest = read_manifest(directory)
     found: dict[str, RecordHead] = {}
     problems: list[str] = []
     for file, head in each_record(directory, read_head, problems):
         id = head.cell.id
-        if id in manifest.cells and file.stem in {id, old_id(manifest.cells[id])}:
+        if id in manifest.cells and file.stem == id:
             found[id] = head
         else:
             problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
@@ -88,13 +88,11 @@ def read_head(path: Path) -> RecordHead:
 
     Raises:
         OSError: there is none, or it may not be read.
-        ValueError: it is no record, of a newer schema, or absurdly large; the message says which.
+        ValueError: it is no record, of another schema, or absurdly large; the message says which.
     """
     data = read_regular(path)
     with suppress(ValueError):
-        content = unsealed(data)
-        if is_current(content):
-            return RecordHead.model_validate_json(content)
+        return RecordHead.model_validate_json(unsealed(data))
     return head_of(read_record(path))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -12,20 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
-
-from skymark.model.base import Frozen
 from skymark.model.cell import Cell
-from skymark.model.errors import DamagedManifestError, RunDirectoryError, UnknownNameError
+from skymark.model.errors import DamagedManifestError, RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration
-from skymark.model.record import SCHEMA_VERSION, Record, Status
-from skymark.model.schema import parse_manifest, parse_record
+from skymark.model.record import Record, Status
+from skymark.model.schema import OtherSchemaError, parse_manifest, parse_record
 from skymark.plain_files import read_regular, require_plain_folders
 from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
-from skymark.suite.registry import declaration_of
 
-Model = TypeVar("Model", bound=Frozen)
 Content = TypeVar("Content")
 
 RECOVERY = (
@@ -35,10 +29,6 @@ RECOVERY = (
 
 SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 """A line of the file of digests."""
-
-
-class NewerSchemaError(ValueError):
-    """A file that a newer skymark wrote: it is whole, and not for this one."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +42,10 @@ class Run:
     problems: tuple[str, ...] = ()
     """Files that could not be read, and why."""
 
-    @cached_property
+    @property
     def declaration(self) -> Declaration:
-        """The metrics of the run, and how they are shown.
-
-        Raises:
-            UnknownNameError: the run is of schema 1 or 2, and its suite is not installed.
-        """
-        return declaration_of(self.manifest)
+        """The metrics of the run, and how they are shown."""
+        return self.manifest.declaration
 
     @property
     def is_baseline(self) -> bool:
@@ -100,8 +86,8 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
         known: records that need no reading, because they were just written or read there.
 
     Raises:
-        RunDirectoryError: it is no run directory, its manifest is damaged, or a newer skymark
-            made it.
+        RunDirectoryError: it is no run directory, its manifest is damaged, or another
+            skymark made it.
     """
     manifest = read_manifest(directory)
     shown = _not_below_zero(manifest)
@@ -109,7 +95,7 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
     problems: list[str] = []
     for file, record in each_record(directory, read_record, problems, skipped=found):
         id = record.cell.id
-        if id not in manifest.cells or file.stem not in {id, old_id(record.cell)}:
+        if id not in manifest.cells or file.stem != id:
             problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
             continue
         if below := [
@@ -168,11 +154,7 @@ def record_files(directory: Path) -> list[Path]:
 
 def _not_below_zero(manifest: Manifest) -> frozenset[str]:
     """Return the metrics that cannot be negative: rates, times and sizes."""
-    try:
-        declared = declaration_of(manifest).metrics
-    except UnknownNameError:  # an old run, of a suite that is not installed
-        return frozenset()
-    return frozenset(one.name for one in declared if one.scale == "log")
+    return frozenset(one.name for one in manifest.declaration.metrics if one.scale == "log")
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -180,7 +162,7 @@ def read_manifest(directory: Path) -> Manifest:
 
     Raises:
         DamagedManifestError: it is damaged; the message says how it is recovered.
-        RunDirectoryError: there is none, it may not be read, or a newer skymark made it.
+        RunDirectoryError: there is none, it may not be read, or another skymark made it.
     """
     path = directory / MANIFEST
     if not os.path.lexists(path):
@@ -205,11 +187,11 @@ def parsed_manifest(data: bytes, place: str) -> Manifest:
 
     Raises:
         DamagedManifestError: it is damaged; the message says how it is recovered.
-        RunDirectoryError: a newer skymark made it.
+        RunDirectoryError: another skymark made it.
     """
     try:
-        return _parsed(data, Manifest, parse_manifest)
-    except NewerSchemaError as error:
+        return parse_manifest(data)
+    except OtherSchemaError as error:
         raise RunDirectoryError(f"cannot read {place}: {error}") from error
     except ValueError as error:
         raise DamagedManifestError(f"cannot read {place}: {error}. {RECOVERY}") from error
@@ -220,18 +202,9 @@ def read_record(path: Path) -> Record:
 
     Raises:
         OSError: there is none, or it may not be read.
-        ValueError: it is no record, of a newer schema, or absurdly large; the message says which.
+        ValueError: it is no record, of another schema, or absurdly large; the message says which.
     """
-    return parsed_record(read_regular(path))
-
-
-def parsed_record(data: bytes) -> Record:
-    """Return the record that a file holds.
-
-    Raises:
-        ValueError: as `read_record`.
-    """
-    return _parsed(data, Record, parse_record)
+    return parse_record(read_regular(path))
 
 
 def read_sums(directory: Path) -> dict[str, str]:
@@ -249,35 +222,3 @@ def read_sums(directory: Path) -> dict[str, str]:
             raise ValueError(f"{line[:80]!r} is no digest of a run's file; it was changed")
         found[part[2]] = part[1]
     return found
-
-
-def old_id(cell: Cell) -> str:
-    """Return the file name of a cell in runs of schema 1 and 2: its id without the suite."""
-    return cell.id.removeprefix(f"{cell.suite}.")
-
-
-def _parsed(data: bytes, model: type[Model], parse: Callable[[bytes], Model]) -> Model:
-    try:
-        return parse(data)
-    except ValueError as error:
-        raise _what_is_wrong(data, model, error) from error
-
-
-def _what_is_wrong(data: bytes, model: type[Frozen], error: ValueError) -> ValueError:
-    """Return an error that says in words why a file is not of a model."""
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as fault:
-        return ValueError(f"is no JSON ({fault}); it was cut short or edited")
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        return NewerSchemaError(
-            f"has schema version {version}, this skymark reads up to {SCHEMA_VERSION}; "
-            "install a newer skymark"
-        )
-    if not isinstance(error, ValidationError):
-        return ValueError(f"is no whole {model.__name__.lower()}: {error}")
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"]) or "file"
-    more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
-    return ValueError(f"is no {model.__name__.lower()}: {place}: {first['msg']}{more}")

@@ -10,8 +10,6 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.references import extensions
 
 if TYPE_CHECKING:
-    from skymark.model.manifest import Manifest
-    from skymark.model.metric import Declaration
     from skymark.suite.contract import Suite
 
 GROUP = "skymark.suites"
@@ -63,14 +61,3 @@ def suites() -> tuple[Suite, ...]:
         UsageError: one of them does not load.
     """
     return tuple(suite_named(name) for name in suite_names())
-
-
-def declaration_of(manifest: Manifest) -> Declaration:
-    """Return a run's declaration; of a run of schema 1 or 2, its suite's present one.
-
-    Raises:
-        UnknownNameError: it is an old run, and its suite is not installed.
-    """
-    if manifest.declaration is not None:
-        return manifest.declaration
-    return suite_named(manifest.plan.suite).declared(manifest.cells.values())

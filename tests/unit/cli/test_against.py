@@ -14,7 +14,7 @@ from skymark.run.directory import require_same_plan
 from skymark.run.reader import open_run
 
 ROOT = Path(__file__).parents[3]
-SAVED = ROOT / "tests" / "data" / "run-v1"
+SAVED = ROOT / "tests" / "data" / "run"
 PLAN = ("--scenarios", "TAB-1", "--adapters", "numpy")
 
 in_a_checkout = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from skymark.cli.main import main
 from skymark.model.record import Status
 from skymark.run.reader import open_run, read_record
 
-SAVED = Path(__file__).parents[2] / "data" / "run-v1"
+SAVED = Path(__file__).parents[2] / "data" / "run"
 
 
 @pytest.fixture

@@ -231,7 +231,7 @@ def test_the_records_of_a_run_count_for_a_plan_that_is_larger(run, capsys, tmp_p
 
 
 def test_a_run_of_another_suite_is_refused(capsys):
-    assert main(["clip", "status", "tests/data/run-v3"]) == 2
+    assert main(["clip", "status", "tests/data/run"]) == 2
     assert "is a run of the suite loading" in capsys.readouterr().err
 
 

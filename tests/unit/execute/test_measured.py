@@ -13,7 +13,7 @@ from skymark.model.errors import UsageError
 from skymark.run.history import past_run
 from skymark.run.reader import open_run
 
-SAVED = Path(__file__).parents[2] / "data" / "run-v3"
+SAVED = Path(__file__).parents[2] / "data" / "run"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Runs to report on: the maker of `tests/data/run-v1`, and one run of every status."""
+"""Runs to report on: the maker of `tests/data/run`, and one run of every status."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def make() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def saved() -> Run:
-    """The run that was saved with schema version 1."""
-    return open_run(DATA / "run-v1")
+    """The saved run."""
+    return open_run(DATA / "run")
 
 
 @pytest.fixture(scope="session")

@@ -167,13 +167,6 @@ def test_cells_that_are_not_ranked_show_why(page: str) -> None:
         assert text in page
 
 
-def test_a_log_of_an_old_run_is_found_by_its_old_name(saved: Run, tmp_path: Path) -> None:
-    run = open_run(Path(shutil.copytree(saved.directory, tmp_path / "run")))
-    (run.directory / "logs").mkdir()
-    (run.directory / "logs" / "TAB-1.small.ray.log").touch()
-    assert "<code>logs/TAB-1.small.ray.log</code>" in render(run)
-
-
 def test_a_side_of_a_comparison_in_pairs_says_which_it_is(make: ModuleType, tmp_path: Path) -> None:
     duet = Duet(side="baseline", partner="run-01", commit="c" * 40)
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]

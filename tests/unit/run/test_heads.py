@@ -1,4 +1,4 @@
-"""Heads of records: those of the whole records, of every schema, and the same faults."""
+"""Heads of records: those of the whole records, and the same faults."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from skymark.run.heads import open_heads
 from skymark.run.reader import open_run
 
-DATA = Path(__file__).parents[2] / "data"
+SAVED = Path(__file__).parents[2] / "data" / "run"
 
 
-@pytest.fixture(params=["run-v1", "run-v2", "run-v3"])
-def saved(request, tmp_path):
-    return Path(shutil.copytree(DATA / request.param, tmp_path / request.param))
+@pytest.fixture
+def saved(tmp_path):
+    return Path(shutil.copytree(SAVED, tmp_path / "run"))
 
 
 def test_heads_are_those_of_the_records(saved):
@@ -39,10 +39,9 @@ def test_heads_are_those_of_the_records(saved):
         lambda file: file.rename(file.with_name("other.json")),
     ],
 )
-def test_a_damaged_record_is_named_as_whoever_reads_it_whole_names_it(tmp_path, damage):
-    run = Path(shutil.copytree(DATA / "run-v3", tmp_path / "run"))
-    damage(min((run / "records").iterdir()))
-    heads = open_heads(run)
+def test_a_damaged_record_is_named_as_whoever_reads_it_whole_names_it(saved, damage):
+    damage(min((saved / "records").iterdir()))
+    heads = open_heads(saved)
     assert len(heads.problems) == 1
-    assert heads.problems == open_run(run).problems
-    assert len(heads.missing) == len(open_run(run).missing)
+    assert heads.problems == open_run(saved).problems
+    assert len(heads.missing) == len(open_run(saved).missing)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from skymark.machine.facts import capture
-from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.model.manifest import Manifest
-from skymark.model.plan import Plan
-from skymark.suite.registry import declaration_of, suite_named, suite_names, suites
+from skymark.suite.registry import suite_named, suite_names, suites
 
 
 def test_a_suite_of_another_package_is_found_by_its_entry_point(sorting):
@@ -64,30 +58,3 @@ def test_a_broken_package_is_named_with_the_reason(declare, module, reason):
     assert "broken_package:TheSuite" in str(refused.value)
     assert reason in str(refused.value)
     assert "mend or remove the package" in str(refused.value)
-
-
-def manifest_of(suite: str, tmp_path, **more) -> Manifest:
-    """The head of a run without cells."""
-    effort = Effort(
-        name="quick", min_rounds=1, max_rounds=1, target_relative_interval=0.1, cell_timeout_s=1
-    )
-    plan = Plan(suite=suite, profile="any", effort=effort, cells=())
-    return Manifest(
-        run_id="any",
-        created_at=datetime.now(UTC),
-        plan=plan,
-        plan_hash=plan.hash,
-        machine=capture(tmp_path),
-        **more,
-    )
-
-
-def test_a_run_that_declares_its_metrics_needs_no_suite(sorting, tmp_path):
-    declared = suite_named("sorting").declaration
-    assert declaration_of(manifest_of("gone", tmp_path, declaration=declared)) == declared
-
-
-def test_an_old_run_is_read_with_what_its_suite_declares_today(sorting, tmp_path):
-    assert declaration_of(manifest_of("sorting", tmp_path)).primary == "elements_per_s"
-    with pytest.raises(UnknownNameError, match="unknown suite 'gone'"):
-        declaration_of(manifest_of("gone", tmp_path))

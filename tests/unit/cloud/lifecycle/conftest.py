@@ -14,6 +14,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Status
 from skymark.run.directory import RunDirectory
 from skymark.store.kinds import open_store
+from skymark.suites.loading.metrics import DECLARATION
 from tests.stores.installed import install_zip_store, packages_in
 from tests.unit.cloud.lifecycle.machine import Machines
 from tests.unit.run.past_runs import cell, plan
@@ -41,6 +42,7 @@ def write_run(tmp_path: Path) -> Callable[..., RunDirectory]:
             ended_at=NOW if ended else None,
             plan=PLAN,
             plan_hash=PLAN.hash,
+            declaration=DECLARATION,
             machine=machine,
         )
         run = RunDirectory.create(path, manifest, resume=False)

@@ -14,6 +14,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Round, Status
 from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
+from skymark.suites.loading.metrics import DECLARATION
 from tests.unit.cloud.test_order import order_of
 from tests.unit.run.past_runs import cell, plan
 
@@ -42,6 +43,7 @@ def part(tmp_path):
             ended_at=NOW,
             plan=plan,
             plan_hash=plan.hash,
+            declaration=DECLARATION,
             machine=machine.model_copy(update={"hardware": hardware}),
         )
         run = RunDirectory.create(tmp_path / name / "one", manifest, resume=False)
