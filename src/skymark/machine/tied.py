@@ -24,6 +24,7 @@ def run_tied(
     limit_s: float | None = None,
     *,
     shows: bool = False,
+    umask: int = -1,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; what it started and left ends then, too.
 
@@ -33,6 +34,7 @@ def run_tied(
         directory: it runs in; None for this process's.
         limit_s: longest time; None for any.
         shows: whether it writes where this process does, and its output is not kept.
+        umask: of its files; -1 for this process's.
 
     Returns:
         Its exit status, 128 and the number for a signal, and the end of its output, standard error
@@ -49,6 +51,7 @@ def run_tied(
         stdin=subprocess.DEVNULL,
         stdout=None if shows else subprocess.PIPE,
         stderr=None if shows else subprocess.STDOUT,
+        umask=umask,
     ) as process:
         try:
             output = _awaited(process, limit_s)

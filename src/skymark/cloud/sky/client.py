@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
-from skymark.cloud.sky.internals import withhold_bucket_keys
+from skymark.cloud.sky.internals import refuse_strangers, withhold_bucket_keys
 from skymark.cloud.waiting import in_background
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
@@ -52,7 +52,11 @@ def sdk() -> Any:
         raise UsageError(f"this needs SkyPilot, which has a venv of its own; {how_to_make_it()}")
     # Its log keeps the stream of this moment, and our standard output may be JSON. Several threads
     # may ask, and a redirection is of the whole process.
-    with _IMPORTING, nullcontext() if "sky" in sys.modules else redirect_stdout(sys.stderr):
+    with _IMPORTING:
+        if "sky" not in sys.modules:
+            with redirect_stdout(sys.stderr):
+                import sky
+            refuse_strangers()
         import sky
 
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
