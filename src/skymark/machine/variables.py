@@ -43,8 +43,9 @@ PREFIXES = (
 )  # fmt: skip
 """Beginnings of the names of settings of libraries, which every library may see."""
 
-OTHERS = ("TF_VAR_", "TF_CLI_")
-"""Beginnings that belong to other programs (Terraform's, not TensorFlow's)."""
+OTHERS = ("TF_VAR_", "TF_CLI_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "RAY_ADDRESS")
+"""Beginnings that belong to other programs (Terraform's, not TensorFlow's), a setting that lets
+PyTorch run the code of a checkpoint, and one that sends Ray to another cluster."""
 
 PROXIES = frozenset({
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +52,10 @@ def sdk() -> Any:
         raise UsageError(f"this needs SkyPilot, which has a venv of its own; {how_to_make_it()}")
     # Its log keeps the stream of this moment, and our standard output may be JSON. Several threads
     # may ask, and a redirection is of the whole process.
-    with _IMPORTING:
-        if "sky" not in sys.modules:
-            with redirect_stdout(sys.stderr):
-                import sky
-            refuse_strangers()
+    with _IMPORTING, nullcontext() if "sky" in sys.modules else redirect_stdout(sys.stderr):
         import sky
 
+        refuse_strangers()
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         withhold_bucket_keys()
     return sky

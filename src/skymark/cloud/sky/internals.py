@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +40,7 @@ def withhold_bucket_keys() -> None:
     names[:] = [name for name in names if not name.startswith("AWS_")]
 
 
+@cache
 def refuse_strangers() -> None:
     """Let the client talk to no API server of another user on this machine.
 
