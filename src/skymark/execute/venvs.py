@@ -28,6 +28,7 @@ from skymark.model.errors import VenvBuildError
 from skymark.model.platform import Target
 from skymark.model.venv import VenvSpec
 from skymark.resources import resource_directory
+from skymark.whole_files import write_whole
 
 IMPORT_TIMEOUT_S = 300.0
 UV_LIMIT_S = 7200.0
@@ -147,7 +148,7 @@ class Venvs:
             self._uv(spec, *install, *extra, *spec.packages)
         if spec.imports is not None and not sys.dont_write_bytecode:
             _import_once(python, spec.imports)
-        (directory / MARKER).write_text(spec.model_dump_json())
+        write_whole(directory / MARKER, spec.model_dump_json().encode(), durable=False)
 
     def _directory_of_pins(self) -> Path:
         return self._requirements or resource_directory("requirements")

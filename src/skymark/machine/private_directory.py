@@ -82,6 +82,13 @@ def require_own(path: Path) -> None:
         )
 
 
+def closed_umask() -> int:
+    """Return this process's umask, with all others' right to write taken away."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask | OTHERS_MAY_WRITE
+
+
 def other_hand(path: Path) -> str | None:
     """Return the first place on the way to a path that another user can change, in words.
 

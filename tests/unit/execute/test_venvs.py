@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -13,9 +14,10 @@ import pytest
 
 from skymark import resources
 from skymark.execute import venvs as module
-from skymark.execute.venvs import MARKER, Venvs
-from skymark.model.errors import VenvBuildError
+from skymark.execute.venvs import MARKER, Venvs, import_root
+from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.venv import VenvSpec
+from tests.other_user import OTHER_USER, needs_second_user
 from tests.scripted_suite import WRONG_PACKAGE
 from tests.waiting import until
 
@@ -278,3 +280,58 @@ def test_environments_are_listed_with_their_size_and_removed_by_name(tmp_path, w
     assert [one.name for one in venvs.built()] == ["two"]
     assert [one.name for one in venvs.clean()] == ["two"]
     assert list(tmp_path.rglob(MARKER)) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
+def test_nobody_else_may_write_to_a_venv_whatever_the_umask(tmp_path, wheel, umask):
+    before = os.umask(umask)
+    try:
+        built = Venvs(tmp_path).ensure(VenvSpec(name="tiny", packages=(wheel,)))
+    finally:
+        os.umask(before)
+    assert answer(built) == "42"
+    for folder, _, names in os.walk(built.directory):
+        for path in (Path(folder), *(Path(folder, name) for name in names)):
+            if path.name != ".lock":  # uv's, which is empty and anyone's by intent
+                assert path.is_symlink() or not path.stat().st_mode & 0o022, path
+
+
+def plant_a_venv(venvs, spec):
+    place = venvs.path_of(spec)
+    place.mkdir(parents=True)
+    (place / MARKER).write_text(spec.model_dump_json())
+    (place / "bin").mkdir()
+    (place / "bin" / "python").write_text("#!/bin/sh\ntouch /tmp/ran\n")
+    return place
+
+
+def test_a_venv_that_others_may_change_is_neither_used_nor_replaced(tmp_path):
+    spec = VenvSpec(name="tiny")
+    venvs = Venvs(tmp_path)
+    place = plant_a_venv(venvs, spec)
+    place.chmod(0o777)
+    with pytest.raises(UsageError, match="others may write to .*remove it"):
+        venvs.ensure(spec)
+
+
+@needs_second_user
+def test_a_venv_of_another_user_is_not_used(tmp_path):
+    spec = VenvSpec(name="tiny")
+    tmp_path.chmod(0o1777)  # as the cache in skymark's images
+    venvs = Venvs(tmp_path)
+    place = plant_a_venv(venvs, spec)
+    for path in (place.parent, place):
+        os.chown(path, OTHER_USER, OTHER_USER)
+        with pytest.raises(UsageError, match="belongs to"):
+            venvs.ensure(spec)
+        os.chown(place.parent, 0, 0)
+
+
+def test_code_does_not_go_where_others_write(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    shared = tmp_path / "shared"
+    (shared / "import").mkdir(parents=True)
+    shared.chmod(0o777)
+    assert tmp_path / "own" in Venvs(shared).path_of(VenvSpec(name="tiny")).parents
+    assert tmp_path / "own" in import_root(shared).parents
+    assert not list((shared / "import").iterdir())
