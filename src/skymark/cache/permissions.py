@@ -10,9 +10,9 @@ from pathlib import Path
 
 def make_shared_folder(directory: Path) -> None:
     """Make a directory whose group may do what the group of the one above may."""
-    if directory.is_dir():
-        return
     missing = [one for one in (directory, *directory.parents) if not one.exists()]
+    if not missing:
+        return
     above = missing[-1].parent
     mode = stat.S_IMODE(above.stat().st_mode) & (stat.S_IRWXG | stat.S_ISGID)
     for made in reversed(missing):

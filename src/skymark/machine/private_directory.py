@@ -106,6 +106,8 @@ def other_hand(path: Path) -> str | None:
             found = place.lstat()
         except FileNotFoundError:
             return None
+        except PermissionError:
+            return f"you may not look into {place.parent}"
         if found.st_uid not in owners:
             return f"{place} belongs to {_name_of(found.st_uid)}"
         if stat.S_ISLNK(found.st_mode):
