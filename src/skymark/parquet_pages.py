@@ -95,7 +95,7 @@ def _page_at(file: BinaryIO, at: int) -> tuple[Page, int]:
         except IndexError:
             if len(data) < size or size == HEADER_BYTES[-1]:
                 raise
-    of_kind = next((fields[one] for one in (5, 7, 8) if one in fields), {})
+    of_kind: dict[int, Any] = next((fields[one] for one in (5, 7, 8) if one in fields), {})
     try:
         return Page(fields[1], fields[2], fields[3], of_kind.get(1, 0)), length
     except (KeyError, AttributeError) as error:

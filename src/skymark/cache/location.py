@@ -1,4 +1,4 @@
-"""Location of the cache: data sets, which users may share, and code and keys, which they may not."""
+"""Location of the cache: of data, which may be shared, and of code and keys, which may not."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def _batches_of(file: Path, kind: str, field: str | None) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(file) as opened, file.open("rb") as pages:
             for number in range(opened.num_row_groups):
                 each = largest_dictionary(opened.metadata, number, pages, None, LARGEST_FILE_BYTES)
-                rows = max(1, min(BATCH_ROWS, LARGEST_FILE_BYTES // max(1, each)))
-                yield from opened.iter_batches(rows, row_groups=[number])
+                count = max(1, min(BATCH_ROWS, LARGEST_FILE_BYTES // max(1, each)))
+                yield from opened.iter_batches(count, row_groups=[number])
     elif kind == "csv":
         from pyarrow import csv
 

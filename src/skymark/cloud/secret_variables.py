@@ -41,5 +41,5 @@ def write_secrets(path: Path, secrets: Mapping[str, str]) -> None:
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
         file.writelines(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())

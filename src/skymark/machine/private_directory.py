@@ -114,7 +114,7 @@ def other_hand(path: Path) -> str | None:
             links += 1
             if links > MOST_LINKS:
                 return f"{place} leads in a circle"
-            target = Path(os.readlink(place))
+            target = place.readlink()
             left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
             place = Path("/") if target.is_absolute() else place.parent
         elif _others_may_write(place, found):

@@ -310,7 +310,7 @@ def test_a_venv_that_others_may_change_is_neither_used_nor_replaced(tmp_path):
     venvs = Venvs(tmp_path)
     place = plant_a_venv(venvs, spec)
     place.chmod(0o777)
-    with pytest.raises(UsageError, match="others may write to .*remove it"):
+    with pytest.raises(UsageError, match=r"others may write to .*remove it"):
         venvs.ensure(spec)
 
 

@@ -55,7 +55,7 @@ def refuse_strangers() -> None:
             request.extensions["trace"] = _traced
             return super().send(request, **options)
 
-    guard(rest._session)
+    guard(rest._session)  # noqa: SLF001 - the one of all requests
     common.httpx = SimpleNamespace(Client=Client, Timeout=httpx.Timeout)
 
 

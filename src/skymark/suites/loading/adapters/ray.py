@@ -260,7 +260,7 @@ class RayData(Adapter):
         "RAY_enable_metrics_collection": "0",
         # A new cluster asks for a token; who joins it by its address sends one only if told to.
         "RAY_AUTH_MODE": "token",
-        # Else a call before or after would join the cluster named in /tmp/ray, which may be anyone's.
+        # Else a call before or after would join the cluster that a file in /tmp/ray names.
         "RAY_ENABLE_AUTO_CONNECT": "0",
     }
 
