@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from skymark.machine.private_directory import other_hand
+
 PASSED_NAMES = "SKYMARK_PASS_VARIABLES"
 """Names, with commas between them, of variables that the user lets through besides."""
 
@@ -60,6 +62,7 @@ UV_NAMES = PROXIES.union({
 """Variables that uv may see besides: the way to package indexes, and compilers."""
 
 UV_PREFIXES = ("UV_", "PIP_")
+UV_CACHE = "UV_CACHE_DIR"
 
 WANDB_PREFIX = "WANDB_"
 
@@ -95,13 +98,16 @@ def uv_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that uv and the build back-ends that it starts may see.
 
     The address of an index or a proxy may hold a password there, for uv must send it; settings of
-    uv that are nothing but a password are left out like all others.
+    uv that are nothing but a password are left out like all others. So is a cache that other users
+    may write to, for uv installs what lies there; it then takes its own in the home directory.
 
     Args:
         variables: the caller's; None for this process's.
     """
     given = os.environ if variables is None else variables
     addresses = {name: given[name] for name in given if _is_allowed(name, UV_NAMES, UV_PREFIXES)}
+    if UV_CACHE in addresses and other_hand(Path(addresses[UV_CACHE])) is not None:
+        del addresses[UV_CACHE]
     return worker_variables(given) | addresses
 
 
