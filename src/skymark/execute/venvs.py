@@ -20,7 +20,7 @@ from pathlib import Path
 
 from skymark.cache.building import build_once
 from skymark.cache.location import own_cache
-from skymark.machine.private_directory import own_folder, require_own
+from skymark.machine.private_directory import other_hand, own_folder, require_own
 from skymark.machine.tied import run_tied
 from skymark.machine.variables import uv_variables, worker_variables
 from skymark.model.base import Frozen, digest_of
@@ -74,6 +74,7 @@ class Venvs:
             requirements: the directory of their pins; None for this installation's.
         """
         self._root = own_cache(cache) / "venvs"
+        self._moved = other_hand(cache)
         self._announce = announce
         self._requirements = requirements
 
@@ -105,7 +106,8 @@ class Venvs:
         own_folder(self._root)
 
         def make(place: Path) -> None:
-            self._announce(f"making the venv of {spec.title} (once)")
+            where = f", in {self._root}: {self._moved}" if self._moved else ""
+            self._announce(f"making the venv of {spec.title} (once){where}")
             self._build(spec, place)
 
         build_once(directory, make, is_whole=_is_complete, in_place=True, announce=self._announce)

@@ -332,6 +332,10 @@ def test_code_does_not_go_where_others_write(tmp_path, monkeypatch):
     shared = tmp_path / "shared"
     (shared / "import").mkdir(parents=True)
     shared.chmod(0o777)
-    assert tmp_path / "own" in Venvs(shared).path_of(VenvSpec(name="tiny")).parents
+    told = []
+    built = Venvs(shared, told.append).ensure(VenvSpec(name="tiny"))
+    assert tmp_path / "own" in built.directory.parents
+    assert told == [f"making the venv of tiny (once), in {tmp_path}/own/skymark/venvs: others may "
+                    f"write to {shared} (mode 777)"]  # fmt: skip
     assert tmp_path / "own" in import_root(shared).parents
     assert not list((shared / "import").iterdir())
