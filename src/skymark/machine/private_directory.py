@@ -92,8 +92,8 @@ def closed_umask() -> int:
 def other_hand(path: Path) -> str | None:
     """Return the first place on the way to a path that another user can change, in words.
 
-    Links are followed. The owner of a directory and each user who may write there can replace
-    what is in it; where it has the sticky bit, only the owners of its entries can.
+    Links are followed. A directory's owner, and each user who may write there, can replace its
+    entries. With the sticky bit, only the owner of an entry can.
 
     Returns:
         None where only this user and root can change the path. Absent parts are passed over.
