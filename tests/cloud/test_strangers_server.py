@@ -36,7 +36,7 @@ except StrangersServerError as error:
 
 
 @needs_second_user
-@pytest.mark.parametrize("command", ["status", "doctor --cloud", "upload"])
+@pytest.mark.parametrize("command", ["status", "upload"])
 def test_a_server_of_another_user_is_told_nothing(command: str) -> None:
     with program_of_another_user(LISTEN) as stranger:
         assert stranger.stdout is not None
