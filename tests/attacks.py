@@ -77,6 +77,7 @@ ATTACKS = {
         "tests/unit/machine/test_private_directory.py::test_nobody_else",
         "tests/unit/execute/test_venvs.py::test_a_venv_that_others",
         "tests/unit/execute/test_venvs.py::test_a_venv_of_another_user",
+        "tests/unit/execute/test_venvs.py::test_no_venv_of_another",
         "tests/unit/execute/test_venvs.py::test_nobody_else",
         "tests/unit/cache/test_users.py::test_data_of_another_user",
         "tests/unit/cloud/test_secret_variables.py::test_no_other_user",

@@ -18,7 +18,7 @@ needs_second_user = pytest.mark.skipif(
 
 
 BECOME = f"""
-import contextlib, os, shutil, socket, sys
+import contextlib, os, random, shutil, socket, sys, time
 os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})
 """
 """Root starts Python, which may lie where the other user cannot read it, and only then leaves."""

@@ -110,7 +110,13 @@ class Venvs:
             self._announce(f"making the venv of {spec.title} (once){where}")
             self._build(spec, place)
 
-        build_once(directory, make, is_whole=_is_complete, in_place=True, announce=self._announce)
+        try:
+            build_once(
+                directory, make, is_whole=_is_complete, in_place=True, announce=self._announce
+            )
+        except OSError as error:
+            require_own(directory)
+            raise VenvBuildError(f"cannot make {directory}: {error.strerror}") from error
         require_own(directory)
         return built
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,9 +18,10 @@ import pytest
 from skymark import resources
 from skymark.execute import venvs as module
 from skymark.execute.venvs import MARKER, Venvs, import_root
-from skymark.model.errors import UsageError, VenvBuildError
+from skymark.model.errors import SkymarkError, UsageError, VenvBuildError
 from skymark.model.venv import VenvSpec
-from tests.other_user import OTHER_USER, needs_second_user
+from tests.examples import examples
+from tests.other_user import OTHER_USER, needs_second_user, program_of_another_user
 from tests.scripted_suite import WRONG_PACKAGE
 from tests.waiting import until
 
@@ -325,6 +329,42 @@ def test_a_venv_of_another_user_is_not_used(tmp_path):
         with pytest.raises(UsageError, match="belongs to"):
             venvs.ensure(spec)
         os.chown(place.parent, 0, 0)
+
+
+PLANT = """
+place, ran = sys.argv[1:]
+print("ready", flush=True)
+while True:
+    with contextlib.suppress(OSError):
+        os.mkdir(place); os.mkdir(place + "/bin")
+        for name in ("skymark-venv.json", "bin/python"):
+            with open(place + "/" + name, "w") as file:
+                file.write("#!/bin/sh\\ntouch " + ran)
+            os.chmod(place + "/" + name, 0o755)
+    time.sleep(random.random() / 100)
+    shutil.rmtree(place, ignore_errors=True)
+    time.sleep(random.random() / 5)  # a build takes as long
+"""
+
+
+@needs_second_user
+def test_no_venv_of_another_user_runs_that_races_with_ours():
+    spec = VenvSpec(name="tiny", imports="json")
+    with tempfile.TemporaryDirectory() as name:
+        cache, ran = Path(name), Path(name, "ran")
+        cache.chmod(0o1777)
+        (cache / "venvs").mkdir()
+        (cache / "venvs").chmod(0o1777)
+        venvs = Venvs(cache)
+        place = venvs.path_of(spec)
+        with program_of_another_user(PLANT, str(place), str(ran)) as stranger:
+            assert stranger.stdout.readline() == "ready\n"
+            for _ in range(examples("SKYMARK_NEIGHBOURS")):
+                with suppress(SkymarkError):
+                    built = venvs.ensure(spec)
+                    subprocess.run([built.python, "-c", "pass"], check=True)
+                    shutil.rmtree(built.directory)
+        assert not ran.exists()
 
 
 def test_code_does_not_go_where_others_write(tmp_path, monkeypatch):
