@@ -44,6 +44,9 @@ ATTACKS = {
     "data of strangers: devices, gibibytes, depth": (
         "tests/unit/suites/loading/dataset/sources/test_hostile_data.py",
         "tests/unit/test_image_formats.py",
+        "tests/unit/test_parquet_pages.py::test_a_l",
+        "tests/unit/test_parquet_pages.py::test_a_damaged",
+        "tests/unit/test_parquet_pages.py::test_a_cache",
         "tests/unit/suites/clip/reading/test_hostile_data.py",
     ),
     "a look for keys in variables, files and messages": (
@@ -65,7 +68,25 @@ ATTACKS = {
     ),
     "other users in the way of the lock": (
         "tests/unit/machine/test_measuring_lock.py",
-        "tests/unit/machine/test_private_directory.py",
+        "tests/unit/machine/test_private_directory.py::test_a_directory_that",
+    ),
+    "other users: servers, caches, secrets": (
+        "tests/unit/cloud/test_own_server.py::test_a_server_of_another",
+        "tests/unit/cloud/test_own_server.py::test_a_server_that_never",
+        "tests/unit/machine/test_private_directory.py::test_a_path_is",
+        "tests/unit/machine/test_private_directory.py::test_nobody_else",
+        "tests/unit/execute/test_venvs.py::test_a_venv_that_others",
+        "tests/unit/execute/test_venvs.py::test_a_venv_of_another_user",
+        "tests/unit/execute/test_venvs.py::test_no_venv_of_another",
+        "tests/unit/execute/test_venvs.py::test_nobody_else",
+        "tests/unit/cache/test_users.py::test_data_of_another_user",
+        "tests/unit/cloud/test_secret_variables.py::test_no_other_user",
+    ),
+    "code where data is promised": (
+        "tests/unit/suites/loading/test_suite.py::test_a_file_that_changed",
+        "tests/unit/suites/loading/test_suite.py::test_a_plan_that_calls",
+        "tests/unit/suites/loading/test_suite.py::test_a_file_cannot_take",
+        "tests/unit/suites/loading/test_suite.py::test_bytecode",
     ),
 }
 """Every row, in the order of the table, with the beginnings of the names of its tests."""

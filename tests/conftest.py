@@ -38,6 +38,7 @@ CLOUDS_OF_THEIR_OWN = {
         "render_sky",
         "screen",
         "slurm_arrays",
+        "strangers_server",
         "user_tasks",
     )
 }

@@ -19,6 +19,7 @@ EXAMPLES = {
     "SKYMARK_ANY_BYTES": Examples(few=15, many=60),
     "SKYMARK_ANY_TEXT": Examples(few=14, many=40),
     "SKYMARK_NAMES": Examples(few=8, many=25),
+    "SKYMARK_NEIGHBOURS": Examples(few=3, many=100),
 }
 """By the environment variable that asks for another number; docs/security.md has them."""
 

@@ -95,7 +95,7 @@ def _built(
 ) -> bool:
     """Build privately and put it in its place; False where another one took over meanwhile."""
     part = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{PART}")
-    part.mkdir()
+    part.mkdir(mode=0o755)
     try:
         make(part)
         _require_whole(directory, part, is_whole)
@@ -135,6 +135,7 @@ def _build_in_place(
     directory: Path, make: Callable[[Path], None], is_whole: Callable[[Path], bool]
 ) -> None:
     remove(directory)
+    directory.mkdir(mode=0o755)  # by this user alone: nobody prepared it meanwhile
     try:
         make(directory)
         _require_whole(directory, directory, is_whole)

@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from skymark.cache.building import build_once, explained_if_full
-from skymark.cache.manifest import CONTENT, CacheManifest, digests_of, is_whole, write_manifest
+from skymark.cache.manifest import (
+    CONTENT,
+    CacheManifest,
+    digests_of,
+    is_whole,
+    verify_strangers,
+    write_manifest,
+)
 from skymark.cache.recipe import Recipe
 from skymark.cache.source_changes import changes
 from skymark.model.errors import CacheError
@@ -69,3 +76,4 @@ def build_entry(
     needed = int(growth * known)
     with explained_if_full(entry):
         build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
+    verify_strangers(entry, announce)

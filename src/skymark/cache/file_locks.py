@@ -16,7 +16,8 @@ from pathlib import Path
 
 from skymark.cache.permissions import make_shared_folder
 from skymark.cache.policy import Policy
-from skymark.model.errors import CacheError
+from skymark.machine.private_directory import private_directory
+from skymark.model.errors import CacheError, UsageError
 
 REFUSALS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 NOT_LOCKED = ".tar"
@@ -77,10 +78,10 @@ def root_of_jobs(
         )
     if (words := refused_locks(root)) is None:
         return root
-    own = Path(tempfile.gettempdir()) / f"skymark-jobs-{os.getuid()}"
-    own.mkdir(mode=0o700, exist_ok=True)
-    if own.is_symlink() or own.stat().st_uid != os.getuid():
-        raise CacheError(f"{own} is not this user's directory; remove it, or set TMPDIR")
+    try:
+        own = private_directory([Path(tempfile.gettempdir()) / f"skymark-jobs-{os.getuid()}"])
+    except UsageError as error:
+        raise CacheError(f"{error}, or set TMPDIR") from error
     require_locks(own, "set TMPDIR to a directory on a disk of this machine")
     announce(f"the file system of {root} refuses locks ({words}): this job's lie below {own}")
     return own

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from skymark.cache.location import own_cache
+from skymark.machine.private_directory import other_hand, own_folder, private_directory
 from skymark.model.base import digest_of
+from skymark.model.errors import CacheError, UsageError
 
 DATA_VARIABLE = "SKYMARK_CACHE_DATA"
 """Directory of the converted data set, under the policies that convert it."""
 JOB_VARIABLE = "SKYMARK_CACHE_JOB"
 """Directory of the job, for libraries that are told theirs by an argument (`streaming`)."""
 HUGGING_FACE = "huggingface"
+MODULES = f"{HUGGING_FACE}/modules"
+"""Code that the libraries of Hugging Face fetch and import."""
 SHARDS = "webdataset"
 LONGEST_NAME = 60
 
@@ -29,7 +36,7 @@ def library_variables(directory: Path, folder: str) -> dict[str, str]:
     """Return the variables that send every library below one directory, and make the folders.
 
     ``HF_HOME`` is left as it is, for the user's token lies there; all caches in it have a
-    variable of their own.
+    variable of their own. Code goes where only the user writes.
 
     Args:
         directory: of a job, or of what is being built.
@@ -42,7 +49,7 @@ def library_variables(directory: Path, folder: str) -> dict[str, str]:
         "HF_HUB_CACHE": home / "hub",
         "HF_XET_CACHE": home / "xet",
         "HF_ASSETS_CACHE": home / "assets",
-        "HF_MODULES_CACHE": home / "modules",
+        "HF_MODULES_CACHE": _modules_for(directory),
         "WDS_CACHE": directory / SHARDS / folder,
         "LITDATA_CACHE_DIR": directory / "litdata",
         "DATA_OPTIMIZER_CACHE_FOLDER": directory / "litdata" / "chunks",
@@ -51,3 +58,13 @@ def library_variables(directory: Path, folder: str) -> dict[str, str]:
     for place in places.values():
         place.mkdir(parents=True, exist_ok=True)
     return {JOB_VARIABLE: str(directory), **{name: str(one) for name, one in places.items()}}
+
+
+def _modules_for(directory: Path) -> Path:
+    modules = directory / MODULES
+    if other_hand(modules) is None:
+        return modules
+    try:
+        return own_folder(own_cache() / MODULES)
+    except (CacheError, UsageError):  # a user without a home
+        return private_directory([Path(tempfile.gettempdir(), f"skymark-modules-{os.getuid()}")])

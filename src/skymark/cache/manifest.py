@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -119,6 +119,25 @@ def require_sound(entry: Path) -> CacheManifest:
     if wrong := _wrong_sizes(entry, manifest):
         raise CacheError(f"{wrong[0]}; `skymark cache verify {entry}` tells all, then build again")
     return manifest
+
+
+def is_strangers(entry: Path) -> bool:
+    """Whether another user built an entry, and may change it at any time."""
+    return entry.stat().st_uid not in {0, os.getuid()}
+
+
+def verify_strangers(entry: Path, announce: Callable[[str], None]) -> None:
+    """Compare every file of an entry with its digest, where another user built it.
+
+    Raises:
+        CacheError: a file has other content.
+    """
+    if not is_strangers(entry):
+        return
+    announce(f"comparing {entry}, which another user built, with its digests")
+    manifest = require_sound(entry)
+    if wrong := damage(entry, manifest):
+        raise CacheError(f"{wrong[0]}; have its owner remove it, or name another --cache-root")
 
 
 def damage(entry: Path, manifest: CacheManifest) -> list[str]:

@@ -10,33 +10,32 @@ from pathlib import Path
 
 def make_shared_folder(directory: Path) -> None:
     """Make a directory whose group may do what the group of the one above may."""
-    if directory.is_dir():
+    missing = [one for one in (directory, *directory.parents) if not one.exists()]
+    if not missing:
         return
-    above = next(one for one in directory.parents if one.exists())
+    above = missing[-1].parent
     mode = stat.S_IMODE(above.stat().st_mode) & (stat.S_IRWXG | stat.S_ISGID)
-    directory.mkdir(parents=True, exist_ok=True)
-    for made in (directory, *directory.parents):
-        if made == above:
-            return
+    for made in reversed(missing):
+        made.mkdir(mode=0o755, exist_ok=True)  # a umask of 0 would let everybody write
         with suppress(PermissionError):  # another user made it at the same moment, as widely
-            _add_mode(made, mode)
+            _set_mode(made, mode)
 
 
 def open_to_readers(directory: Path) -> None:
-    """Let the group read a directory and all below it, whatever the umask was."""
+    """Let the group read a directory and all below it, and let not everybody write there."""
     for folder, _, names in os.walk(directory):
-        _add_mode(Path(folder), stat.S_IRGRP | stat.S_IXGRP)
+        _set_mode(Path(folder), stat.S_IRGRP | stat.S_IXGRP)
         for name in names:
             path = Path(folder, name)
             if not path.is_symlink():
                 runs = path.stat().st_mode & stat.S_IXUSR
-                _add_mode(path, stat.S_IRGRP | (stat.S_IXGRP if runs else 0))
+                _set_mode(path, stat.S_IRGRP | (stat.S_IXGRP if runs else 0))
 
 
 def writable(directory: Path) -> None:
     """Give the right to write back to a directory and those below it, so that it can be removed."""
     for folder, _, _ in os.walk(directory):
-        _add_mode(Path(folder), stat.S_IRWXU)
+        _set_mode(Path(folder), stat.S_IRWXU)
 
 
 def refusal(directory: Path, error: OSError) -> str:
@@ -57,7 +56,9 @@ def owner_of(path: Path) -> str:
         return f"user {path.lstat().st_uid}" if os.path.lexists(path) else "nobody"
 
 
-def _add_mode(path: Path, more: int) -> None:
+def _set_mode(path: Path, more: int) -> None:
+    """Add rights, and take away everybody's right to write."""
     mode = stat.S_IMODE(path.stat().st_mode)
-    if mode | more != mode:
-        path.chmod(mode | more)
+    wanted = (mode | more) & ~stat.S_IWOTH
+    if wanted != mode:
+        path.chmod(wanted)

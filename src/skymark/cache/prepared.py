@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skymark.cache.entry_building import build_entry
 from skymark.cache.library_variables import library_variables
-from skymark.cache.manifest import require_sound
+from skymark.cache.manifest import require_sound, verify_strangers
 from skymark.cache.recipe import Recipe
 from skymark.cache.source_changes import changes
 from skymark.model.errors import CacheError
@@ -54,7 +54,9 @@ def build_prepared(
     return entry
 
 
-def sealed_entry(root: Path, recipe: Recipe) -> Path:
+def sealed_entry(
+    root: Path, recipe: Recipe, announce: Callable[[str], None] = lambda _: None
+) -> Path:
     """Return the sealed cache of a recipe, checked.
 
     Raises:
@@ -64,6 +66,7 @@ def sealed_entry(root: Path, recipe: Recipe) -> Path:
     entry = prepared_entry(root, recipe, sealed=True)
     if entry.is_dir():
         require_sound(entry)
+        verify_strangers(entry, announce)
         return entry
     for other in sorted(entry.parent.glob(f"{recipe.data_set}-*-sealed")):
         manifest = require_sound(other)

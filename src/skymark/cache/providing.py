@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,8 +10,13 @@ from pathlib import Path
 
 from skymark.cache.file_locks import root_of_jobs
 from skymark.cache.jobs import job_directory
-from skymark.cache.library_variables import DATA_VARIABLE, folder_of, library_variables
-from skymark.cache.manifest import CONTENT
+from skymark.cache.library_variables import (
+    DATA_VARIABLE,
+    MODULES,
+    folder_of,
+    library_variables,
+)
+from skymark.cache.manifest import CONTENT, is_strangers
 from skymark.cache.overlay import lay_over
 from skymark.cache.policy import Policy
 from skymark.cache.prepared import build_prepared, prepared_entry, sealed_entry
@@ -74,7 +80,7 @@ def provided(
             lower = build_prepared(root, recipe, policy=policy, announce=announce)
         elif recipe is not None and policy is Policy.PREBUILT:
             stack.enter_context(using(prepared_entry(root, recipe, sealed=True), announce))
-            lower = sealed_entry(root, recipe)
+            lower = sealed_entry(root, recipe, announce)
         if policy is Policy.STAGGERED:
             wait_for_turn(turn, stagger_s, announce=announce)
             directory = root / PLAIN
@@ -82,6 +88,8 @@ def provided(
             directory = stack.enter_context(job_directory(place, variables, announce))
         if lower is not None:
             lay_over(lower / CONTENT, directory)
+            if is_strangers(lower):
+                shutil.rmtree(directory / MODULES, ignore_errors=True)
         announce(f"cache policy {policy}: {lower or directory}")
         folder = folder_of(addresses) if recipe is None else recipe.folder
         yield {**library_variables(directory, folder), **more}

@@ -21,6 +21,7 @@ from skymark.cache.manifest import (
     digests_of,
     is_whole,
     read_manifest,
+    verify_strangers,
     write_manifest,
     write_sources,
 )
@@ -86,6 +87,7 @@ def build_real_data(
     needed = None if data.size_bytes is None else int(growth * data.size_bytes)
     with explained_if_full(entry):
         build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
+    verify_strangers(entry, announce)
     return entry
 
 

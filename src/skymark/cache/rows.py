@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import DataError
+from skymark.parquet_pages import largest_dictionary
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 BATCH_ROWS = 10_000
 
@@ -66,8 +68,11 @@ def _batches_of(file: Path, kind: str, field: str | None) -> Iterator[Any]:
     if kind == "parquet":
         import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetFile(file) as opened:
-            yield from opened.iter_batches(BATCH_ROWS)
+        with pyarrow.parquet.ParquetFile(file) as opened, file.open("rb") as pages:
+            for number in range(opened.num_row_groups):
+                each = largest_dictionary(opened.metadata, number, pages, None, LARGEST_FILE_BYTES)
+                count = max(1, min(BATCH_ROWS, LARGEST_FILE_BYTES // max(1, each)))
+                yield from opened.iter_batches(count, row_groups=[number])
     elif kind == "csv":
         from pyarrow import csv
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from skymark.cache.location import cache_directory
+from skymark.cache.location import own_cache
 from skymark.cloud.errors import NameTakenError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.order import Order
 from skymark.cloud.secret_variables import write_secrets
 from skymark.execute.plan_file import write_plan
+from skymark.machine.private_directory import own_folder, private_directory
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.whole_files import write_whole
@@ -36,7 +37,6 @@ def claim(order: Order) -> None:
         NameTakenError: another has it, whose machine is not known to be gone.
     """
     path = _path(order.cluster)
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("xb") as file:
             file.write(order.model_dump_json(indent=1).encode())
@@ -58,7 +58,6 @@ def turn_of(cluster: str, announce: Callable[[str], None]) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     path = _path(cluster)
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_suffix(".lock"), thread_local=False)
     try:
         lock.acquire(timeout=0)
@@ -159,7 +158,8 @@ def _read_hired(path: Path) -> HiredMachines | None:
 
 
 def _directory() -> Path:
-    return cache_directory() / "machines"
+    """Return the directory of orders and secrets, made on first use and this user's alone."""
+    return private_directory([own_folder(own_cache()) / "machines"])
 
 
 def _path(cluster: str) -> Path:

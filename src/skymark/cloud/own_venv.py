@@ -39,11 +39,14 @@ def cloud_venv() -> Path:
         return root / ".venv-cloud"
     from importlib.metadata import distribution
 
-    from skymark.cache.location import cache_directory
+    from skymark.cache.location import own_cache
+    from skymark.machine.private_directory import require_own
 
     files = distribution("skymark").read_text("RECORD") or skymark.__version__
     digest = sha256(files.encode()).hexdigest()[:12]
-    return cache_directory() / "cloud" / f"skymark-{skymark.__version__}-{digest}"
+    venv = own_cache() / "cloud" / f"skymark-{skymark.__version__}-{digest}"
+    require_own(venv)
+    return venv
 
 
 def program_there() -> Path | None:
@@ -82,10 +85,13 @@ def make_cloud_venv() -> Path:
     from filelock import FileLock
 
     from skymark.cloud.source import source_directory
+    from skymark.machine.private_directory import own_folder
     from skymark.resources import resource_directory
 
     venv, root = cloud_venv(), checkout()
     pins = resource_directory("requirements") / "cloud.txt"
+    if root is None and VARIABLE not in os.environ:
+        own_folder(venv.parent)
     venv.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{venv}.lock"):
         _uv("venv", "--allow-existing", "--python", sys.executable, str(venv))
@@ -106,7 +112,7 @@ def _uv(*arguments: str) -> None:
     from skymark.machine.variables import uv_variables
 
     command = [find_uv_bin(), *arguments, "--quiet"]
-    done = run_tied(command, uv_variables(), Path("/"), shows=True)
+    done = run_tied(command, uv_variables(), Path("/"), shows=True, umask=0o022)
     if done.returncode:
         raise VenvBuildError(
             f"uv could not make the venv of SkyPilot: `uv {' '.join(arguments[:2])}` exited with "

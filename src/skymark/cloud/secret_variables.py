@@ -7,6 +7,7 @@ jobs alone, whose next machine is hired when nobody is there to send a file.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,9 +34,12 @@ def secrets_for(plan: Plan, stores: Sequence[str], variables: Mapping[str, str])
 
 
 def write_secrets(path: Path, secrets: Mapping[str, str]) -> None:
-    """Write a new file that bash reads as variables, and that only its owner may read."""
+    """Write a new file that bash reads as variables, and that only its owner may read.
+
+    Raises:
+        FileExistsError: another process made one at the same moment.
+    """
     path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(
-        "".join(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())
-    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())

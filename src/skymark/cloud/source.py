@@ -15,8 +15,9 @@ from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 
 import skymark
-from skymark.cache.location import cache_directory
+from skymark.cache.location import own_cache
 from skymark.machine.facts import git_state, run_program
+from skymark.machine.private_directory import own_folder
 from skymark.resources import resource_directory
 
 PACKAGE = Path(skymark.__file__).parent
@@ -45,7 +46,7 @@ def source_directory() -> Path:
     checkout = PACKAGE.parents[1]
     if (checkout / "pyproject.toml").is_file() and PACKAGE.parent.name == "src":
         return checkout
-    return make_bundle(cache_directory() / "source")
+    return make_bundle(own_folder(own_cache() / "source"))
 
 
 def make_bundle(directory: Path) -> Path:

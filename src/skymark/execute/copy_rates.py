@@ -11,6 +11,7 @@ from typing import Literal
 
 from skymark.machine.gpu_fitness import CopyRates
 from skymark.machine.nvidia import VISIBLE_VARIABLE, Unit
+from skymark.machine.private_directory import closed_umask
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.platform import Platform
 
@@ -65,6 +66,7 @@ def _asked(
             text=True,
             timeout=TIMEOUT_S,
             check=True,
+            umask=closed_umask(),
         )
     except (OSError, subprocess.SubprocessError):
         return []

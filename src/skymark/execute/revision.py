@@ -11,7 +11,9 @@ from pathlib import Path
 
 import skymark
 from skymark.cache.building import build_once
+from skymark.cache.location import own_cache
 from skymark.machine.facts import PROGRAM_VARIABLES, git_state, run_program
+from skymark.machine.private_directory import own_folder, require_own
 from skymark.model.base import Frozen
 from skymark.model.errors import CacheError, UsageError
 
@@ -97,13 +99,15 @@ def code_of(revision: Revision, cache: Path, announce: Callable[[str], None]) ->
     Raises:
         CacheError: git does not give them, or they cannot be written.
     """
-    directory = cache.absolute() / REVISIONS / f"skymark-{revision.short}"
+    directory = own_folder(own_cache(cache) / REVISIONS) / f"skymark-{revision.short}"
+    require_own(directory)
 
     def make(place: Path) -> None:
         announce(f"taking the code of {revision.short} from git (once)")
         _extract(revision, place)
 
     build_once(directory, make, announce=announce)
+    require_own(directory)
     return RevisionCode(package=directory / revision.package, requirements=directory / REQUIREMENTS)
 
 

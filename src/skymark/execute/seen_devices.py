@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from skymark.machine.private_directory import closed_umask
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.base import Frozen
 from skymark.model.platform import Platform
@@ -64,6 +65,7 @@ def seen_devices(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                umask=closed_umask(),
             )
         until = time.monotonic() + TIMEOUT_S
         return {library: _answer(process, until) for library, process in asked.items()}

@@ -21,6 +21,7 @@ from pathlib import Path
 from skymark.execute.cell_logs import WorkerOutput
 from skymark.execute.messages import Begin, Ended, Serve, Serving, line_of, parse_news
 from skymark.machine.leaving import PARENT_VARIABLE
+from skymark.machine.private_directory import closed_umask
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
 from skymark.model.cell import Cell
@@ -94,6 +95,7 @@ def launched(
             pass_fds=descriptors,
             env=variables,
             start_new_session=True,
+            umask=closed_umask(),  # it compiles what it imports, for others of this user
         )
 
 

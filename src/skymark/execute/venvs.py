@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from skymark.cache.building import build_once
+from skymark.cache.location import own_cache
+from skymark.machine.private_directory import other_hand, own_folder, require_own
 from skymark.machine.tied import run_tied
 from skymark.machine.variables import uv_variables, worker_variables
 from skymark.model.base import Frozen, digest_of
@@ -26,12 +28,15 @@ from skymark.model.errors import VenvBuildError
 from skymark.model.platform import Target
 from skymark.model.venv import VenvSpec
 from skymark.resources import resource_directory
+from skymark.whole_files import write_whole
 
 IMPORT_TIMEOUT_S = 300.0
 UV_LIMIT_S = 7200.0
 """Longest time of one of uv's commands: slow networks take an hour for the largest packages."""
 LOG_TAIL_LINES = 15
 MARKER = "skymark-venv.json"
+UMASK = 0o022
+"""Of what uv writes: all may read it, and nobody else may change it, whatever the user's is."""
 ROOT = Path("/")
 """Current directory of uv, which obeys a ``uv.toml`` there and in every directory above.
 
@@ -64,11 +69,12 @@ class Venvs:
         """Name the venvs; none is made yet.
 
         Args:
-            cache: where they lie.
+            cache: where they lie, unless others may write there.
             announce: told that one is being made.
             requirements: the directory of their pins; None for this installation's.
         """
-        self._root = cache.absolute() / "venvs"
+        self._root = own_cache(cache) / "venvs"
+        self._moved = other_hand(cache)
         self._announce = announce
         self._requirements = requirements
 
@@ -90,17 +96,28 @@ class Venvs:
 
         Raises:
             VenvBuildError: uv failed; the message has the tail of its log.
+            UsageError: another user can change the venv.
         """
         directory = self.path_of(spec)
         built = BuiltVenv(name=spec.name, directory=directory, target=spec.target)
+        require_own(directory)
         if _is_complete(directory):
             return built
+        own_folder(self._root)
 
         def make(place: Path) -> None:
-            self._announce(f"making the venv of {spec.title} (once)")
+            where = f", in {self._root}: {self._moved}" if self._moved else ""
+            self._announce(f"making the venv of {spec.title} (once){where}")
             self._build(spec, place)
 
-        build_once(directory, make, is_whole=_is_complete, in_place=True, announce=self._announce)
+        try:
+            build_once(
+                directory, make, is_whole=_is_complete, in_place=True, announce=self._announce
+            )
+        except OSError as error:
+            require_own(directory)
+            raise VenvBuildError(f"cannot make {directory}: {error.strerror}") from error
+        require_own(directory)
         return built
 
     def built(self) -> Iterator[BuiltVenv]:
@@ -139,7 +156,7 @@ class Venvs:
             self._uv(spec, *install, *extra, *spec.packages)
         if spec.imports is not None and not sys.dont_write_bytecode:
             _import_once(python, spec.imports)
-        (directory / MARKER).write_text(spec.model_dump_json())
+        write_whole(directory / MARKER, spec.model_dump_json().encode(), durable=False)
 
     def _directory_of_pins(self) -> Path:
         return self._requirements or resource_directory("requirements")
@@ -155,7 +172,7 @@ class Venvs:
 
         command = [find_uv_bin(), *arguments, "--quiet"]
         try:
-            done = run_tied(command, uv_variables(), ROOT, UV_LIMIT_S)
+            done = run_tied(command, uv_variables(), ROOT, UV_LIMIT_S, umask=UMASK)
         except subprocess.TimeoutExpired as error:
             raise VenvBuildError(
                 f"uv could not make the venv of {spec.title} (`uv {' '.join(arguments[:2])}` was "
@@ -179,7 +196,7 @@ def _import_once(python: str, module: str) -> None:
     program = "import importlib, sys; importlib.import_module(sys.argv[1])"
     command = [python, "-c", program, module]
     with contextlib.suppress(subprocess.TimeoutExpired):
-        run_tied(command, worker_variables(), ROOT, IMPORT_TIMEOUT_S)
+        run_tied(command, worker_variables(), ROOT, IMPORT_TIMEOUT_S, umask=UMASK)
 
 
 def _is_complete(directory: Path) -> bool:
@@ -208,7 +225,7 @@ def import_root(cache: Path, runner: str = "skymark", own: Path | None = None) -
     they lie in would bring along everything that is installed beside them.
 
     Args:
-        cache: where the directory is made.
+        cache: where the directory is made, unless others may write there.
         runner: ``module:Class`` of the worker's side.
         own: the directory of skymark's package in another revision; None for the one that runs.
     """
@@ -217,8 +234,7 @@ def import_root(cache: Path, runner: str = "skymark", own: Path | None = None) -
     if name not in packages and (found := _location_of(name)) is not None:
         packages[name] = found
     key = digest_of(sorted(map(os.fspath, packages.values())))
-    root = cache / "import" / key[:12]
-    root.mkdir(parents=True, exist_ok=True)
+    root = own_folder(own_cache(cache) / "import" / key[:12])
     for package in packages.values():
         with contextlib.suppress(FileExistsError):  # made before, or by another run meanwhile
             (root / package.name).symlink_to(package)

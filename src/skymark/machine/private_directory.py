@@ -1,8 +1,10 @@
-"""Directories that are this user's alone, so that nobody else can put anything into them."""
+"""Directories that only this user can change: the place of code, keys and locks."""
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,10 +12,15 @@ from pathlib import Path
 from skymark.model.errors import UsageError
 
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+MOST_LINKS = 40
+"""On the way to a file: more are a circle, as for the kernel."""
+ACCESS_LIST = "system.posix_acl_access"
 
 
 def private_directory(candidates: Iterable[Path]) -> Path:
-    """Return the first directory that is this user's alone; one that is absent is made.
+    """Return the first directory that is this user's alone, closed to all others.
+
+    One that is absent is made. Nobody else may write to the directories above it, either.
 
     Raises:
         UsageError: none is, because they are links, or somebody else's.
@@ -23,15 +30,134 @@ def private_directory(candidates: Iterable[Path]) -> Path:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
             found = directory.lstat()
+            fault = other_hand(directory)
         except OSError as error:
             tried.append(f"{directory}: {error.strerror}")
             continue
         if not stat.S_ISDIR(found.st_mode):
             tried.append(f"{directory}: no directory")
-        elif found.st_uid != os.getuid() or found.st_mode & OTHERS_MAY_WRITE:
+        elif found.st_uid != os.getuid():
             tried.append(f"{directory}: others may write there")
+        elif fault is not None:
+            tried.append(f"{directory}: {fault}")
         else:
+            directory.chmod(0o700)
             return directory
     raise UsageError(
         f"there is no directory of your own ({'; '.join(tried)}); remove what is there"
     )
+
+
+def own_folder(directory: Path) -> Path:
+    """Return a directory that only this user and root can change; made if absent.
+
+    Other users may read it, as far as the umask allows.
+
+    Raises:
+        UsageError: another user can change it, or it cannot be made.
+    """
+    missing = [one for one in (directory, *directory.parents) if not os.path.lexists(one)]
+    try:
+        for one in reversed(missing):
+            one.mkdir(mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make {directory}: {error.strerror}; name a directory of your own with "
+            "SKYMARK_CACHE"
+        ) from error
+    require_own(directory)
+    return directory
+
+
+def require_own(path: Path) -> None:
+    """Refuse a path, there or not, that another user can change.
+
+    Raises:
+        UsageError: it is so; the message has the place.
+    """
+    if (fault := other_hand(path)) is not None:
+        raise UsageError(
+            f"{fault}, so skymark takes no code or keys from {path}; remove it, or name a "
+            "directory of your own with SKYMARK_CACHE"
+        )
+
+
+def closed_umask() -> int:
+    """Return this process's umask, with all others' right to write taken away."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask | OTHERS_MAY_WRITE
+
+
+def other_hand(path: Path) -> str | None:
+    """Return the first place on the way to a path that another user can change, in words.
+
+    Links are followed. A directory's owner, and each user who may write there, can replace its
+    entries. With the sticky bit, only the owner of an entry can.
+
+    Returns:
+        None where only this user and root can change the path. Absent parts are passed over.
+    """
+    owners = _trusted_owners()
+    place, links = Path("/"), 0
+    left = list(reversed(path.absolute().parts[1:]))
+    while True:
+        try:
+            found = place.lstat()
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            return f"you may not look into {place.parent}"
+        if found.st_uid not in owners:
+            return f"{place} belongs to {_name_of(found.st_uid)}"
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if links > MOST_LINKS:
+                return f"{place} leads in a circle"
+            target = place.readlink()
+            left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+            place = Path("/") if target.is_absolute() else place.parent
+        elif _others_may_write(place, found):
+            return f"others may write to {place} (mode {stat.S_IMODE(found.st_mode):o})"
+        if not left:
+            return None
+        part = left.pop()
+        place = place.parent if part == ".." else place / part
+
+
+def _trusted_owners() -> set[int]:
+    """Return this user and root; in a user namespace root may have the number of nobody."""
+    owners = {0, os.getuid()}
+    try:
+        if Path("/proc/self/uid_map").read_text().split() != ["0", "0", f"{2**32 - 1}"]:
+            owners.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    except OSError:  # no Linux
+        pass
+    return owners
+
+
+def _others_may_write(place: Path, found: os.stat_result) -> bool:
+    mode = found.st_mode
+    if stat.S_ISDIR(mode) and mode & stat.S_ISVTX:
+        return False
+    if mode & stat.S_IWOTH:
+        return True
+    return bool(mode & stat.S_IWGRP) and not _is_own_group(place, found.st_gid)
+
+
+def _is_own_group(place: Path, group: int) -> bool:
+    """Whether a group has nobody but this user or root, as most systems make one for each user."""
+    try:
+        user, members = pwd.getpwuid(os.getuid()), grp.getgrgid(group)
+    except KeyError:
+        return group == 0
+    is_own = group == 0 or (group == user.pw_gid and members.gr_name == user.pw_name)
+    is_alone = set(members.gr_mem) <= {user.pw_name, "root"}
+    return is_own and is_alone and ACCESS_LIST not in os.listxattr(place)
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"

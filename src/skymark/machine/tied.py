@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from skymark.machine.private_directory import closed_umask
+
 KEEPER = Path(__file__).with_name("keeper.py")
 KEPT_BYTES = 1 << 16
 """Of a program's output: its end."""
@@ -24,6 +26,7 @@ def run_tied(
     limit_s: float | None = None,
     *,
     shows: bool = False,
+    umask: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; what it started and left ends then, too.
 
@@ -33,6 +36,7 @@ def run_tied(
         directory: it runs in; None for this process's.
         limit_s: longest time; None for any.
         shows: whether it writes where this process does, and its output is not kept.
+        umask: of its files; None for this process's, without the right to write for all others.
 
     Returns:
         Its exit status, 128 and the number for a signal, and the end of its output, standard error
@@ -49,6 +53,7 @@ def run_tied(
         stdin=subprocess.DEVNULL,
         stdout=None if shows else subprocess.PIPE,
         stderr=None if shows else subprocess.STDOUT,
+        umask=closed_umask() if umask is None else umask,
     ) as process:
         try:
             output = _awaited(process, limit_s)

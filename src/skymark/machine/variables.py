@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from skymark.machine.private_directory import other_hand
+
 PASSED_NAMES = "SKYMARK_PASS_VARIABLES"
 """Names, with commas between them, of variables that the user lets through besides."""
 
@@ -43,8 +45,9 @@ PREFIXES = (
 )  # fmt: skip
 """Beginnings of the names of settings of libraries, which every library may see."""
 
-OTHERS = ("TF_VAR_", "TF_CLI_")
-"""Beginnings that belong to other programs (Terraform's, not TensorFlow's)."""
+OTHERS = ("TF_VAR_", "TF_CLI_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "RAY_ADDRESS")
+"""Beginnings that belong to other programs (Terraform's, not TensorFlow's), a setting that lets
+PyTorch run the code of a checkpoint, and one that sends Ray to another cluster."""
 
 PROXIES = frozenset({
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
@@ -59,6 +62,7 @@ UV_NAMES = PROXIES.union({
 """Variables that uv may see besides: the way to package indexes, and compilers."""
 
 UV_PREFIXES = ("UV_", "PIP_")
+UV_CACHE = "UV_CACHE_DIR"
 
 WANDB_PREFIX = "WANDB_"
 
@@ -94,13 +98,16 @@ def uv_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that uv and the build back-ends that it starts may see.
 
     The address of an index or a proxy may hold a password there, for uv must send it; settings of
-    uv that are nothing but a password are left out like all others.
+    uv that are nothing but a password are left out like all others. So is a cache that other users
+    may write to, for uv installs what lies there; it then takes its own in the home directory.
 
     Args:
         variables: the caller's; None for this process's.
     """
     given = os.environ if variables is None else variables
     addresses = {name: given[name] for name in given if _is_allowed(name, UV_NAMES, UV_PREFIXES)}
+    if UV_CACHE in addresses and other_hand(Path(addresses[UV_CACHE])) is not None:
+        del addresses[UV_CACHE]
     return worker_variables(given) | addresses
 
 

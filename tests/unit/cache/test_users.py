@@ -33,6 +33,8 @@ def fill(self, variables):
     place = Path(variables["HF_DATASETS_CACHE"], "json")
     place.mkdir()
     (place / "rows").write_text("all")
+    (Path(variables["HF_DATASETS_CACHE"]).parent / "modules").mkdir(exist_ok=True)
+    (Path(variables["HF_DATASETS_CACHE"]).parent / "modules" / "planted.py").touch()
 
 type(recipe).fill = fill
 os.setgroups([group])
@@ -42,6 +44,8 @@ os.umask(0o077)
 with provided(Policy.SHARED, recipe, root, {}) as variables:
     place = Path(variables["HF_DATASETS_CACHE"], "json")
     print((place / "rows").read_text(), flush=True)
+    if any(Path(variables["HF_MODULES_CACHE"]).glob("planted.py")):
+        print("code of", os.stat(variables["HF_MODULES_CACHE"]).st_uid, flush=True)
     (place / "rows.lock").touch()
 for one in clean(root):
     print(one.kept or "removed", flush=True)
@@ -77,3 +81,18 @@ def test_the_second_user_reads_what_the_first_built_and_may_not_remove_it(root):
     assert said == ["all", f"it is user {USERS[0]}'s, who alone may remove it"]
     assert run_as(root, USERS[0]) == ["all", "removed"]
     assert run_as(root, USERS[1])[0] == "built"
+
+
+def test_data_of_another_user_is_compared_with_its_digests(root):
+    build = AS_USER.partition("for one in clean")[0]
+    for user in USERS:
+        command = [sys.executable, "-c", build, str(root), str(user), str(GROUP)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["all"]
+    (rows,) = root.glob("prepared/*/content/**/rows")
+    rows.write_text("lla")  # by its owner, afterwards
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert refused.returncode
+    assert "CacheError" in refused.stderr
+    assert "rows has other content than it was built with" in refused.stderr

@@ -1,6 +1,16 @@
 """A machine gets the secrets that its run needs, and no other."""
 
-from skymark.cloud.secret_variables import secrets_for
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from skymark.cloud.secret_variables import secrets_for, write_secrets
+from tests.examples import examples
+from tests.other_user import needs_second_user, program_of_another_user
 from tests.unit.run.past_runs import cell, plan
 
 EVERYTHING = {
@@ -37,3 +47,49 @@ def test_what_is_not_set_is_not_sent():
 def test_a_run_that_w_and_b_is_disabled_for_gets_no_key_of_it():
     variables = {"WANDB_API_KEY": "w", "WANDB_MODE": "disabled"}
     assert secrets_for(SYNTHETIC, (), variables) == {}
+
+
+TAKE = """
+place, name = sys.argv[1:]
+def attempt():
+    with contextlib.suppress(OSError):
+        # In the way: a file of theirs that all may write to, or a link to one.
+        os.close(os.open(name, os.O_CREAT | os.O_RDWR, 0o666)); os.chmod(name, 0o666)
+    with contextlib.suppress(OSError):
+        os.symlink(place + "/elsewhere", name)
+    for path in (name, place + "/elsewhere"):
+        with contextlib.suppress(OSError):
+            if "canary" in open(path).read():
+                print("stolen", flush=True)
+print("ready", flush=True)
+while True:
+    attempt()
+"""
+
+
+@needs_second_user
+def test_no_other_user_reads_secrets_that_they_race_for(open_ground):
+    path = open_ground / "machine.secrets"
+    written = 0
+    with program_of_another_user(TAKE, str(open_ground), str(path)) as thief:
+        assert thief.stdout.readline() == "ready\n"
+        for _ in range(100 * examples("SKYMARK_NEIGHBOURS")):
+            try:
+                write_secrets(path, {"KEY": "canary"})
+            except FileExistsError:
+                continue
+            written += 1
+            with suppress(FileNotFoundError):
+                assert path.stat().st_uid == 0
+                assert path.stat().st_mode & 0o777 == 0o600
+        thief.kill()
+        assert thief.stdout.read() == ""
+    assert written
+
+
+@pytest.fixture
+def open_ground():
+    """A directory where every user may do as they like."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o777)
+        yield Path(place)

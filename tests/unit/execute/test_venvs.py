@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,9 +17,11 @@ import pytest
 
 from skymark import resources
 from skymark.execute import venvs as module
-from skymark.execute.venvs import MARKER, Venvs
-from skymark.model.errors import VenvBuildError
+from skymark.execute.venvs import MARKER, Venvs, import_root
+from skymark.model.errors import SkymarkError, UsageError, VenvBuildError
 from skymark.model.venv import VenvSpec
+from tests.examples import examples
+from tests.other_user import OTHER_USER, needs_second_user, program_of_another_user
 from tests.scripted_suite import WRONG_PACKAGE
 from tests.waiting import until
 
@@ -284,3 +290,99 @@ def test_environments_are_listed_with_their_size_and_removed_by_name(tmp_path, w
     assert [one.name for one in venvs.built()] == ["two"]
     assert [one.name for one in venvs.clean()] == ["two"]
     assert list(tmp_path.rglob(MARKER)) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
+def test_nobody_else_may_write_to_a_venv_whatever_the_umask(tmp_path, wheel, umask):
+    before = os.umask(umask)
+    try:
+        built = Venvs(tmp_path).ensure(VenvSpec(name="tiny", packages=(wheel,)))
+    finally:
+        os.umask(before)
+    assert answer(built) == "42"
+    for folder, _, names in os.walk(built.directory):
+        for path in (Path(folder), *(Path(folder, name) for name in names)):
+            if path.name != ".lock":  # uv's, which is empty and anyone's by intent
+                assert path.is_symlink() or not path.stat().st_mode & 0o022, path
+
+
+def plant_a_venv(venvs, spec):
+    place = venvs.path_of(spec)
+    place.mkdir(parents=True)
+    (place / MARKER).write_text(spec.model_dump_json())
+    (place / "bin").mkdir()
+    (place / "bin" / "python").write_text("#!/bin/sh\ntouch /tmp/ran\n")
+    return place
+
+
+def test_a_venv_that_others_may_change_is_neither_used_nor_replaced(tmp_path):
+    spec = VenvSpec(name="tiny")
+    venvs = Venvs(tmp_path)
+    place = plant_a_venv(venvs, spec)
+    place.chmod(0o777)
+    with pytest.raises(UsageError, match=r"others may write to .*remove it"):
+        venvs.ensure(spec)
+
+
+@needs_second_user
+def test_a_venv_of_another_user_is_not_used(tmp_path):
+    spec = VenvSpec(name="tiny")
+    tmp_path.chmod(0o1777)  # as the cache in skymark's images
+    venvs = Venvs(tmp_path)
+    place = plant_a_venv(venvs, spec)
+    for path in (place.parent, place):
+        os.chown(path, OTHER_USER, OTHER_USER)
+        with pytest.raises(UsageError, match="belongs to"):
+            venvs.ensure(spec)
+        os.chown(place.parent, 0, 0)
+
+
+PLANT = """
+place, ran = sys.argv[1:]
+print("ready", flush=True)
+while True:
+    with contextlib.suppress(OSError):
+        os.mkdir(place); os.mkdir(place + "/bin")
+        for name in ("skymark-venv.json", "bin/python"):
+            with open(place + "/" + name, "w") as file:
+                file.write("#!/bin/sh\\ntouch " + ran)
+            os.chmod(place + "/" + name, 0o755)
+    time.sleep(random.random() / 100)
+    shutil.rmtree(place, ignore_errors=True)
+    time.sleep(random.random() / 5)  # a build takes as long
+"""
+
+
+@needs_second_user
+def test_no_venv_of_another_user_runs_that_races_with_ours():
+    spec = VenvSpec(name="tiny", imports="json")
+    with tempfile.TemporaryDirectory() as name:
+        cache, ran = Path(name), Path(name, "ran")
+        cache.chmod(0o1777)
+        (cache / "venvs").mkdir()
+        (cache / "venvs").chmod(0o1777)
+        venvs = Venvs(cache)
+        place = venvs.path_of(spec)
+        with program_of_another_user(PLANT, str(place), str(ran)) as stranger:
+            assert stranger.stdout.readline() == "ready\n"
+            for _ in range(examples("SKYMARK_NEIGHBOURS")):
+                with suppress(SkymarkError):
+                    built = venvs.ensure(spec)
+                    subprocess.run([built.python, "-c", "pass"], check=True)
+                    shutil.rmtree(built.directory)
+        assert not ran.exists()
+
+
+def test_code_does_not_go_where_others_write(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    shared = tmp_path / "shared"
+    (shared / "import").mkdir(parents=True)
+    shared.chmod(0o777)
+    told = []
+    built = Venvs(shared, told.append).ensure(VenvSpec(name="tiny"))
+    assert tmp_path / "own" in built.directory.parents
+    (said,) = told
+    place = tmp_path / "own" / "skymark" / "venvs"
+    assert said.endswith(f", in {place}: others may write to {shared} (mode 777)")
+    assert tmp_path / "own" in import_root(shared).parents
+    assert not list((shared / "import").iterdir())

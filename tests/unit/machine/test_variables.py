@@ -50,6 +50,13 @@ def test_a_worker_sees_what_libraries_need_and_none_of_the_secrets():
     assert worker_variables(SECRETS | NEEDED) == NEEDED
 
 
+def test_uv_takes_no_cache_that_other_users_may_write_to(tmp_path):
+    chosen = {**NEEDED, "UV_CACHE_DIR": str(tmp_path / "uv")}
+    assert uv_variables(chosen) == chosen
+    tmp_path.chmod(0o777)
+    assert uv_variables(chosen) == NEEDED
+
+
 def test_uv_sees_the_way_to_its_indexes_and_none_of_the_secrets():
     index = {
         "UV_INDEX_URL": "https://me:needed@packages.invalid/simple",

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from skymark.cache.location import cache_directory
+from skymark.cache.location import own_cache
 from skymark.cloud.rehearsal.api_server import ApiServer, free_port, started_api_server
 from skymark.cloud.rehearsal.certificate import make_certificate
 from skymark.cloud.rehearsal.changes import Changes
@@ -221,7 +221,7 @@ def rehearsal_world(
             note_rehearsal(network.bridge, [root, sockets], TRACES, changes)
             names = [host, UV_INSTALLER_HOST] if find_uv() else [host]
             bundle, certificate = _make_trust(root, names)
-            place = cache or cache_directory() / "rehearsal"
+            place = cache or own_cache() / "rehearsal"
             python = find_python()
             image = Image(
                 certificates=bundle,

@@ -15,7 +15,7 @@ from typing import Any
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
-from skymark.cloud.sky.internals import withhold_bucket_keys
+from skymark.cloud.sky.internals import refuse_strangers, withhold_bucket_keys
 from skymark.cloud.waiting import in_background
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
@@ -55,6 +55,7 @@ def sdk() -> Any:
     with _IMPORTING, nullcontext() if "sky" in sys.modules else redirect_stdout(sys.stderr):
         import sky
 
+        refuse_strangers()
     if any(os.environ.get(name) for name in ENDPOINT_VARIABLES):
         withhold_bucket_keys()
     return sky

@@ -8,9 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
+
+from skymark.cloud.sky.own_server import guard, require_own
 
 MANAGED_JOB_FILES = Path("~/.sky/managed_jobs")
 """Files of managed jobs on the API server, secrets included; the SDK does not list them."""
@@ -34,6 +38,30 @@ def withhold_bucket_keys() -> None:
 
     names = payloads.EXTERNAL_LOCAL_ENV_VARS
     names[:] = [name for name in names if not name.startswith("AWS_")]
+
+
+@cache
+def refuse_strangers() -> None:
+    """Let the client talk to no API server of another user on this machine.
+
+    The client of requests is one for the whole process; that of uploads is made anew for each.
+    """
+    import httpx
+    from sky.client import common
+    from sky.server import rest
+
+    class Client(httpx.Client):
+        def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+            request.extensions["trace"] = _traced
+            return super().send(request, **options)
+
+    guard(rest._session)  # noqa: SLF001 - the one of all requests
+    common.httpx = SimpleNamespace(Client=Client, Timeout=httpx.Timeout)
+
+
+def _traced(event: str, info: dict[str, Any]) -> None:
+    if event == "connection.connect_tcp.complete":
+        require_own(info["return_value"].get_extra_info("socket"))
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skymark.cache.location import cache_directory
-from skymark.machine.private_directory import private_directory
+from skymark.cache.location import own_cache
+from skymark.machine.private_directory import own_folder, private_directory
 from skymark.model.base import digest_of
-from skymark.model.errors import StoreRefusedError, UsageError
+from skymark.model.errors import CacheError, StoreRefusedError, UsageError
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.names import wandb_id
 
@@ -26,12 +26,8 @@ def home_of(content: RunContent) -> Path:
     """
     manifest = content.manifest
     key = digest_of([manifest.run_id, manifest.plan_hash])[:KEY_LENGTH]
-    cache = cache_directory()
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        homes = private_directory([cache / "wandb"])
+        homes = private_directory([own_folder(own_cache()) / "wandb"])
         return private_directory([homes / f"{wandb_id(manifest.run_id)}-{key}"])
-    except OSError as error:
-        raise StoreRefusedError(f"cannot write {cache}: {error.strerror}") from error
-    except UsageError as error:
+    except (CacheError, UsageError) as error:
         raise StoreRefusedError(str(error)) from error

@@ -23,7 +23,7 @@ from skymark.suites.loading.drives.outcome import Bench, Served
 from skymark.suites.loading.drives.stream import NO_STREAM, larger_set
 from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.figures import round_metrics
-from skymark.suites.loading.registry import adapter_class
+from skymark.suites.loading.registry import adapter_of
 from skymark.suites.loading.settings import LoadingSettings, read_settings
 from skymark.suites.loading.specification import reference_of
 from skymark.suites.loading.step.consumption import Consumption
@@ -61,7 +61,7 @@ class AdapterBench:
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform = "cpu") -> None:
         self.reference = reference_of(cell)
-        self._class = adapter_class(self.reference)
+        self._class = adapter_of(cell)
         self._cache = cache
         self._platform = platform
         wanted = self._class.variables_on(platform)

@@ -23,6 +23,7 @@ from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.reference import FileReference, SlugReference
 from skymark.suites.loading.registry import (
     adapter_class,
+    adapter_of,
     bind_scenario,
     scenario_class,
     scenarios,
@@ -337,7 +338,7 @@ def refused_delivery(
 def need_of(cell: Cell) -> Need:
     """Return what the batches need that worker processes hold ready, where a library has some."""
     settings, _ = read_settings(cell.settings)
-    scenario, adapter = bind_scenario(cell), adapter_class(reference_of(cell))
+    scenario, adapter = bind_scenario(cell), adapter_of(cell)
     if adapter.model(scenario) != "processes" or not settings.workers:
         return Need()
     ranks = int(cell.axes.get("ranks", 1))

@@ -16,9 +16,12 @@ from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
 from skymark.suites.loading.reference import AdapterReference, FileReference, SlugReference
 from skymark.suites.loading.scenario import SCENARIOS, Scenario
-from skymark.suites.loading.specification import LoadingSpecification
+from skymark.suites.loading.specification import LoadingSpecification, reference_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
     from skymark.model.cell import Cell
 
 
@@ -89,26 +92,45 @@ def adapter_class(name: str) -> type[Adapter]:
     """Return the class of an adapter given by slug, ``slug@version`` or ``file.py:Class``."""
     reference = adapter_reference(name)
     if isinstance(reference, FileReference):
-        return _adapter_from_file(reference)
+        return _adapter_from_file(reference, _source_of(reference))
     return adapters()[reference.slug]
 
 
-@cache
-def _adapter_from_file(reference: FileReference) -> type[Adapter]:
+def adapter_of(cell: Cell) -> type[Adapter]:
+    """Return the class of a cell's adapter; that of a file is the one that was planned.
+
+    Raises:
+        UsageError: the file has other content, or another adapter, than the cell says.
+    """
+    reference = adapter_reference(reference_of(cell))
+    if not isinstance(reference, FileReference):
+        return adapters()[reference.slug]
+    source = _source_of(reference)
+    found = hashlib.sha256(source).hexdigest()
+    planned = LoadingSpecification.of(cell).adapter_digest
+    if found != planned:
+        raise UsageError(
+            f"{reference.path} has the SHA-256 digest {found[:16]}…, and the plan "
+            f"{str(planned)[:16]}…: it was changed since; plan again"
+        )
+    cls = _adapter_from_file(reference, source)
+    if cls.slug != cell.adapter:
+        raise UsageError(
+            f"the adapter in {reference.path} is {cls.slug}, and the plan calls it {cell.adapter}; "
+            "plan again"
+        )
+    return cls
+
+
+def _source_of(reference: FileReference) -> bytes:
+    if not reference.path.is_file():
+        raise UsageError(f"no file {reference.path}; give an adapter as PATH.py:CLASS")
+    return reference.path.read_bytes()
+
+
+def _adapter_from_file(reference: FileReference, source: bytes) -> type[Adapter]:
     path, attribute = reference.path, reference.class_name
-    if not path.is_file():
-        raise UsageError(f"no file {path}; give an adapter as PATH.py:CLASS")
-    # Workers unpickle classes by module name, so the name must be importable there too.
-    module_name = f"skymark_adapter_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file; give an adapter as PATH.py:CLASS")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UsageError(f"{path} does not import: {error!r}; mend it and run again") from error
+    module = _module_of(path, source)
     cls = getattr(module, attribute, None)
     if not (isinstance(cls, type) and issubclass(cls, Adapter)):
         found = [key for key, value in vars(module).items() if isinstance(value, type)]
@@ -121,6 +143,26 @@ def _adapter_from_file(reference: FileReference) -> type[Adapter]:
     if ADAPTERS.get(cls.slug) is not cls:
         register_adapter(cls)
     return cls
+
+
+@cache
+def _module_of(path: Path, source: bytes) -> ModuleType:
+    # Workers unpickle classes by module name, so the name must be importable there too.
+    module_name = f"skymark_adapter_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None:
+        raise UsageError(f"{path} is no Python file; give an adapter as PATH.py:CLASS")
+    module = importlib.util.module_from_spec(spec)
+    adapters()  # whose slugs are taken
+    for slug in [slug for slug, cls in ADAPTERS.items() if cls.__module__ == module_name]:
+        del ADAPTERS[slug]  # of the file as it was
+    sys.modules[module_name] = module
+    try:
+        # The loader would take bytecode that lies beside the file, of whatever source.
+        exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - the user chose the file
+    except Exception as error:
+        raise UsageError(f"{path} does not import: {error!r}; mend it and run again") from error
+    return module
 
 
 def bind_scenario(cell: Cell) -> Scenario:

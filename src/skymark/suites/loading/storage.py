@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skymark.cache.location import own_cache
+from skymark.machine.private_directory import require_own
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError
 from skymark.suites.loading.registry import bind_scenario
@@ -71,11 +73,16 @@ class Storage:
         return self.cache / "datasets" / f"{scenario.id}-{key[:16]}"
 
     def of(self, adapter: type[Adapter], format: str) -> Path:
-        """The directory of the data in one format; library formats are kept per library."""
+        """The directory of the data in one format; library formats are kept per library.
+
+        Those may run code as they are read, and lie where only the user writes.
+        """
         if format in IN_PLACE:
             return self.canonical
-        owner = "shared" if format in SHARED else adapter.slug
-        return self.canonical.with_name(f"{self.canonical.name}--{owner}-{format}")
+        if format in SHARED:
+            return self.canonical.with_name(f"{self.canonical.name}--shared-{format}")
+        name = f"{self.canonical.name}--{adapter.slug}-{format}"
+        return own_cache(self.cache) / self.canonical.parent.name / name
 
     def is_ready(self, adapter: type[Adapter], format: str) -> bool:
         """Whether the data is on disk in the format."""
@@ -126,6 +133,8 @@ class Storage:
 
         directory = self.of(type(adapter), format)
         _once(directory, make)
+        if format not in SHARED:
+            require_own(directory)
         return directory
 
 

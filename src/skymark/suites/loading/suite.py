@@ -43,7 +43,13 @@ from skymark.suites.loading.figures import all_figures
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.options import OPTIONS, LoadingOptions
 from skymark.suites.loading.reference import AdapterReference, SlugReference
-from skymark.suites.loading.registry import adapter_class, adapter_reference, adapters, scenarios
+from skymark.suites.loading.registry import (
+    adapter_class,
+    adapter_of,
+    adapter_reference,
+    adapters,
+    scenarios,
+)
 from skymark.suites.loading.settings import check_settings, read_settings
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
 from skymark.suites.loading.stability import warnings_of
@@ -145,6 +151,7 @@ class LoadingSuite(Suite):
 
     def venv(self, cell: Cell) -> VenvSpec:
         """Return the venv of a cell's adapter: its locked file, or the packages it names."""
+        adapter_of(cell)  # before anything of a file is used
         return venv_of(reference_of(cell))
 
     def adapter_reference(self, cell: Cell) -> str:
@@ -164,7 +171,7 @@ class LoadingSuite(Suite):
 
     def absence(self, cell: Cell) -> Cause | None:
         """Return the command that installs a library, where no package does it by itself."""
-        adapter = adapter_class(reference_of(cell))
+        adapter = adapter_of(cell)
         if not adapter.install_hint:
             return None
         if importlib.util.find_spec(adapter.imports.partition(".")[0]) is not None:
@@ -180,7 +187,7 @@ class LoadingSuite(Suite):
 
         A library that works on the host has none, unless its batches go to the accelerator.
         """
-        cls = adapter_class(reference_of(cell))
+        cls = adapter_of(cell)
         settings, _ = read_settings(cell.settings)
         used = settings.deliver == "device" or settings.step is not None
         seen_by = cls.acceleration.seen_by.get(platform)
@@ -208,7 +215,7 @@ class LoadingSuite(Suite):
         """Return the cells whose data is not on disk in their format yet."""
         missing: list[Cell] = []
         for cell in cells:
-            cls, storage = adapter_class(reference_of(cell)), Storage.of_cell(cache, cell)
+            cls, storage = adapter_of(cell), Storage.of_cell(cache, cell)
             usual = cls.format_for(type(storage.scenario), cell.axes)
             if not storage.is_ready(cls, str(cell.settings.get("format") or usual)):
                 missing.append(cell)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import py_compile
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +18,7 @@ from skymark.resources import resource_directory
 from skymark.suite.registry import suites
 from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, LoadingJob
 from skymark.suites.loading.adapters.dali import DaliLoader
+from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.cells import axis_points, check_axes, refusal, scenario_variants
 from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import adapters, bind_scenario, scenario_class, scenarios
@@ -537,3 +540,66 @@ def test_cells_are_unprepared_until_their_data_is_there_in_their_format(tmp_path
     parquet, numpy = Storage.of_cell(tmp_path, cells[0]), adapters()["numpy"]
     parquet.prepare(numpy(), "parquet")
     assert suite.unprepared(cells, tmp_path) == []
+
+
+OWN = """
+from skymark.suites.loading.adapters.numpy import NumpyReference
+class Own(NumpyReference):
+    slug = {slug!r}
+{then}
+"""
+
+
+def write_own(path, slug="own-of-plan-tests", then=""):
+    path.write_text(OWN.format(slug=slug, then=then))
+    return f"{path}:Own"
+
+
+USES = {
+    "venv": lambda suite, cell: suite.venv(cell),
+    "absence": lambda suite, cell: suite.absence(cell),
+    "device": lambda suite, cell: suite.device_library(cell, "cpu"),
+    "need": lambda suite, cell: suite.need(cell),
+    "unprepared": lambda suite, cell: suite.unprepared([cell], Path("/nowhere")),
+    "worker": lambda _, cell: AdapterBench(cell, Path("/nowhere")),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_file_that_changed_since_the_plan_is_refused_and_not_run(tmp_path, use):
+    name = write_own(tmp_path / "own.py")
+    (planned,) = plan("TAB-1", adapters=(name,))
+    USES[use](LoadingSuite(), planned.cell)
+    write_own(tmp_path / "own.py", then=f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(UsageError, match="changed since; plan again"):
+        USES[use](LoadingSuite(), planned.cell)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("digest", ["right", "absent"])
+def test_a_plan_that_calls_a_file_by_another_name_is_refused(tmp_path, use, digest):
+    name = write_own(tmp_path / "own.py")
+    (planned,) = plan("TAB-1", adapters=(name,))
+    specification = dict(planned.cell.specification)
+    if digest == "absent":
+        del specification["adapter_digest"]
+    told = {"adapter": "numpy", "specification": specification}
+    with pytest.raises(UsageError, match="plan again"):
+        USES[use](LoadingSuite(), planned.cell.model_copy(update=told))
+
+
+def test_a_file_cannot_take_the_name_of_skymark_s_own_adapter(tmp_path):
+    name = write_own(tmp_path / "own.py", slug="numpy")
+    with pytest.raises(UsageError, match="'numpy' is taken"):
+        plan("TAB-1", adapters=(name,))
+
+
+def test_bytecode_beside_a_file_is_not_run_in_its_place(tmp_path):
+    path = tmp_path / "own.py"
+    write_own(path, then=f"open({str(tmp_path / 'ran')!r}, 'w')")
+    made = Path(py_compile.compile(str(path), doraise=True))
+    name = write_own(path, then="#" * len(f"open({str(tmp_path / 'ran')!r}, 'w')"))
+    os.utime(path, (0, int.from_bytes(made.read_bytes()[8:12], "little")))
+    plan("TAB-1", adapters=(name,))
+    assert not (tmp_path / "ran").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -9,6 +10,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from skymark.cache.location import own_cache
+from skymark.machine.private_directory import own_folder
 from skymark.model.errors import SkymarkError
 from skymark.suites.clip.encoding.batch_size import (
     CPU_IMAGES,
@@ -91,6 +94,8 @@ class Encoder:
             self.network = self.network.to(memory_format=torch.channels_last)
         self._encode_image: Callable[[Any], Any] = self.network.encode_image
         if settings.compile:
+            # Else in /tmp, by the user's name: others could put pickles and code there before.
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder(own_cache() / "inductor"))
             self._encode_image = torch.compile(self.network.encode_image)
         self.drops_tail = settings.drop_text_tail and can_drop(self.network)
         # Rounded on the host: CUDA multiplies by a reciprocal where it divides by a number.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,6 +20,9 @@ from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
 
 TOKENIZER_FIELDS = ("context_length", "hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
 """Of a text tower's configuration: all that open_clip makes a tokenizer from."""
+RUNS_CODE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+RUNS_NO_CODE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+"""Variables by which `torch.load` takes its default for ``weights_only``."""
 _TOKENIZERS: dict[str, Any] = {}
 """By what they are made from: each reads a vocabulary, and remembers words."""
 
@@ -108,7 +112,8 @@ def family_settings(model: Model) -> dict[str, Any]:
 def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     """Load a model with its weights onto a device.
 
-    Weights that are pickled are read with ``weights_only=True``.
+    Weights that are pickled are read with ``weights_only=True``, in every attempt of open_clip's:
+    it makes another without that argument, where the first one ends in a TypeError.
 
     Raises:
         DataError: the file is another than planned, damaged, or of another architecture.
@@ -118,6 +123,8 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     import open_clip
     import torch
 
+    os.environ.pop(RUNS_CODE, None)
+    os.environ[RUNS_NO_CODE] = "1"
     configuration = configuration_of(model.architecture)
     check_tag(model, configuration)
     weights = model.weights
@@ -136,7 +143,7 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
                 weights_only=True,
                 force_preprocess_cfg=family_settings(model),
             )
-    except (RuntimeError, KeyError, ValueError, OSError, EOFError) as error:
+    except (RuntimeError, KeyError, TypeError, ValueError, OSError, EOFError) as error:
         raise DataError(_reason(model, error)) from error
     except Exception as error:
         # Errors of unpickling have no common base; what else goes wrong is no matter of weights.

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.machine.private_directory import private_directory
 from skymark.suites.loading.acceleration import TORCH_FROM_HOST
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.bucketing import batches_of
@@ -259,6 +260,8 @@ class RayData(Adapter):
         "RAY_enable_metrics_collection": "0",
         # A new cluster asks for a token; who joins it by its address sends one only if told to.
         "RAY_AUTH_MODE": "token",
+        # Else a call before or after would join the cluster that a file in /tmp/ray names.
+        "RAY_ENABLE_AUTO_CONNECT": "0",
     }
 
     def __init__(self) -> None:
@@ -291,7 +294,8 @@ class RayData(Adapter):
         if launch is None:
             self.directory = tempfile.mkdtemp(prefix="skymark-ray-")
         else:
-            self.directory = f"{tempfile.gettempdir()}/skymark-ray-{launch}"
+            place = Path(tempfile.gettempdir(), f"skymark-ray-{os.getuid()}-{launch}")
+            self.directory = str(private_directory([place]))
         address = Path(self.directory, "address")
         if self.is_head:
             with chdir("/"):  # Ray's processes import from where it is started

@@ -7,11 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from skymark.model.errors import DataError
 from skymark.model.installed import needs
-from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
+from skymark.parquet_pages import largest_dictionary
+from skymark.suites.loading.dataset.sources.data_source import (
+    LARGEST_VALUE_BYTES,
+    DataSource,
+    Row,
+)
 
 MOST_ROWS_AT_ONCE = 1024
 BYTES_AT_ONCE = 16 << 20
@@ -45,11 +50,11 @@ class ParquetFiles(DataSource):
         left = limit
         for path in self.files:
             number = 0
-            with opened(path) as file:
+            with opened(path) as file, path.open("rb") as pages:
                 missing = [field for field in fields if field not in file.schema_arrow.names]
                 if missing:
                     raise DataError(f"{path} has no column {missing[0]!r} as the first file has")
-                for batch in file.iter_batches(_rows_at_once(file), columns=list(fields)):
+                for batch in _batches(file, pages, path, fields):
                     columns = [batch.column(field).to_pylist() for field in fields]
                     for values in zip(*columns, strict=True):
                         if not left:
@@ -64,10 +69,20 @@ class ParquetFiles(DataSource):
                     )
 
 
-def _rows_at_once(file: Any) -> int:
-    metadata, rows = file.metadata, int(file.metadata.num_rows)
-    size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-    return max(1, min(MOST_ROWS_AT_ONCE, BYTES_AT_ONCE * rows // max(1, int(size))))
+def _batches(file: Any, pages: BinaryIO, path: Path, fields: Sequence[str]) -> Iterator[Any]:
+    """Yield the rows of a file, each row group after a look at its pages."""
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        try:
+            each = largest_dictionary(file.metadata, number, pages, fields, LARGEST_VALUE_BYTES)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+        rows = min(
+            MOST_ROWS_AT_ONCE,
+            BYTES_AT_ONCE * group.num_rows // max(1, group.total_byte_size),
+            LARGEST_VALUE_BYTES // max(1, each),
+        )
+        yield from file.iter_batches(max(1, rows), row_groups=[number], columns=list(fields))
 
 
 def index_columns(schema: Any) -> set[str]:

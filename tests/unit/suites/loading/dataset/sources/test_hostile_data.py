@@ -179,3 +179,26 @@ def test_changed_bytes_are_refused_or_counted():
     assert [one for one in said if one.startswith("fault")] == []
     assert said["taken"] > 50
     assert said["refused"] > 50
+
+
+def test_a_text_of_257_mib_in_a_small_parquet_file_is_not_unpacked(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x" * (257 << 20)]}), path, compression="zstd")
+    assert path.stat().st_size < 40 << 10
+    before = pa.total_allocated_bytes()
+    with pytest.raises(DataError, match=r"a\.parquet: column 'text' has a page of 257 MiB"):
+        read_all(path, "text")
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_value_of_a_dictionary_is_not_unpacked_for_many_rows_at_once(tmp_path):
+    path = tmp_path / "a.parquet"
+    large = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int8()), ["x" * (64 << 20)])
+    pq.write_table(pa.table({"text": large}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 40 << 10
+    peaks = []
+    for (value,) in values(open_source(str(path)), "text"):
+        assert len(value) == 64 << 20
+        peaks.append(pa.total_allocated_bytes())
+    assert len(peaks) == 10
+    assert max(peaks) < GIB
