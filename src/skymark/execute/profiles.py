@@ -51,5 +51,5 @@ def faults_of(error: ValidationError, model: type[Profile]) -> str:
         if fault["type"] == "extra_forbidden":
             faults.append(str(UnknownNameError("key", key, model.model_fields)))
         else:
-            faults.append(f"{key}: {fault['msg']}")
+            faults.append(f"{key} = {fault['input']!r}: {fault['msg']}; mend the value")
     return "; ".join(faults)

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, date, datetime
 from functools import partial
-from math import isnan
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class SkyPilotCatalogue:
         found: dict[tuple[str, str | None, str, bool], Offer] = {}
         problems: dict[str, str] = {}
         asked: set[str] = set()
+        unknown: dict[str, None] = {}
         problems |= self._fetch_missing(task, clouds)
         with catalogue_without_refresh():
             catalogued = catalogue_files()
@@ -58,10 +59,15 @@ class SkyPilotCatalogue:
                     name = str(cloud).casefold()
                     asked.add(name)
                     try:
-                        for one in _offers(cloud, resources, task.num_nodes):
+                        for one in _offers(cloud, resources, task.num_nodes, unknown):
                             found[one.cloud, one.region, one.instance_type, one.spot] = one
                     except Exception as error:  # of a provider's part of SkyPilot: others may do
                         problems[name] = f"{name}: {short(error)}"
+        if unknown:
+            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+            problems["unknown"] = (
+                f"{next(iter(unknown))}{more}: the catalogue's price is no amount above 0"
+            )
         if not found:
             raise CatalogueError(_why_none(task, asked, problems, catalogued))
         ordered = sorted(
@@ -109,7 +115,10 @@ def _clouds_of(
     return [cloud_named(name) for name in names if name in catalogued or name in OWN_CLUSTERS]
 
 
-def _offers(cloud: Any, resources: Any, num_nodes: int) -> Iterator[Offer]:
+def _offers(
+    cloud: Any, resources: Any, num_nodes: int, unknown: dict[str, None]
+) -> Iterator[Offer]:
+    """Yield the offers of a cloud; machines whose price is no amount go to `unknown`."""
     name = str(cloud).casefold()
     accelerators = _text_of(resources.accelerators)
     if name in OWN_CLUSTERS:
@@ -132,9 +141,14 @@ def _offers(cloud: Any, resources: Any, num_nodes: int) -> Iterator[Offer]:
             machine.region,
             machine.zone,
         )
+        if not regions and not machine.use_spot:  # SkyPilot leaves out what has no price
+            unknown[f"{machine.instance_type} of {name}"] = None
         for region in regions:
-            price_usd, source = _price(machine.copy(region=region.name))
-            if price_usd is not None:
+            there = machine.copy(region=region.name)
+            price_usd, source = _price(there)
+            if price_usd is None:
+                unknown[f"{machine.instance_type} of {name} {region.name}"] = None
+            else:
                 yield Offer(
                     cloud=name,
                     region=region.name,
@@ -153,13 +167,13 @@ def _price(machine: Any) -> tuple[float | None, str]:
     what is let on demand is the most that one would bid.
     """
     try:
-        price_usd = machine.get_cost(3600)
-    except ValueError:  # not sold in this region
+        price_usd = float(machine.get_cost(3600))
+    except (TypeError, ValueError):  # not sold in this region, or text in the place of a price
         return None, ""
     if price_usd == 0 and machine.use_spot:
         on_demand_usd, _ = _price(machine.copy(use_spot=False))
         return on_demand_usd, "on demand"
-    if isnan(price_usd) or price_usd <= 0:
+    if not isfinite(price_usd) or price_usd <= 0:
         return None, ""
     return round(price_usd, 6), "catalogue"
 
