@@ -35,3 +35,21 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
         f"{cheapest.cloud}, and --max-cost is {as_given(max_cost_usd)} USD; {action}, "
         "or fewer --scenarios or --adapters"
     )
+
+
+def check_expected(quote: Quote, max_cost_usd: float) -> None:
+    """Refuse a run on a machine of many that is expected to cost more than a ceiling.
+
+    The ceiling limits the time there, so the high figure does not count.
+
+    Raises:
+        GateError: it is expected to cost more.
+    """
+    expected_usd = quote.cost.expected_usd
+    if expected_usd <= max_cost_usd + ROUNDING_USD:
+        return
+    raise GateError(
+        f"this run is expected to cost {at_most(expected_usd)} USD until its machine ends itself, "
+        f"and the ceiling is {as_given(max_cost_usd)} USD; give --max-cost {at_most(expected_usd)} "
+        "or more, or fewer --scenarios or --adapters"
+    )

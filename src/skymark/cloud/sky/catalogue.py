@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from math import isfinite
@@ -99,6 +100,16 @@ class SkyPilotCatalogue:
             except Exception as error:  # of the network, or of a cloud without a catalogue
                 problems[cloud] = f"{cloud}: {short(error)}"
         return problems
+
+
+def gpu_bytes(kind: str, cloud: str) -> int | None:
+    """Return the memory of a GPU by a cloud's catalogue; None where that does not tell it."""
+    sizes_gib: list[float] = []
+    with suppress(Exception), catalogue_without_refresh():  # of a cloud without a catalogue
+        listed = sdk().catalog.list_accelerators(name_filter=f"^{kind}$", clouds=cloud)
+        sizes_gib = [one.device_memory for each in listed.values() for one in each]
+    known_gib = [size for size in sizes_gib if size and size > 0]
+    return int(min(known_gib) * 2**30) if known_gib else None
 
 
 def _name(offer: Offer) -> tuple[str, str, str]:
@@ -208,6 +219,6 @@ def _why_none(
         return f"no price for {wanted}: {'; '.join(problems.values())}"
     here = [shlex.quote(str(catalogued[name])) for name in sorted(asked) if name in catalogued]
     return (
-        f"no machine in the catalogues of {', '.join(sorted(asked))} is {wanted}; give another "
+        f"no machine with a price in the catalogues of {', '.join(sorted(asked))} is {wanted}; give another "
         f"--infra, --gpus or profile, or have newer prices fetched: rm {' '.join(here)}"
     )
