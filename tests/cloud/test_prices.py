@@ -212,7 +212,7 @@ def test_spot_machines_are_candidates_only_where_they_were_asked_for(cost):
 def test_a_provider_without_spot_machines_has_no_candidate_for_them(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--spot")
     assert done.returncode == 2
-    assert "no machine in the catalogues of lambda" in done.stderr
+    assert "no machine with a price in the catalogues of lambda" in done.stderr
 
 
 def test_a_tpu_has_its_price(cost):

@@ -104,7 +104,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             group=LIMITS,
             help="USD of each run, until the machine ends itself. What is expected to cost more is "
             "refused with exit status 3; the machine ends the run when it is used up. [default: "
-            "the profile's, for each machine]",
+            "the machine's, or the profile's if that is higher]",
         ),
     ] = None,
     store: Stores = (),
@@ -143,6 +143,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.kept_machine import queue
+    from skymark.cloud.lifecycle.quoting import ceiling_there
     from skymark.cloud.lifecycle.user_jobs import check_nodes
     from skymark.cloud.stores import check_stores
     from skymark.cloud.submission import new_submission
@@ -159,7 +160,8 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     asked = known.model_copy(
         update={
             "stores": store,
-            **limits.model_dump(),
+            "deadline_s": limit_s,
+            "max_cost_usd": ceiling_there(known, max_cost, limits),
             "keep": True,
             "idle": False,
             "gpus": gpus,
@@ -175,7 +177,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     for _, plan in orders:
         require_time_before(plan, limit_s)
         require_data(variables.cache_policy, plan)
-    runs = _priced(orders, variables, output)
+    runs = _priced(orders, variables, output, max_cost)
     check_home(output)
     check_stores(store, run_id, variables.beside(os.environ))
     screen = screen_for(runs[0].order, output)
@@ -213,7 +215,10 @@ def _orders(
 
 
 def _priced(
-    orders: Sequence[tuple[Order, Plan]], variables: VariableOptions, output: Path
+    orders: Sequence[tuple[Order, Plan]],
+    variables: VariableOptions,
+    output: Path,
+    max_cost_usd: float | None,
 ) -> list[Quoted]:
     """Price every run until the machine ends itself, and return them with their secrets.
 
@@ -225,7 +230,7 @@ def _priced(
     from skymark.cloud.secret_variables import secrets_for
     from skymark.run.history import read_history
 
-    machine = machine_there(orders[0][0].cluster)
+    machine = machine_there(orders[0][0].cluster, max_cost_usd)
     found = []
     for order, plan in orders:
         secrets = secrets_for(plan, order.stores, variables.beside(os.environ))

@@ -262,8 +262,7 @@ def _notes(quote: Quote, order: Order, plan: Plan, results: Path) -> list[str]:
         what = "Nothing is run: the machine is set up and waits" if order.idle else "It stays"
         notes.append(
             f"{what} for jobs, at {usd:.2f} USD per hour, until it ends itself after "
-            f"{order.idle_minutes} idle min. What `skymark exec` and `submit` run there costs more, "
-            "and they say how much."
+            f"{order.idle_minutes} idle min. `skymark exec` and `submit` say what their runs add."
         )
     if not order.idle and (shared := on_all_gpus(quote, plan, results)) is not None:
         notes.append(

@@ -130,7 +130,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     """
     from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.lifecycle.group_queue import submit_groups
-    from skymark.cloud.lifecycle.quoting import quote_there, slots_of
+    from skymark.cloud.lifecycle.quoting import ceiling_there, quote_there, slots_of
     from skymark.cloud.lifecycle.slot_jobs import submit as submit_slots
     from skymark.cloud.slots import group_bytes, job_per_group, slot_jobs
     from skymark.run.history import read_history
@@ -154,38 +154,31 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     needs = group_bytes(wanted)
     if not needs:
         raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
-    place = _place(cluster, wanted, profile, dry_run=dry_run)
+    place = _place(cluster, wanted, profile, hiring.max_cost, dry_run=dry_run)
     cards = place.cards
     if one_job_per_group:
         jobs = job_per_group(needs, cards, gpu_fraction)
     else:
         jobs = slot_jobs(needs, cards, gpu_fraction, slots)
     kind = None if cards is None else cards.kind
-    if cards is not None and cards.bytes_each is None:
-        say(f"the memory of an {kind} is not known here: nothing was compared with it")
-    if cards is not None and wanted.platform == "cpu":
-        say(
-            f"none of {cards.count} {kind} works: the profile {wanted.profile} is for a CPU; give "
-            "--profile NAME for a GPU"
-        )
-    limits = limits_for(load_profile(profile), None, hiring.max_cost)
-    order = _order(place, wanted, profile, store, variables).model_copy(
+    _say_of_cards(cards, wanted)
+    order = _order(place, wanted, profile, store, variables)
+    limits = limits_for(load_profile(profile))
+    order = order.model_copy(
         update={
             "deadline_s": None if deadline is None else seconds_of(deadline),
-            "max_cost_usd": limits.max_cost_usd,
+            "max_cost_usd": ceiling_there(order, hiring.max_cost, limits),
         }
     )
     if dry_run and place.is_there and not one_job_per_group:
         _tell_of_queue(order.cluster)
     elif dry_run and place.is_there:
         jobs = _without_those_queued(jobs, order, wanted)
-        needs = {
-            name: need for name, need in needs.items() if any(name in one.groups for one in jobs)
-        }
+        names = {name for one in jobs for name in one.groups}
+        needs = {name: need for name, need in needs.items() if name in names}
     _show(jobs, needs, kind, order.cluster)
-    left = wanted.model_copy(
-        update={"cells": tuple(one for one in wanted.cells if one.group in needs)}
-    )
+    cells = tuple(one for one in wanted.cells if one.group in needs)
+    left = wanted.model_copy(update={"cells": cells})
     quoted = quote_there(
         order, left, read_history(DEFAULT_RESULTS, left), place.offer, slots_of(jobs, cards)
     )
@@ -196,21 +189,25 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     if dry_run:
         return 0
     quoted = _with_secrets(dataclasses.replace(quoted, plan=wanted), variables)
-    cluster = order.cluster
     run_id, queued = (submit_groups if one_job_per_group else submit_slots)(quoted, jobs, say)
-    if not queued:
-        say("no job was submitted")
-        return 0
-    numbers = " ".join(str(one.number) for one in queued)
-    say(
-        f"{run_id}: job{'s' * (len(queued) > 1)} {numbers} of {cluster}\n"
-        f"  watch:   skymark queue {cluster} --watch; skymark logs {cluster} {queued[0].number}\n"
-        f"  fetch:   skymark collect {cluster} {run_id}\n"
-        f"  end:     skymark cancel {cluster} {numbers}"
-    )
-    for address in quoted.order.stores:
-        note(f"  stored:  {shlex.quote(f'{address}/{run_id}')}")
+    _say_what_is_queued(quoted.order, run_id, [one.number for one in queued])
     return 0
+
+
+def _say_what_is_queued(order: Order, run_id: str, numbers: Sequence[int]) -> None:
+    """Name the jobs in a cluster's queue, with the commands that follow and end them."""
+    if not numbers:
+        say("no job was submitted")
+        return
+    cluster, jobs = order.cluster, " ".join(map(str, numbers))
+    say(
+        f"{run_id}: job{'s' * (len(numbers) > 1)} {jobs} of {cluster}\n"
+        f"  watch:   skymark queue {cluster} --watch; skymark logs {cluster} {numbers[0]}\n"
+        f"  fetch:   skymark collect {cluster} {run_id}\n"
+        f"  end:     skymark cancel {cluster} {jobs}"
+    )
+    for address in order.stores:
+        note(f"  stored:  {shlex.quote(f'{address}/{run_id}')}")
 
 
 def _require_one_way(
@@ -327,7 +324,9 @@ class Place(NamedTuple):
     is_there: bool
 
 
-def _place(cluster: str | None, plan: Plan, profile: str, *, dry_run: bool) -> Place:
+def _place(
+    cluster: str | None, plan: Plan, profile: str, max_cost_usd: float | None, *, dry_run: bool
+) -> Place:
     """Return a machine that is there, or for a dry run the cheapest of a profile.
 
     Raises:
@@ -341,7 +340,8 @@ def _place(cluster: str | None, plan: Plan, profile: str, *, dry_run: bool) -> P
     why = "no --cluster is given"
     if cluster is not None:
         try:
-            return Place(cluster, machine_there(cluster), cluster_cards(cluster), is_there=True)
+            offer = machine_there(cluster, max_cost_usd)
+            return Place(cluster, offer, cluster_cards(cluster), is_there=True)
         except SkymarkError as error:
             if not dry_run:
                 raise
@@ -382,6 +382,17 @@ def _order(
             "submission": new_submission(),
         }
     )
+
+
+def _say_of_cards(cards: Cards | None, plan: Plan) -> None:
+    """Say what is not known of a machine's cards, and that none of them works."""
+    if cards is not None and cards.bytes_each is None:
+        say(f"the memory of an {cards.kind} is not known here: nothing was compared with it")
+    if cards is not None and plan.platform == "cpu":
+        say(
+            f"none of {cards.count} {cards.kind} works: the profile {plan.profile} is for a CPU; "
+            "give --profile NAME for a GPU"
+        )
 
 
 def _said_of_limit(order: Order) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from skymark.cloud.cost.amounts import as_given
 from skymark.cloud.cost.billed_time import billed_time
 from skymark.cloud.cost.ceiling import check_ceiling, check_expected
+from skymark.cloud.cost.limits import Limits
 from skymark.cloud.cost.prices import Offer
 from skymark.cloud.cost.quote import Quote, quote_for, with_slots, workers_of
 from skymark.cloud.cost.set_up_time import set_up_time
@@ -104,15 +105,9 @@ def quote_there(
         slots: workers that share its GPUs; None for one job.
 
     Raises:
-        UsageError: there is a ceiling, and the price is not known.
         GateError: the run is expected to cost more than the ceiling.
     """
     if machine is None:
-        if order.max_cost_usd is not None:
-            raise UsageError(
-                f"the price of {order.cluster} is not known, so --max-cost "
-                f"{as_given(order.max_cost_usd)} cannot be kept; give --deadline in its place"
-            )
         return Quoted(order, plan, {}, order.deadline_s)
     set_up = NOTHING.model_copy(update={"high_s": set_up_time(plan).high_s})  # of new venvs
     duration = billed_time(plan, set_up, history, order.sharing, order.idle_minutes, stays=True)
@@ -166,11 +161,27 @@ def slots_of(jobs: Sequence[SlotJob], cards: Cards | None) -> Slots:
     return Slots(working, sum(job.slots for job in jobs))
 
 
-def machine_there(cluster: str) -> Offer | None:
+def ceiling_there(order: Order, given_usd: float | None, limits: Limits) -> float | None:
+    """Return the ceiling of a run on a machine that is there.
+
+    Args:
+        order: of the machine.
+        given_usd: of the command line; else the profile's counts, or the machine's if it is higher.
+        limits: of the profile.
+    """
+    known = [usd for usd in (order.max_cost_usd, limits.max_cost_usd) if usd is not None]
+    return given_usd if given_usd is not None else max(known, default=None)
+
+
+def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | None:
     """Return a machine that is there, at the price that it was hired at; None if that is unknown.
 
+    Args:
+        cluster: its name.
+        max_cost_usd: a ceiling that was asked for, which needs a price.
+
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or no price for the ceiling.
         CloudError: SkyPilot does not answer.
     """
     handle = handle_of(cluster)
@@ -181,6 +192,11 @@ def machine_there(cluster: str) -> Offer | None:
     if noted is not None and noted.hourly_price_usd is not None:
         usd = noted.hourly_price_usd
     if usd is None and not own:
+        if max_cost_usd is not None:
+            raise UsageError(
+                f"the price of {cluster} is not known, so --max-cost {as_given(max_cost_usd)} "
+                "cannot be kept; give --deadline in its place"
+            )
         return None
     told = noted is not None and noted.price_from == "provider"
     return Offer(

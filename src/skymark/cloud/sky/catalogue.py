@@ -219,6 +219,7 @@ def _why_none(
         return f"no price for {wanted}: {'; '.join(problems.values())}"
     here = [shlex.quote(str(catalogued[name])) for name in sorted(asked) if name in catalogued]
     return (
-        f"no machine with a price in the catalogues of {', '.join(sorted(asked))} is {wanted}; give another "
-        f"--infra, --gpus or profile, or have newer prices fetched: rm {' '.join(here)}"
+        f"no machine with a price in the catalogues of {', '.join(sorted(asked))} is {wanted}; "
+        "give another --infra, --gpus or profile, or have newer prices fetched: "
+        f"rm {' '.join(here)}"
     )
