@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit
-from skymark.cli.splitting import split_of_machines
+from skymark.cli.splitting import idle_machines, split_of_machines
 from skymark.cli.suite_commands import helps
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.partition.split import Balanced
@@ -116,7 +116,8 @@ def cost(
     plan = replace(options, profile=profile).plan()
     found = _quote(plan, profile, where, limits.deadline_s)
     shared = on_all_gpus(found, plan, where.history, where.deadline)
-    notes: tuple[str, ...] = ()
+    idle = idle_machines(split_of_machines(where.split, where.num_nodes), plan)
+    notes: tuple[str, ...] = () if idle is None else (idle,)
     if shared is not None:
         note = (
             f"These figures are of {how_to_share(plan, profile)}. `skymark launch {profile}` alone "

@@ -31,7 +31,7 @@ from skymark.cli.parameters import (
 )
 from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
-from skymark.cli.splitting import split_of_machines
+from skymark.cli.splitting import print_parts, split_of_machines
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
@@ -156,7 +156,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     limit_s = limits.deadline_s
     if num_nodes is not None:
         check_nodes(cluster, num_nodes, known.num_nodes)
-    split_of_machines(split, num_nodes or known.num_nodes)
+    sharing = split_of_machines(split, num_nodes or known.num_nodes)
     asked = known.model_copy(
         update={
             "stores": store,
@@ -178,6 +178,8 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         require_time_before(plan, limit_s)
         require_data(variables.cache_policy, plan)
     runs = _priced(orders, variables, output, max_cost)
+    if len(sharing.places) > 1:
+        print_parts(sharing, orders[0][1])
     check_home(output)
     check_stores(store, run_id, variables.beside(os.environ))
     screen = screen_for(runs[0].order, output)
