@@ -148,10 +148,11 @@ def slots_on(plan: Plan, machine: Offer) -> Slots | None:
     Raises:
         UsageError: a group fits on no GPU.
     """
-    cards = cards_of_offer(machine)
-    alone = cards is None or cards.count == 1 or plan.platform == "cpu"
-    if cards is None or alone or not plan.runnable or not suite_named(plan.suite).shares_machine:
+    alone = machine.gpus[1] < 2 or plan.platform == "cpu" or not plan.runnable
+    if alone or not suite_named(plan.suite).shares_machine:
         return None
+    cards = cards_of_offer(machine)
+    assert cards is not None, "it has two GPUs or more"
     return slots_of(slot_jobs(group_bytes(plan), cards), cards)
 
 

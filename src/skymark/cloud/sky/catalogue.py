@@ -104,6 +104,8 @@ class SkyPilotCatalogue:
 
 def gpu_bytes(kind: str, cloud: str) -> int | None:
     """Return the memory of a GPU by a cloud's catalogue; None where that does not tell it."""
+    if cloud in OWN_CLUSTERS:
+        return None
     sizes_gib: list[float] = []
     with suppress(Exception), catalogue_without_refresh():  # of a cloud without a catalogue
         listed = sdk().catalog.list_accelerators(name_filter=f"^{kind}$", clouds=cloud)
