@@ -109,7 +109,7 @@ def cost(
     Exit status: 0 the estimate was made and is not above the ceiling, 2 it cannot be made, 3 it
     is above.
     """
-    from skymark.cloud.cost.ceiling import check_ceiling, check_expected
+    from skymark.cloud.cost.ceiling import check_ceiling
     from skymark.cloud.cost.limits import limits_for
 
     limits = limits_for(load_profile(profile), where.deadline, where.max_cost, where.num_nodes)
@@ -133,7 +133,7 @@ def cost(
         print_quote(found, notes)
     if limits.max_cost_usd is not None:
         try:
-            (check_ceiling if shared is None else check_expected)(found, limits.max_cost_usd)
+            check_ceiling(found, limits.max_cost_usd)
         except GateError as refusal:
             if where.max_cost is not None:
                 raise
@@ -183,7 +183,7 @@ def on_all_gpus(
     whole = quote if deadline else without_deadline(quote)
     stays = ending(KEPT_IDLE_MINUTES, stays=True)
     duration = quote.duration.model_copy(update={"ending": stays})
-    whole = whole.model_copy(update={"duration": duration})
+    whole = whole.model_copy(update={"duration": duration, "ceiling_ends_it": True})
     return with_slots(whole, plan, read_history(results, plan), *slots)
 
 

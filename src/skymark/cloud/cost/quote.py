@@ -62,6 +62,8 @@ class Quote(Frozen):
     """None where a machine has no GPU, or nothing runs on it."""
     cluster: str | None = None
     """Of a machine that is there; None where one is to be hired."""
+    ceiling_ends_it: bool = False
+    """Whether the ceiling limits the time, so that it holds whatever the high figure is."""
 
     @property
     def workers_in_words(self) -> str:

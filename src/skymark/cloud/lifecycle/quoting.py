@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from skymark.cloud.cost.amounts import as_given
 from skymark.cloud.cost.billed_time import billed_time
-from skymark.cloud.cost.ceiling import check_ceiling, check_expected
+from skymark.cloud.cost.ceiling import check_ceiling
 from skymark.cloud.cost.limits import Limits
 from skymark.cloud.cost.prices import Offer
 from skymark.cloud.cost.quote import Quote, quote_for, with_slots, workers_of
@@ -120,6 +120,7 @@ def quote_there(
         catalogue_date=None,
         workers=workers_of(plan, machine),
         cluster=order.cluster,
+        ceiling_ends_it=True,
     )
     if slots is not None:
         quote = with_slots(quote, plan, history, *slots)
@@ -127,9 +128,7 @@ def quote_there(
         order, machine.hourly_price_usd * order.num_nodes, quote.duration.ending.high_s
     )
     if order.max_cost_usd is not None:
-        check_expected(
-            quote.model_copy(update={"deadline_s": order.deadline_s}), order.max_cost_usd
-        )
+        check_ceiling(quote.model_copy(update={"deadline_s": order.deadline_s}), order.max_cost_usd)
     quote = quote.model_copy(update={"deadline_s": seconds})
     return Quoted(order, plan, {}, seconds, quote)
 
