@@ -25,7 +25,6 @@ from tests.cloud.launches import (
     SMALL,
     LastLook,
     Running,
-    await_gone,
     bill_of,
     bucket_of,
 )
@@ -50,6 +49,7 @@ TWO = (*ONE, "--num-nodes", "2")
 MINUTES = ("-i", "1")
 FOREVER = ("--env", "STANDIN_FACTOR=200")
 TOLERANCE = 0.25
+GONE_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,8 @@ class Rental:
         assert overrun or abs(share - 1) <= TOLERANCE
 
     def await_bill(self, name: str) -> list[BillLine]:
-        await_gone(self.client, name)
+        for line in bill_of(self.client, name):
+            self.client.world.cloud.await_gone(line.id, GONE_S)
         return [one for one in bill_of(self.client, name) if one.ended_s is not None]
 
     def begun_s(self, line: BillLine, since_s: float) -> float:
