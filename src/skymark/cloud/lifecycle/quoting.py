@@ -78,10 +78,11 @@ def quote_order(
     if order.idle:
         duration = quote.duration.model_copy(update={"running": NOTHING})
         quote = quote.model_copy(update={"duration": duration, "workers": None})
-    highest_usd = _highest_hourly_price_usd(quote, order.max_cost_usd)
+    allowed = _allowed(quote, order.max_cost_usd)
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
-    hourly_usd = None if highest_usd is None else highest_usd * quote.num_nodes
+    hourly_usd = max(one.hourly_price_usd for one in allowed) * quote.num_nodes
     seconds = limit_s(order, hourly_usd, around_s)
+    highest_usd = None if order.max_cost_usd is None else _highest_for_skypilot(allowed)
     secrets = secrets_for(plan, order.stores, variables)
     return Quoted(order, plan, secrets, seconds, quote, highest_usd)
 
@@ -213,18 +214,22 @@ def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | No
     )
 
 
-def _highest_hourly_price_usd(quote: Quote, max_cost_usd: float | None) -> float | None:
-    """Return SkyPilot's price per hour of the dearest machine below a ceiling; None for no limit.
+def _allowed(quote: Quote, max_cost_usd: float | None) -> list[Offer]:
+    """Return the offers below a ceiling; all of them where there is none.
 
     Raises:
         GateError: the cheapest may cost more than the ceiling.
     """
     if max_cost_usd is None:
-        return None
+        return list(quote.offers)
     check_ceiling(quote, max_cost_usd)
+    return [one for one in quote.offers if quote.allows(one.hourly_price_usd, max_cost_usd)]
+
+
+def _highest_for_skypilot(offers: Sequence[Offer]) -> float | None:
+    """Return the price per hour of the dearest offer as SkyPilot has it; None for no limit."""
     most_usd = max(
         one.hourly_price_usd if one.catalogue_price_usd is None else one.catalogue_price_usd
-        for one in quote.offers
-        if quote.allows(one.hourly_price_usd, max_cost_usd)
+        for one in offers
     )
     return most_usd or None  # your own cluster costs nothing; SkyPilot takes no 0

@@ -59,6 +59,20 @@ def test_a_ceiling_limits_the_time_of_a_run_and_is_never_above_what_it_may_cost(
     assert there(max_cost_usd=1000.0, deadline_s=600).limit_s == 600
 
 
+def test_the_time_that_a_ceiling_pays_for_is_at_the_provider_s_own_price(monkeypatch):
+    """The catalogue's price is a tenth of it; the task and its clouds are stood in for."""
+    told = offer(8.0, catalogue_price_usd=0.8, price_from="provider")
+    quote = quote_of(told, around=(60, 60, 600))
+    monkeypatch.setattr(quoting, "make_task", lambda order: None)
+    monkeypatch.setattr(quoting, "enabled_clouds", lambda infra, variables: None)
+    monkeypatch.setattr(quoting, "quote_for", lambda *_, **__: quote)
+    monkeypatch.setattr(quoting, "with_told_prices", lambda quote: quote)
+    monkeypatch.setattr(quoting, "secrets_for", lambda *_: {})
+    quoted = quoting.quote_order(order_of(max_cost_usd=20.0), HOURS, Path("none"), {})
+    assert quoted.limit_s == 20.0 / 8.0 * 3600 - 600
+    assert quoted.highest_hourly_price_usd == 0.8
+
+
 def test_what_is_expected_to_cost_more_than_its_ceiling_is_refused_with_the_one_that_fits():
     with pytest.raises(GateError, match=r"ceiling is 5\.00 USD; give --max-cost") as refused:
         there(slots=Slots(8, 16), max_cost_usd=5.0)
