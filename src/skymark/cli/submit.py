@@ -34,6 +34,7 @@ from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
+    from skymark.cloud.cost.limits import Limits
     from skymark.cloud.cost.prices import Offer
     from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import Order
@@ -128,7 +129,6 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 the jobs are in the queue, 2 bad usage or nothing fits, nothing was queued, 1
     the machine, or SkyPilot, did not take them all, 3 too dear, or not agreed to.
     """
-    from skymark.cloud.cost.limits import limits_for
     from skymark.cloud.lifecycle.group_queue import submit_groups
     from skymark.cloud.lifecycle.quoting import ceiling_there, quote_there, slots_of
     from skymark.cloud.lifecycle.slot_jobs import submit as submit_slots
@@ -163,7 +163,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     kind = None if cards is None else cards.kind
     _say_of_cards(cards, wanted)
     order = _order(place, wanted, profile, store, variables)
-    limits = limits_for(load_profile(profile))
+    limits = _limits_of(profile)
     order = order.model_copy(
         update={
             "deadline_s": None if deadline is None else seconds_of(deadline),
@@ -393,6 +393,15 @@ def _say_of_cards(cards: Cards | None, plan: Plan) -> None:
             f"none of {cards.count} {cards.kind} works: the profile {plan.profile} is for a CPU; "
             "give --profile NAME for a GPU"
         )
+
+
+def _limits_of(profile: str) -> Limits:
+    """Return the limits of a profile; none where a plan's file names one that is not here."""
+    from skymark.cloud.cost.limits import Limits, limits_for
+
+    with suppress(UsageError):
+        return limits_for(load_profile(profile))
+    return Limits(deadline_s=None, max_cost_usd=None)
 
 
 def _said_of_limit(order: Order) -> str:
