@@ -194,6 +194,22 @@ def test_launch(rental: Rental, kind: str, where: tuple[str, ...]) -> None:
 
 
 @slow
+@pytest.mark.parametrize(("kind", "where"), MACHINES[:2])
+def test_submit_to_a_machine_that_stays(rental: Rental, kind: str, where: tuple[str, ...]) -> None:
+    ceiling_usd = "0.60" if kind == "one GPU" else "3.50"
+    for way, more in (
+        ("submit", ()),
+        ("submit, jobs never end", (*FOREVER, "--max-cost", ceiling_usd)),
+    ):
+        launched, name = rental.launch(*where, "--idle", "-i", "2")
+        rental.end(launched)
+        since_s = time.time()
+        plan = ("--profile", str(rental.profile), "--gpu-fraction", "1")
+        output = rental.end(rental.start("submit", "--cluster", name, *plan, *more))
+        rental.hold(way, kind, output, name, since_s, overrun=bool(more))
+
+
+@slow
 @pytest.mark.parametrize(("kind", "where"), MACHINES)
 def test_launch_whose_client_is_killed(
     rental: Rental, kind: str, where: tuple[str, ...], eventually: Callable[..., None]
@@ -230,22 +246,6 @@ def test_exec_on_a_machine_that_stays(
             output = running.kill().output
         else:
             output = rental.end(running)
-        rental.hold(way, kind, output, name, since_s, overrun=bool(more))
-
-
-@slow
-@pytest.mark.parametrize(("kind", "where"), MACHINES[:2])
-def test_submit_to_a_machine_that_stays(rental: Rental, kind: str, where: tuple[str, ...]) -> None:
-    ceiling_usd = "0.60" if kind == "one GPU" else "3.50"
-    for way, more in (
-        ("submit", ()),
-        ("submit, jobs never end", (*FOREVER, "--max-cost", ceiling_usd)),
-    ):
-        launched, name = rental.launch(*where, "--idle", "-i", "2")
-        rental.end(launched)
-        since_s = time.time()
-        plan = ("--profile", str(rental.profile), "--gpu-fraction", "1")
-        output = rental.end(rental.start("submit", "--cluster", name, *plan, *more))
         rental.hold(way, kind, output, name, since_s, overrun=bool(more))
 
 
