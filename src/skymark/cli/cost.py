@@ -387,6 +387,12 @@ def _notes(quote: Quote) -> list[str]:
             f"longer than the deadline of {duration(quote.deadline_s)}: cells will be left over. "
             "Give a longer --deadline with a higher --max-cost, or fewer cells."
         )
+    kind, gpus = quote.cheapest.gpus
+    if gpus > 1 and quote.workers is None and quote.duration.running.expected_s:
+        notes.append(
+            f"Cells are measured one after another. Each uses one of the {gpus} {kind} at most, "
+            "unless its scenario is for several."
+        )
     if quote.catalogue_date is not None:
         notes.append(
             f"Prices are of SkyPilot's catalogue of {quote.catalogue_date.isoformat()}, without "

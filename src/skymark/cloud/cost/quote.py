@@ -17,6 +17,7 @@ from skymark.model.base import Frozen
 from skymark.model.plan import Plan
 from skymark.model.span import Span
 from skymark.run.history import PastRun
+from skymark.suite.registry import suite_named
 
 
 class Cost(Frozen):
@@ -59,7 +60,7 @@ class Quote(Frozen):
     catalogue_date: date | None
     problems: tuple[str, ...] = ()
     workers: Workers | None = None
-    """None where a machine has no GPU, or nothing runs on it."""
+    """None where a machine has no GPU, nothing runs on it, or cells differ in the GPUs they use."""
     cluster: str | None = None
     """Of a machine that is there; None where one is to be hired."""
     ceiling_ends_it: bool = False
@@ -169,7 +170,9 @@ def quote_for(
 
 
 def workers_of(plan: Plan, machine: Offer, working: int = 1, slots: int = 1) -> Workers | None:
-    """Return the workers of a plan on a machine; None where it has no GPU, or nothing runs.
+    """Return the workers of a plan on a machine; None where it has no GPU, or they are not alike.
+
+    A suite whose cells need the machine for themselves has some cells for several GPUs.
 
     Args:
         plan: the cells.
@@ -179,6 +182,8 @@ def workers_of(plan: Plan, machine: Offer, working: int = 1, slots: int = 1) -> 
     """
     kind, gpus = machine.gpus
     if not gpus or not plan.runnable or plan.platform == "cpu":
+        return None
+    if not suite_named(plan.suite).shares_machine:
         return None
     said = {one.cell.specification.get("precision") for one in plan.runnable}
     precision = str(said.pop()) if len(said) == 1 and None not in said else None
