@@ -41,7 +41,7 @@ keep both busy: with two a quarter of the time went by in waits for disks, pipes
 three a twelfth."""
 CLOUD_PROCESSES = ("-n", "2", *SIDE_BY_SIDE)
 """One for the tests that share a simulated cloud, and one for all others of SkyPilot."""
-IN_MINUTES = "not cloud_faults and not cloud_day"
+IN_MINUTES = "not cloud_faults and not cloud_day and not cloud_prices"
 """Markers of tests of SkyPilot that do not take an hour."""
 TIMED = "tests/benchmarks"
 CLOUD = "tests/cloud"
@@ -129,6 +129,14 @@ def cloud_faults(session: nox.Session) -> None:
     """Make the tables of docs/cloud-faults.md: every fault of a rented machine (two hours)."""
     table = ("--fault-table", "docs/cloud-faults.md")
     session.run(*IN_VENV, "cloud", CLOUD, *table, *session.posargs)
+
+
+@nox.session
+def cloud_prices(session: nox.Session) -> None:
+    """Make the table of docs/cost.md: quote and bill on every way to a machine (an hour)."""
+    table = ("--fault-table", "docs/cost.md")
+    test = f"{CLOUD}/test_price_table.py"
+    session.run(*IN_VENV, "cloud", test, *table, *session.posargs)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -212,7 +213,7 @@ def test_spot_machines_are_candidates_only_where_they_were_asked_for(cost):
 def test_a_provider_without_spot_machines_has_no_candidate_for_them(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--spot")
     assert done.returncode == 2
-    assert "no machine in the catalogues of lambda" in done.stderr
+    assert "no machine with a price in the catalogues of lambda" in done.stderr
 
 
 def test_a_tpu_has_its_price(cost):
@@ -335,3 +336,37 @@ def test_an_old_catalogue_is_read_as_it_is_and_left_as_it_is(tmp_path):
         found = estimate(cost, "gpu_h100", "--infra", "lambda")
     assert found["catalogue_date"] == "2026-10-03"
     assert prices.stat().st_mtime == FETCHED.timestamp()
+
+
+@pytest.mark.parametrize("price", ["inf", "text"])
+def test_a_price_that_is_no_amount_is_unknown_and_said(tmp_path, price):
+    """In one region first, then in all."""
+    prices = make_home(tmp_path) / ".sky" / "catalogs" / "v8" / "lambda" / "vms.csv"
+    known = re.compile(r"^(gpu_1x_h100_pcie(?:,[^,]*){4},)[^,]*", re.MULTILINE)
+    prices.write_text(known.sub(rf"\g<1>{price}", prices.read_text(), count=1))
+    with commands(tmp_path) as cost:
+        done = cost("gpu_h100", "--infra", "lambda")
+        assert done.returncode == 0, done.stderr
+        assert "gpu_1x_h100_pcie of lambda us-east-1: the catalogue's price is no" in done.stdout
+    prices.write_text(known.sub(rf"\g<1>{price}", prices.read_text()))
+    with commands(tmp_path) as cost:
+        done = cost("gpu_h100", "--infra", "lambda")
+    assert done.returncode == 2
+    assert "gpu_1x_h100_pcie of lambda us-east-1 and 2 more: the catalogue's" in done.stderr
+
+
+def test_a_dry_run_of_workers_needs_no_machine_and_counts_all_gpus(tmp_path):
+    make_home(tmp_path)
+    words = ("clip", "submit", "--profile", "clip_8xh100", "--models", "ViT-B-*", "--datasets")
+    done = subprocess.run(
+        [sys.executable, "-m", "skymark", *words, "all", "--dry-run", "--max-cost", "100"],
+        env={**os.environ, "HOME": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the figures are of the cheapest machine of clip_8xh100" in done.stderr
+    assert "8 of 8 H100 work, with 50 workers, in fp32." in done.stdout
+    assert "at most 100.00 USD" in done.stdout

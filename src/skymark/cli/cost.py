@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,7 +13,8 @@ from cyclopts import Parameter
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit
-from skymark.cli.splitting import split_of_machines
+from skymark.cli.splitting import idle_machines, split_of_machines
+from skymark.cli.suite_commands import helps
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
@@ -111,39 +113,91 @@ def cost(
     from skymark.cloud.cost.limits import limits_for
 
     limits = limits_for(load_profile(profile), where.deadline, where.max_cost, where.num_nodes)
-    found = _quote(replace(options, profile=profile), where, limits.deadline_s)
+    plan = replace(options, profile=profile).plan()
+    found = _quote(plan, profile, where, limits.deadline_s)
+    shared = on_all_gpus(found, plan, where.history, where.deadline)
+    idle = idle_machines(split_of_machines(where.split, where.num_nodes), plan)
+    notes: tuple[str, ...] = () if idle is None else (idle,)
+    if shared is not None:
+        note = (
+            f"These figures are of {how_to_share(plan, profile)}. `skymark launch {profile}` alone "
+            f"runs one process: {found.workers_in_words}, and all cells would cost "
+            f"{without_deadline(found).cost.expected_usd:.2f} USD."
+        )
+        found, notes = shared, (note,)
     if json:
         print_json(json_module.dumps(as_json(found), indent=1))
     elif format == "github":
-        print_plain(as_markdown(found, where.max_cost))
+        print_plain(as_markdown(found, where.max_cost, notes))
     else:
-        print_quote(found)
+        print_quote(found, notes)
     if limits.max_cost_usd is not None:
         try:
             check_ceiling(found, limits.max_cost_usd)
         except GateError as refusal:
             if where.max_cost is not None:
                 raise
-            say(f"`skymark launch {profile}` keeps to the profile's ceiling: {refusal}")
+            command = "launch" if shared is None else "submit"
+            say(f"`skymark {command}` keeps to the ceiling of {profile}: {refusal}")
     return 0
 
 
-def _quote(options: CostOptions, where: MachineOptions, deadline_s: int | None) -> Quote:
+def _quote(plan: Plan, profile: str, where: MachineOptions, deadline_s: int | None) -> Quote:
     from skymark.cloud.cost.limits import require_time_before
     from skymark.cloud.cost.quote import quote_for
     from skymark.cloud.sky.catalogue import SkyPilotCatalogue
     from skymark.run.history import read_history
 
-    plan = options.plan()
     require_time_before(plan, deadline_s)
     split = split_of_machines(where.split, where.num_nodes)
     return quote_for(
-        _task_of(plan, options.profile, where),
+        _task_of(plan, profile, where),
         plan,
         SkyPilotCatalogue(say),
         history=read_history(where.history, plan),
         deadline_s=deadline_s,
         split=split,
+    )
+
+
+def on_all_gpus(
+    quote: Quote, plan: Plan, results: Path, deadline: str | None = None
+) -> Quote | None:
+    """Return the quote for workers on all GPUs of a machine; None where they would be no more.
+
+    Args:
+        quote: of one process.
+        plan: the cells.
+        results: directory of earlier runs.
+        deadline: of the command line; a profile's is for one process.
+    """
+    from skymark.cloud.cost.billed_time import ending
+    from skymark.cloud.cost.quote import with_slots
+    from skymark.cloud.lifecycle.quoting import slots_on
+    from skymark.cloud.order import KEPT_IDLE_MINUTES
+    from skymark.run.history import read_history
+
+    slots = slots_on(plan, quote.cheapest) if quote.num_nodes == 1 else None
+    if slots is None or slots.working == 1:
+        return None
+    whole = quote if deadline else without_deadline(quote)
+    stays = ending(KEPT_IDLE_MINUTES, stays=True)
+    duration = quote.duration.model_copy(update={"ending": stays})
+    whole = whole.model_copy(update={"duration": duration, "ceiling_ends_it": True})
+    return with_slots(whole, plan, read_history(results, plan), *slots)
+
+
+def without_deadline(quote: Quote) -> Quote:
+    """Return the quote for a run that nothing ends before it is done."""
+    return quote.model_copy(update={"deadline_s": None})
+
+
+def how_to_share(plan: Plan, profile: str) -> str:
+    """Return the commands whose workers use all GPUs of a machine."""
+    suite = f"{plan.suite} " if plan.suite in helps() else ""
+    return (
+        f"`skymark launch {profile} --idle -c NAME` and `skymark {suite}submit --cluster NAME`, "
+        "whose workers use all GPUs"
     )
 
 
@@ -195,16 +249,16 @@ def as_json(quote: Quote) -> dict[str, object]:
     }
 
 
-def print_quote(quote: Quote) -> None:
+def print_quote(quote: Quote, notes: Sequence[str] = ()) -> None:
     """Print what it costs at most, the machines, and what time and prices are made of."""
     console = stdout_console()
     console.print(_headline(quote), "", sep="\n", markup=False, highlight=False, soft_wrap=True)
     print_rows(HEADERS, _rows(quote))
-    for line in ("", *_parts(quote), *_notes(quote)):
+    for line in ("", *_parts(quote), *notes, *_notes(quote)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
+def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence[str] = ()) -> str:
     """Return a quote as a comment for a pull request."""
     from skymark.report.markdown import code_span, markdown
 
@@ -221,7 +275,7 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None) -> str:
     lines += [markdown(_headline(quote)), ""]
     lines += [_markdown_row(HEADERS), _markdown_row(["---"] * len(HEADERS))]
     lines += [_markdown_row(row) for row in _rows(quote)]
-    for line in (*_parts(quote), *_notes(quote)):
+    for line in (*_parts(quote), *notes, *_notes(quote)):
         lines += ["", markdown(line)]
     return "\n".join(lines)
 
@@ -235,10 +289,19 @@ def _headline(quote: Quote) -> str:
     if quote.deadline_s is not None:
         limit = f"Deadline of set-up and run {duration(quote.deadline_s)}"
     cost = quote.cost
+    where = "on the cheapest machine"
+    if quote.cluster is not None:
+        where = f"on {quote.cluster}, until it ends itself"
+    unless = " unless --max-cost ends it before," if _could_be_ended(quote) else ""
     return (
-        f"{limit}: expected {cost.expected_usd:.2f} USD, at most {at_most(cost.high_usd)} USD, "
-        "on the cheapest machine."
+        f"{limit}: expected {cost.expected_usd:.2f} USD, at most {at_most(cost.high_usd)} USD,"
+        f"{unless} {where}."
     )
+
+
+def _could_be_ended(quote: Quote) -> bool:
+    """Whether a ceiling would end a run, and there is none yet."""
+    return quote.ceiling_ends_it and quote.deadline_s is None
 
 
 HEADERS = ("machine", "where", "", "USD/h", "low", "expected", "high USD")
@@ -299,7 +362,10 @@ def _parts(quote: Quote) -> list[str]:
         f"Paid for {duration(billed.low_s)} to {duration(billed.high_s)}, expected "
         f"{duration(billed.expected_s)}: {parts}."
     )
-    return [f"{paid} {time.known_cells} of {time.cells} cells are known from earlier runs."]
+    said = [f"{paid} {time.known_cells} of {time.cells} cells are known from earlier runs."]
+    if quote.workers is not None:
+        said.append(f"{quote.workers_in_words}.")
+    return said
 
 
 def _notes(quote: Quote) -> list[str]:
@@ -320,6 +386,12 @@ def _notes(quote: Quote) -> list[str]:
             f"Set-up and run are expected to take {duration(quote.duration.work.expected_s)}, "
             f"longer than the deadline of {duration(quote.deadline_s)}: cells will be left over. "
             "Give a longer --deadline with a higher --max-cost, or fewer cells."
+        )
+    kind, gpus = quote.cheapest.gpus
+    if gpus > 1 and quote.workers is None and quote.duration.running.expected_s:
+        notes.append(
+            f"Cells are measured one after another. Each uses one of the {gpus} {kind} at most, "
+            "unless its scenario is for several."
         )
     if quote.catalogue_date is not None:
         notes.append(

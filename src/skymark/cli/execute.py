@@ -14,13 +14,14 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
 from skymark.cli.console import plain_stream
-from skymark.cli.cost import CostOptions
+from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.launch import plan_to_send, screen_for
 from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
     HOW,
     NODES,
+    USD,
     Cluster,
     Detach,
     JobName,
@@ -30,7 +31,7 @@ from skymark.cli.parameters import (
 )
 from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
-from skymark.cli.splitting import split_of_machines
+from skymark.cli.splitting import print_parts, split_of_machines
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
@@ -96,6 +97,16 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             help="Longest time of each run, such as 90m. [default: the profile's]",
         ),
     ] = None,
+    max_cost: Annotated[
+        float | None,
+        USD,
+        Parameter(
+            group=LIMITS,
+            help="USD of each run, until the machine ends itself. What is expected to cost more is "
+            "refused with exit status 3; the machine ends the run when it is used up. [default: "
+            "the machine's, or the profile's if that is higher]",
+        ),
+    ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
@@ -111,7 +122,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     usage or no such machine, nothing was queued, 130 interrupted.
     """
     if job:
-        if given := (*options.given(), *_given(profile, grid, split, deadline, store)):
+        if given := (*options.given(), *_given(profile, grid, split, deadline, max_cost, store)):
             raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
         from skymark.cloud.user_job import UserJob
 
@@ -132,6 +143,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
     from skymark.cloud.lifecycle.kept_machine import queue
+    from skymark.cloud.lifecycle.quoting import ceiling_there
     from skymark.cloud.lifecycle.user_jobs import check_nodes
     from skymark.cloud.stores import check_stores
     from skymark.cloud.submission import new_submission
@@ -140,14 +152,16 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     if deadline is not None:
         seconds_of(deadline)  # else nobody is asked
     known = order_of(cluster, profile)
-    limit_s = limits_for(load_profile(known.profile), deadline).deadline_s
+    limits = limits_for(load_profile(known.profile), deadline, max_cost, known.num_nodes)
+    limit_s = limits.deadline_s
     if num_nodes is not None:
         check_nodes(cluster, num_nodes, known.num_nodes)
-    split_of_machines(split, num_nodes or known.num_nodes)
+    sharing = split_of_machines(split, num_nodes or known.num_nodes)
     asked = known.model_copy(
         update={
             "stores": store,
             "deadline_s": limit_s,
+            "max_cost_usd": ceiling_there(known, max_cost, limits),
             "keep": True,
             "idle": False,
             "gpus": gpus,
@@ -163,7 +177,9 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     for _, plan in orders:
         require_time_before(plan, limit_s)
         require_data(variables.cache_policy, plan)
-    runs = [_with_secrets(order, plan, variables) for order, plan in orders]
+    runs = _priced(orders, variables, output, max_cost)
+    if len(sharing.places) > 1:
+        print_parts(sharing, orders[0][1])
     check_home(output)
     check_stores(store, run_id, variables.beside(os.environ))
     screen = screen_for(runs[0].order, output)
@@ -177,7 +193,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
 
 
 def _given(*values: object) -> list[str]:
-    names = ("--profile", "--grid", "--split", "--deadline", "--store")
+    names = ("--profile", "--grid", "--split", "--deadline", "--max-cost", "--store")
     return [name for name, value in zip(names, values, strict=True) if value]
 
 
@@ -200,12 +216,35 @@ def _orders(
     return found
 
 
-def _with_secrets(order: Order, plan: Plan, variables: VariableOptions) -> Quoted:
-    from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.secret_variables import secrets_for
+def _priced(
+    orders: Sequence[tuple[Order, Plan]],
+    variables: VariableOptions,
+    output: Path,
+    max_cost_usd: float | None,
+) -> list[Quoted]:
+    """Price every run until the machine ends itself, and return them with their secrets.
 
-    secrets = secrets_for(plan, order.stores, variables.beside(os.environ))
-    return Quoted(order, plan, {**secrets, **variables.secrets()}, order.deadline_s)
+    Raises:
+        UsageError: there is a ceiling, and the machine's price is not known.
+        GateError: one is expected to cost more than its ceiling.
+    """
+    from skymark.cloud.lifecycle.quoting import machine_there, quote_there
+    from skymark.cloud.secret_variables import secrets_for
+    from skymark.run.history import read_history
+
+    machine = machine_there(orders[0][0].cluster, max_cost_usd)
+    found = []
+    for order, plan in orders:
+        secrets = secrets_for(plan, order.stores, variables.beside(os.environ))
+        quoted = quote_there(order, plan, read_history(output, plan), machine)
+        found.append(dataclasses.replace(quoted, secrets={**secrets, **variables.secrets()}))
+        if quoted.quote is None:
+            say(f"the price of {order.cluster} is not known: no cost is counted")
+            continue
+        if len(orders) > 1:
+            note(order.run_id)
+        print_quote(quoted.quote)
+    return found
 
 
 def _say_how_to_follow(runs: Sequence[Quoted], output: Path) -> None:

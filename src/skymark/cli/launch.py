@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import ask, end_when_told, say
 from skymark.cli.console import plain_stream
-from skymark.cli.cost import CostOptions, print_quote
+from skymark.cli.cost import CostOptions, how_to_share, on_all_gpus, print_quote
 from skymark.cli.hangup import Hangup
 from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
@@ -37,6 +37,7 @@ from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
 if TYPE_CHECKING:
+    from skymark.cloud.cost.quote import Quote
     from skymark.cloud.lifecycle.screen import Choice, Screen
     from skymark.cloud.order import Order
 
@@ -233,7 +234,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     if managed:
         check_controller()
     assert quoted.quote is not None
-    print_quote(quoted.quote)
+    print_quote(quoted.quote, _notes(quoted.quote, order, plan, output))
     if num_nodes > 1 and not idle:
         print_parts(sharing, plan)
     if dry_run:
@@ -251,6 +252,24 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     with named_where_left(order.cluster, screen.say):
         ended = carry_out(quoted, place, screen, output)
     return show_end(ended, output)
+
+
+def _notes(quote: Quote, order: Order, plan: Plan, results: Path) -> list[str]:
+    """Say for how long a machine stays, and how all of its GPUs would work."""
+    notes = []
+    if order.keep:
+        usd = quote.cheapest.hourly_price_usd * quote.num_nodes
+        what = "Nothing is run: the machine is set up and waits" if order.idle else "It stays"
+        notes.append(
+            f"{what} for jobs, at {usd:.2f} USD per hour, until it ends itself after "
+            f"{order.idle_minutes} idle min. `skymark exec` and `submit` say what their runs add."
+        )
+    if not order.idle and (shared := on_all_gpus(quote, plan, results)) is not None:
+        notes.append(
+            f"All GPUs work with {how_to_share(plan, order.profile)}: expected "
+            f"{shared.cost.expected_usd:.2f} USD for all cells."
+        )
+    return notes
 
 
 def _require_that_go_together(

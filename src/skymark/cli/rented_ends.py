@@ -82,9 +82,13 @@ def _say_what_is_kept(kept: Kept, output: Path) -> None:
     """Name a machine that has what is verified nowhere else, with all that is to be known."""
     name, price_usd = kept.order.cluster, kept.hourly_price_usd
     price = "AT AN UNKNOWN PRICE" if price_usd is None else f"AT ${price_usd:.2f}/h"
+    more = ""
+    if price_usd is not None:
+        usd = price_usd * (kept.idle_minutes + 1) / 60
+        more = f" That costs {usd:.2f} USD more."
     say(
         f"{name} IS KEPT {price}, because its results are verified nowhere else. It ends itself "
-        f"after {kept.idle_minutes} idle min, and they go with it\n"
+        f"after {kept.idle_minutes} idle min, and they go with it.{more}\n"
         f"  fetch:   {how_to_collect(kept.order, output)}\n"
         f"  end:     skymark down {name}"
     )

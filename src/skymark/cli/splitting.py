@@ -15,7 +15,7 @@ from skymark.execute.partition.explain import (
     reasons,
     worker_parts,
 )
-from skymark.execute.partition.shard import Shard, items_of
+from skymark.execute.partition.shard import Shard, items_of, parts_of
 from skymark.execute.partition.split import Balanced, Split
 from skymark.execute.partition.split_text import read_split
 from skymark.execute.partition.totals import Request, requests_of
@@ -136,11 +136,20 @@ def print_parts(split: Split, plan: Plan) -> None:
     """Print what each of several machines takes, and how many of them take nothing."""
     parts = worker_parts(split, items_of(plan.cells))
     print_part_rows("machine", parts, len(parts))
-    if idle := sum(not one.part.items for one in parts):
-        say(
-            f"{idle} of {len(parts)} machines take nothing and are paid for all the same: "
-            f"--num-nodes {len(parts) - idle} is enough for the sets of cells that stay together"
-        )
+    if (idle := idle_machines(split, plan)) is not None:
+        say(idle)
+
+
+def idle_machines(split: Split, plan: Plan) -> str | None:
+    """Return how many of several machines take nothing, in words; None where each takes some."""
+    parts = parts_of(split, items_of(plan.cells))
+    idle = sum(not one.items for one in parts)
+    if not idle:
+        return None
+    return (
+        f"{idle} of {len(parts)} machines take nothing and are paid for all the same: "
+        f"--num-nodes {len(parts) - idle} is enough for the sets of cells that stay together"
+    )
 
 
 def print_part_rows(who: str, parts: Sequence[WorkerPart], count: int) -> None:

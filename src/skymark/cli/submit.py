@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
 from skymark.cli.caller import note, say
+from skymark.cli.cost import print_quote
 from skymark.cli.launch import sendable
 from skymark.cli.named_data import require_data
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import COUNT, JOB, PART, WHAT, WHERE
+from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, JOB, PART, WHAT, WHERE
 from skymark.cli.rented_options import DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
+from skymark.execute.profiles import load_profile
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
@@ -30,11 +34,12 @@ from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
+    from skymark.cloud.cost.limits import Limits
+    from skymark.cloud.cost.prices import Offer
     from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import Order
-    from skymark.cloud.slots import SlotJob
+    from skymark.cloud.slots import Cards, SlotJob
 
-EIGHTH = 0.125
 DEFAULT_HIRING = ManagedOptions()
 
 
@@ -67,7 +72,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=MACHINE,
             help="The part of a card that each worker has; groups that need more memory get more. "
-            f"[default: {EIGHTH}]",
+            "[default: an eighth, or more where there are few groups]",
         ),
     ] = None,
     slots: Annotated[
@@ -99,7 +104,11 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     store: Stores = (),
     dry_run: Annotated[
         bool,
-        Parameter(group=WHERE, help="Show the jobs that would be submitted now, and submit none."),
+        Parameter(
+            group=WHERE,
+            help="Show the jobs and their price, and submit none. Without a machine: on the "
+            "cheapest of --profile.",
+        ),
     ] = False,
 ) -> int:
     """Submit a plan to a machine that is there, or to several that are hired for it.
@@ -121,9 +130,10 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     the machine, or SkyPilot, did not take them all, 3 too dear, or not agreed to.
     """
     from skymark.cloud.lifecycle.group_queue import submit_groups
-    from skymark.cloud.lifecycle.slot_jobs import cluster_cards
+    from skymark.cloud.lifecycle.quoting import ceiling_there, quote_there, slots_of
     from skymark.cloud.lifecycle.slot_jobs import submit as submit_slots
-    from skymark.cloud.slots import job_per_group, slot_jobs
+    from skymark.cloud.slots import group_bytes, job_per_group, slot_jobs
+    from skymark.run.history import read_history
 
     of_cluster = {
         "--cluster": cluster is not None,
@@ -131,61 +141,77 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         "--slots": slots is not None,
         "--one-job-per-group": one_job_per_group,
     }
-    _require_one_way(of_cluster, hiring, managed=managed)
+    _require_one_way(of_cluster, hiring, managed=managed, dry_run=dry_run)
+    if plan is None and cluster is not None:
+        options = for_machine(options, cluster)
     wanted = first_groups(wanted_plan(options, plan), max_jobs)
+    profile = options.profile if plan is None else wanted.profile  # a file, or a name
     if managed:
-        profile = options.profile if plan is None else wanted.profile  # a file, or a name
         return submit_managed(wanted, profile, variables, hiring, deadline, store, dry_run=dry_run)
-    assert cluster is not None
-    fraction = EIGHTH if gpu_fraction is None else gpu_fraction
     sendable(wanted, with_source=True)
     require_data(variables.cache_policy, wanted)
-    suite = suite_named(wanted.suite)
-    _require_shareable(wanted, suite)
-    needs: dict[str, int | None] = {}
-    for one in wanted.runnable:
-        known = (needs.get(one.group), suite.device_bytes(one.cell))
-        needs[one.group] = max((need for need in known if need is not None), default=None)
+    _require_shareable(wanted, suite_named(wanted.suite))
+    needs = group_bytes(wanted)
     if not needs:
         raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
-    cards = cluster_cards(cluster)
+    place = _place(cluster, wanted, profile, hiring.max_cost, dry_run=dry_run)
+    cards = place.cards
     if one_job_per_group:
-        jobs = job_per_group(needs, cards, fraction)
+        jobs = job_per_group(needs, cards, gpu_fraction)
     else:
-        jobs = slot_jobs(needs, cards, fraction, slots)
+        jobs = slot_jobs(needs, cards, gpu_fraction, slots)
     kind = None if cards is None else cards.kind
-    if cards is not None and cards.bytes_each is None:
-        say(f"the memory of an {kind} is not known here: nothing was compared with it")
-    order = _order(wanted, cluster, deadline, store, variables)
-    if dry_run and not one_job_per_group:
-        _tell_of_queue(cluster)
-    elif dry_run:
-        jobs = _without_those_queued(jobs, order, wanted)
-        needs = {
-            name: need for name, need in needs.items() if any(name in one.groups for one in jobs)
+    _say_of_cards(cards, wanted)
+    order = _order(place, wanted, profile, store, variables)
+    limits = _limits_of(profile)
+    order = order.model_copy(
+        update={
+            "deadline_s": None if deadline is None else seconds_of(deadline),
+            "max_cost_usd": ceiling_there(order, hiring.max_cost, limits),
         }
-    _show(jobs, needs, kind, cluster)
+    )
+    if dry_run and place.is_there and not one_job_per_group:
+        _tell_of_queue(order.cluster)
+    elif dry_run and place.is_there:
+        jobs = _without_those_queued(jobs, order, wanted)
+        names = {name for one in jobs for name in one.groups}
+        needs = {name: need for name, need in needs.items() if name in names}
+    _show(jobs, needs, kind, order.cluster)
+    cells = tuple(one for one in wanted.cells if one.group in needs)
+    left = wanted.model_copy(update={"cells": cells})
+    quoted = quote_there(
+        order, left, read_history(DEFAULT_RESULTS, left), place.offer, slots_of(jobs, cards)
+    )
+    if quoted.quote is None:
+        say(f"the price of {order.cluster} is not known: no cost is counted, and none is limited")
+    else:
+        print_quote(quoted.quote, [_said_of_limit(order)])
     if dry_run:
         return 0
-    quoted = _quoted(order, wanted, variables)
+    quoted = _with_secrets(dataclasses.replace(quoted, plan=wanted), variables)
     run_id, queued = (submit_groups if one_job_per_group else submit_slots)(quoted, jobs, say)
-    if not queued:
-        say("no job was submitted")
-        return 0
-    numbers = " ".join(str(one.number) for one in queued)
-    say(
-        f"{run_id}: job{'s' * (len(queued) > 1)} {numbers} of {cluster}\n"
-        f"  watch:   skymark queue {cluster} --watch; skymark logs {cluster} {queued[0].number}\n"
-        f"  fetch:   skymark collect {cluster} {run_id}\n"
-        f"  end:     skymark cancel {cluster} {numbers}"
-    )
-    for address in quoted.order.stores:
-        note(f"  stored:  {shlex.quote(f'{address}/{run_id}')}")
+    _say_what_is_queued(quoted.order, run_id, [one.number for one in queued])
     return 0
 
 
+def _say_what_is_queued(order: Order, run_id: str, numbers: Sequence[int]) -> None:
+    """Name the jobs in a cluster's queue, with the commands that follow and end them."""
+    if not numbers:
+        say("no job was submitted")
+        return
+    cluster, jobs = order.cluster, " ".join(map(str, numbers))
+    say(
+        f"{run_id}: job{'s' * (len(numbers) > 1)} {jobs} of {cluster}\n"
+        f"  watch:   skymark queue {cluster} --watch; skymark logs {cluster} {numbers[0]}\n"
+        f"  fetch:   skymark collect {cluster} {run_id}\n"
+        f"  end:     skymark cancel {cluster} {jobs}"
+    )
+    for address in order.stores:
+        note(f"  stored:  {shlex.quote(f'{address}/{run_id}')}")
+
+
 def _require_one_way(
-    of_cluster: Mapping[str, bool], hiring: ManagedOptions, *, managed: bool
+    of_cluster: Mapping[str, bool], hiring: ManagedOptions, *, managed: bool, dry_run: bool
 ) -> None:
     """Refuse options of the other way to submit, and neither way.
 
@@ -193,6 +219,7 @@ def _require_one_way(
         of_cluster: whether each option of a machine that is there was given.
         hiring: options of machines that are hired.
         managed: whether they are hired.
+        dry_run: whether nothing is submitted, so that no machine need be there.
 
     Raises:
         UsageError: it is so.
@@ -214,7 +241,7 @@ def _require_one_way(
             f"{' and '.join(alone)} cannot be given without --managed, which hires machines; add "
             "that, or leave it out"
         )
-    if not managed and not of_cluster["--cluster"]:
+    if not managed and not dry_run and not of_cluster["--cluster"]:
         raise UsageError(
             "nothing says where: give --cluster NAME (`skymark status` shows names), or --managed "
             "with --store s3://BUCKET/PREFIX"
@@ -272,20 +299,82 @@ def _require_shareable(plan: Plan, suite: Suite) -> None:
         )
 
 
+def for_machine(options: PlanOptions, cluster: str) -> PlanOptions:
+    """Return the options with the profile that a machine was hired for, where none was given."""
+    from skymark.cloud.known_machines import recall
+
+    if options.profile != type(options)().profile:
+        return options
+    with suppress(UsageError):  # hired elsewhere, or by a profile that is no more
+        made_for = recall(cluster).profile
+        if load_profile(made_for).suite == load_profile(options.profile).suite:
+            if made_for != options.profile:
+                say(f"--profile {made_for}, for which {cluster} was hired")
+            return dataclasses.replace(options, profile=made_for)
+    return options
+
+
+class Place(NamedTuple):
+    """A machine that workers are for."""
+
+    cluster: str
+    offer: Offer | None
+    """None where its price is not known."""
+    cards: Cards | None
+    is_there: bool
+
+
+def _place(
+    cluster: str | None, plan: Plan, profile: str, max_cost_usd: float | None, *, dry_run: bool
+) -> Place:
+    """Return a machine that is there, or for a dry run the cheapest of a profile.
+
+    Raises:
+        UsageError: there is none, or no price is known.
+        CloudError: SkyPilot does not answer.
+    """
+    from skymark.cli.cost import MachineOptions, cheapest_offer
+    from skymark.cloud.lifecycle.quoting import cards_of_offer, machine_there
+    from skymark.cloud.lifecycle.slot_jobs import cluster_cards
+
+    why = "no --cluster is given"
+    if cluster is not None:
+        try:
+            offer = machine_there(cluster, max_cost_usd)
+            return Place(cluster, offer, cluster_cards(cluster), is_there=True)
+        except SkymarkError as error:
+            if not dry_run:
+                raise
+            why = str(error)
+    say(f"{why}; the figures are of the cheapest machine of {profile}")
+    offer = cheapest_offer(plan, profile, MachineOptions())
+    return Place(cluster or "NAME", offer, cards_of_offer(offer), is_there=False)
+
+
 def _order(
-    plan: Plan, cluster: str, deadline: str | None, store: Sequence[str], variables: VariableOptions
+    place: Place, plan: Plan, profile: str, store: Sequence[str], variables: VariableOptions
 ) -> Order:
     from skymark.cloud.lifecycle.adopting import order_of
+    from skymark.cloud.order import KEPT_IDLE_MINUTES, Order
     from skymark.cloud.submission import job_name, new_submission
     from skymark.run.layout import new_run_id
 
     run_id = job_name(new_run_id(plan.profile, datetime.now(UTC)))  # names of jobs have it
-    return order_of(cluster, plan.profile).model_copy(
+    if place.is_there:
+        known = order_of(place.cluster, plan.profile)
+    else:
+        known = Order(
+            profile=profile,
+            plan_hash=plan.hash,
+            run_id=run_id,
+            cluster=place.cluster,
+            idle_minutes=KEPT_IDLE_MINUTES,
+        )
+    return known.model_copy(
         update={
             "run_id": run_id,
             "plan_hash": plan.hash,
             "stores": tuple(store),
-            "deadline_s": None if deadline is None else seconds_of(deadline),
             "keep": True,
             "idle": False,
             "split": Balanced.kind,
@@ -295,16 +384,47 @@ def _order(
     )
 
 
-def _quoted(order: Order, plan: Plan, variables: VariableOptions) -> Quoted:
-    """Return a run with its secrets, whose stores were tried; the machine is paid for already."""
-    from skymark.cloud.lifecycle.stages import Quoted
+def _say_of_cards(cards: Cards | None, plan: Plan) -> None:
+    """Say what is not known of a machine's cards, and that none of them works."""
+    if cards is not None and cards.bytes_each is None:
+        say(f"the memory of an {cards.kind} is not known here: nothing was compared with it")
+    if cards is not None and plan.platform == "cpu":
+        say(
+            f"none of {cards.count} {cards.kind} works: the profile {plan.profile} is for a CPU; "
+            "give --profile NAME for a GPU"
+        )
+
+
+def _limits_of(profile: str) -> Limits:
+    """Return the limits of a profile; none where a plan's file names one that is not here."""
+    from skymark.cloud.cost.limits import Limits, limits_for
+
+    with suppress(UsageError):
+        return limits_for(load_profile(profile))
+    return Limits(deadline_s=None, max_cost_usd=None)
+
+
+def _said_of_limit(order: Order) -> str:
+    """Say what ends the jobs on the machine itself, whatever becomes of this command."""
+    from skymark.cloud.cost.amounts import as_given
+
+    if order.max_cost_usd is None:
+        return "No ceiling: --max-cost USD ends the jobs on the machine itself when it is used up."
+    return (
+        f"The machine itself ends these jobs when {as_given(order.max_cost_usd)} USD are used up, "
+        "whatever becomes of this terminal."
+    )
+
+
+def _with_secrets(quoted: Quoted, variables: VariableOptions) -> Quoted:
+    """Return a run with its secrets, whose stores were tried."""
     from skymark.cloud.secret_variables import secrets_for
     from skymark.cloud.stores import check_stores
 
-    given = variables.beside(os.environ)
+    given, order = variables.beside(os.environ), quoted.order
     check_stores(order.stores, order.run_id, given)
-    secrets = {**secrets_for(plan, order.stores, given), **variables.secrets()}
-    return Quoted(order, plan, secrets, order.deadline_s)
+    secrets = {**secrets_for(quoted.plan, order.stores, given), **variables.secrets()}
+    return dataclasses.replace(quoted, secrets=secrets)
 
 
 def _show(

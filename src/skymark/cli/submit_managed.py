@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -95,8 +95,9 @@ class ManagedOptions:
         USD,
         Parameter(
             group=LIMITS,
-            help="With --managed: USD for all jobs together. What may cost more is refused with "
-            "exit status 3. [default: the profile's, for each machine]",
+            help="USD for all jobs together. With --managed what may cost more is refused with "
+            "exit status 3; on a machine that is there, what is expected to, and the machine ends "
+            "the jobs when it is used up. [default: the profile's, for each machine]",
         ),
     ] = None
     yes: Annotated[
@@ -107,11 +108,11 @@ class ManagedOptions:
     ] = False
 
     def given(self) -> list[str]:
-        """Return the names of those that were given."""
+        """Return the names of those that were given, and mean nothing without --managed."""
         return [
             f"--{one.name.replace('_', '-')}"
             for one in dataclasses.fields(self)
-            if getattr(self, one.name) != one.default
+            if one.name != "max_cost" and getattr(self, one.name) != one.default
         ]
 
 
@@ -164,7 +165,7 @@ def submit_managed(
             f"{sum(len(one.keys) for one in shown)} groups for {len(shown)} managed jobs, a "
             "machine for each"
         )
-        quoted = _quoted(order, plan, variables, len(rest.attempts))
+        quoted = _quoted(order, plan, variables, rest.attempts)
         if dry_run:
             return 0
         if not hiring.yes:
@@ -256,8 +257,8 @@ def _limited(order: Order, hiring: ManagedOptions, deadline: str | None, jobs: i
     return order.model_copy(update=limits.model_dump())
 
 
-def _quoted(order: Order, plan: Plan, variables: VariableOptions, jobs: int) -> Quoted:
-    """Price so many jobs together, and print it.
+def _quoted(order: Order, plan: Plan, variables: VariableOptions, parts: Collection[int]) -> Quoted:
+    """Price the jobs of some parts together, and print it.
 
     Raises:
         GateError: they may cost more than the ceiling.
@@ -265,7 +266,7 @@ def _quoted(order: Order, plan: Plan, variables: VariableOptions, jobs: int) -> 
     from skymark.cloud.lifecycle.quoting import quote_order
 
     known = variables.beside(os.environ)
-    quoted = quote_order(order, plan, DEFAULT_RESULTS, known, jobs)
+    quoted = quote_order(order, plan, DEFAULT_RESULTS, known, tuple(parts))
     assert quoted.quote is not None
     print_quote(quoted.quote)
     return dataclasses.replace(quoted, secrets={**quoted.secrets, **variables.secrets()})

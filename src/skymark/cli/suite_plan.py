@@ -6,7 +6,7 @@ import json as json_module
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -24,6 +24,9 @@ from skymark.run.history import PastRun, read_history
 from skymark.suite.commands import SuiteCommands
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
+
+if TYPE_CHECKING:
+    from skymark.cloud.cost.quote import Workers
 
 SECONDS_PER_HOUR = 3600
 DEFAULT_OPTIONS = SharedOptions()
@@ -47,10 +50,15 @@ class HourlyPrice:
     usd: float
     machine: str | None = None
     """Of the catalogue, with the place; None for a price that the user gave."""
+    workers: Workers | None = None
+    """That share its GPUs; None where one process runs on one."""
+    time: Span | None = None
+    """Of the whole plan with these workers."""
 
     def of(self, time_s: float) -> float:
-        """Return what a time costs in USD."""
-        return time_s / SECONDS_PER_HOUR * self.usd
+        """Return what a time on one GPU costs in USD, while the others work, too."""
+        gpus = 1 if self.workers is None else self.workers.working
+        return time_s / SECONDS_PER_HOUR * self.usd / gpus
 
 
 def plan(  # noqa: PLR0913  # its parameters are the options of a command
@@ -129,7 +137,17 @@ def _price(
 
     one = cheapest_offer(plan, profile, MachineOptions(infra=infra))
     place = one.cloud if one.region is None else f"{one.cloud} {one.region}"
-    return HourlyPrice(one.hourly_price_usd, f"{one.instance_type} of {place} ({one.price_from})")
+    machine = f"{one.instance_type} of {place} ({one.price_from})"
+    from skymark.cloud.cost.billed_time import shared_time
+    from skymark.cloud.cost.quote import workers_of
+    from skymark.cloud.lifecycle.quoting import slots_on
+
+    slots = slots_on(plan, one)
+    if slots is None:
+        return HourlyPrice(one.hourly_price_usd, machine, workers_of(plan, one))
+    history = read_history(RESULTS, plan, latest=LATEST)
+    time = shared_time(plan, history, slots.working)
+    return HourlyPrice(one.hourly_price_usd, machine, workers_of(plan, one, *slots), time)
 
 
 def shares_of(plan: Plan) -> list[Share]:
@@ -235,7 +253,13 @@ def summary(
     parts = [pairs, *memory, time]
     if price is not None:
         machine = "" if price.machine is None else f" on {price.machine}"
-        parts.append(f"about {price.of(expected):.2f} USD at {price.usd:g} USD per hour{machine}")
+        usd = price.of(expected)
+        if price.time is not None:
+            usd = price.time.expected_s / SECONDS_PER_HOUR * price.usd
+        parts.append(f"about {usd:.2f} USD at {price.usd:g} USD per hour{machine}")
+        if price.workers is not None:
+            took = "" if price.time is None else f", for {duration(price.time.expected_s)}"
+            parts.append(f"{price.workers.in_words}{took}")
     return "; ".join(parts)
 
 

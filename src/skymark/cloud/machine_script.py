@@ -45,9 +45,19 @@ SPLIT_VARIABLE = "SKYMARK_SPLIT"
 LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
 """Seconds that set-up and run may take together on the machine; 0 for no limit."""
 
+UNTIL_VARIABLE = "SKYMARK_UNTIL_S"
+"""Moment of the machine's clock since its boot when a submission's money is used up; 0 for none."""
+
 PREAMBLE = f"""\
 trap : TERM  # SkyPilot's cancel tells every process; this one writes down how the run ended
 part=${{SKYMARK_PART:-$SKYMARK_RUN_ID}}  # several jobs may work on one run
+if [ "${{{UNTIL_VARIABLE}:-0}}" -gt 0 ]; then  # of all jobs of a submission, whenever each begins
+  read -r up _ < /proc/uptime
+  left=$(({UNTIL_VARIABLE} - ${{up%%.*}}))
+  [ "$left" -gt 0 ] || left=1
+  [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ] && [ "$SKYMARK_DEADLINE_S" -lt "$left" ] ||
+    SKYMARK_DEADLINE_S=$left
+fi
 login=~
 if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the job
   login=$(getent passwd "$(id -u)" | cut -d: -f6)

@@ -7,14 +7,18 @@ job that has the whole card, for to submit a job costs seconds: 64 slots on eigh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
+from skymark.model.plan import Plan
+from skymark.suite.registry import suite_named
 
 ROUNDING = 1e-6
+LEAST_FRACTION = 0.125
+"""Of a card, for each slot, unless told otherwise."""
 
 
 class SlotJob(Frozen):
@@ -39,15 +43,32 @@ class Cards(Frozen):
     """Memory of one; None where it is not known."""
 
 
+def group_bytes(plan: Plan) -> dict[str, int | None]:
+    """Return the memory of a GPU that each group of a plan needs; None where it is not known."""
+    suite = suite_named(plan.suite)
+    needs: dict[str, int | None] = {}
+    for one in plan.runnable:
+        known = (needs.get(one.group), suite.device_bytes(one.cell))
+        needs[one.group] = max((need for need in known if need is not None), default=None)
+    return needs
+
+
 def slot_jobs(
-    needs: Mapping[str, int | None], cards: Cards | None, fraction: float, slots: int | None = None
+    needs: Mapping[str, int | None],
+    cards: Cards | None,
+    fraction: float | None = None,
+    slots: int | None = None,
 ) -> list[SlotJob]:
     """Return the jobs that work through groups, those of large models first.
+
+    Without a fraction every card works: groups are spread over all cards, and each job has a whole
+    one. With a fraction a job takes no more of a card than its slots, and fills one after another.
 
     Args:
         needs: bytes of a card's memory that each group takes; None where that is not known.
         cards: of the cluster; None where it has none.
-        fraction: of a card, for each slot; a group that needs more gets a larger slot.
+        fraction: of a card, for each slot; a group that needs more gets a larger slot. None for
+            an eighth, or more where there are few groups.
         slots: workers in all; None for as many as fit, and no more than there are groups.
 
     Raises:
@@ -56,20 +77,22 @@ def slot_jobs(
     if cards is None:
         count = min(slots or 1, len(needs))
         return [SlotJob(cards=0, slots=1, fraction=0) for _ in range(count)]
-    fractions = {name: _fraction_for(name, need, cards, fraction) for name, need in needs.items()}
+    least = LEAST_FRACTION if fraction is None else fraction
+    fractions = {name: _fraction_for(name, need, cards, least) for name, need in needs.items()}
     jobs: list[SlotJob] = []
     for size in sorted(set(fractions.values()), reverse=True):
         alone = len(set(fractions.values())) == 1
         members = [name for name, one in fractions.items() if one == size]
         per_card = math.floor(1 / size + ROUNDING)
         left = min(slots or cards.count * per_card, cards.count * per_card, len(members))
-        while left > 0:
-            here = min(left, per_card)
+        spread = min(left, cards.count) if fraction is None else math.ceil(left / per_card)
+        for number in range(spread):
+            here = math.ceil(left / (spread - number)) if fraction is None else min(left, per_card)
             jobs.append(
                 SlotJob(
-                    cards=_rounded(here * size),
+                    cards=1 if fraction is None else _rounded(here * size),
                     slots=here,
-                    fraction=size,
+                    fraction=1 / here if fraction is None else size,
                     groups=() if alone else tuple(members),
                 )
             )
@@ -77,16 +100,25 @@ def slot_jobs(
     return jobs
 
 
+def working_cards(jobs: Sequence[SlotJob], cards: Cards) -> int:
+    """Return how many of a cluster's cards have workers, where Ray fills one after another."""
+    return min(cards.count, math.ceil(sum(job.cards for job in jobs) - ROUNDING))
+
+
 def job_per_group(
-    needs: Mapping[str, int | None], cards: Cards | None, fraction: float
+    needs: Mapping[str, int | None], cards: Cards | None, fraction: float | None = None
 ) -> list[SlotJob]:
     """Return a job for each group, large models first: the classic way, seconds for each.
+
+    Without a fraction each has as much of a card as lets all cards work, an eighth at least.
 
     Raises:
         UsageError: as `slot_jobs`.
     """
     if cards is None:
         return [SlotJob(cards=0, slots=1, fraction=0, groups=(name,)) for name in needs]
+    if fraction is None:
+        fraction = max(LEAST_FRACTION, 1 / math.ceil(len(needs) / cards.count))
     sizes = {name: _fraction_for(name, need, cards, fraction) for name, need in needs.items()}
     return [
         SlotJob(cards=size, slots=1, fraction=size, groups=(name,))

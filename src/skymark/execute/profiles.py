@@ -51,5 +51,6 @@ def faults_of(error: ValidationError, model: type[Profile]) -> str:
         if fault["type"] == "extra_forbidden":
             faults.append(str(UnknownNameError("key", key, model.model_fields)))
         else:
-            faults.append(f"{key}: {fault['msg']}")
+            given = "" if fault["type"] == "missing" else f" = {fault['input']!r}"
+            faults.append(f"{key}{given}: {fault['msg']}")
     return "; ".join(faults)

@@ -55,7 +55,7 @@ class Profile(Frozen):
     """The aim that the time is spent on; None for a table."""
     deadline_minutes: int | None = Field(default=None, ge=1)
     """Longest time of set-up and run on a rented machine, unless told otherwise."""
-    max_cost_usd: float | None = Field(default=None, gt=0)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Most that each rented machine of a run may cost, unless told otherwise."""
     settings: dict[str, Setting] = Field(default_factory=dict)
 

@@ -23,7 +23,7 @@ class Span(Frozen):
             high_s=self.high_s + other.high_s,
         )
 
-    def times(self, count: int) -> Span:
+    def times(self, count: float) -> Span:
         """Return the time of so many, one after the other."""
         return Span(
             low_s=self.low_s * count,

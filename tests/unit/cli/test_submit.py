@@ -34,7 +34,7 @@ def test_options_of_a_shared_machine_are_refused_by_name_with_managed(refused, o
 
 @pytest.mark.parametrize(
     "option", [("--jobs", "2"), ("--infra", "lambda"), ("--spot",), ("--gpus", "A100:1"),
-               ("--machine", "my.yaml"), ("--boot-timeout", "5m"), ("--max-cost", "3"), ("-y",)]
+               ("--machine", "my.yaml"), ("--boot-timeout", "5m"), ("-y",)]
 )  # fmt: skip
 def test_options_of_hired_machines_are_refused_by_name_without_it(refused, option):
     name = "--yes" if option == ("-y",) else option[0]
@@ -81,7 +81,7 @@ def test_a_split_that_leaves_a_job_without_groups_hires_nothing(given, said):
 
 def test_every_option_of_hired_machines_is_known_as_given():
     assert ManagedOptions().given() == []
-    assert ManagedOptions(jobs=4, max_cost=1.0).given() == ["--jobs", "--max-cost"]
+    assert ManagedOptions(jobs=4, spot=True, max_cost=1.0).given() == ["--jobs", "--spot"]
 
 
 def test_one_of_the_two_ways_must_be_named(refused):

@@ -26,12 +26,13 @@ from tests.unit.cloud.test_order import order_of
 
 @pytest.fixture
 def run(tmp_path):
-    def start(setup, command, limit_s=0):
+    def start(setup, command, limit_s=0, until_s=0):
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),
             "SKYMARK_RUN_ID": "one",
             "SKYMARK_DEADLINE_S": str(limit_s),
+            "SKYMARK_UNTIL_S": str(until_s),
         }
         done = subprocess.run(
             ["bash", "-c", script(setup, command)],
@@ -65,6 +66,19 @@ def test_a_machine_of_an_image_has_no_set_up(run):
 
 def test_the_status_of_a_failed_run_is_kept(run):
     assert run(None, "exit 7") == (1, "", "run 7")
+
+
+@pytest.mark.parametrize(("deadline_s", "left_s"), [(0, 3600), (7200, 3600), (60, 60)])
+def test_the_end_of_a_submission_limits_each_of_its_jobs(run, deadline_s, left_s):
+    up_s = float(Path("/proc/uptime").read_text().split()[0])
+    code, said, _ = run(None, "ps -o args= -p $PPID", deadline_s, int(up_s) + 3600)
+    assert code == 0
+    limit_s = int(said.split("--kill-after=60 ")[1].split()[0])
+    assert left_s - 60 < limit_s <= left_s
+
+
+def test_a_job_that_begins_after_its_submission_s_end_is_over_at_once(run):
+    assert run(None, "sleep 60", 0, 1)[2] == "run 124"
 
 
 def test_a_run_whose_time_is_up_is_told_to_end(run):

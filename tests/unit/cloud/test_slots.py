@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.cloud.slots import Cards, job_per_group, slot_jobs
+from skymark.cloud.slots import Cards, job_per_group, slot_jobs, working_cards
 from skymark.model.errors import UsageError
 
 GIB = 2**30
@@ -27,6 +27,23 @@ def test_cards_are_filled_by_a_job_each_and_no_worker_is_idle(fraction, count, s
     assert len(found) == jobs
     assert all(job.groups == () for job in found)
     assert all(job.cards == pytest.approx(job.slots * fraction) for job in found)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 9, 40, 64, 500])
+def test_without_a_fraction_every_card_works_where_there_are_groups_enough(count):
+    found = slot_jobs(groups(count), EIGHT)
+    slots = [job.slots for job in found]
+    assert working_cards(found, EIGHT) == len(found) == min(8, count)
+    assert sum(slots) == min(64, count)
+    assert max(slots) - min(slots) <= 1
+    assert all(job.cards == 1 and job.fraction == 1 / job.slots for job in found)
+    alone = job_per_group(groups(count), EIGHT)
+    assert working_cards(alone, EIGHT) >= min(8, count) / 2
+
+
+def test_a_fraction_that_is_given_fills_one_card_after_another():
+    assert working_cards(slot_jobs(groups(40), EIGHT, 0.125), EIGHT) == 5
+    assert working_cards(slot_jobs(groups(3), EIGHT, 0.125), EIGHT) == 1
 
 
 def test_what_needs_more_memory_gets_a_larger_part_first():
@@ -61,7 +78,7 @@ def test_a_machine_without_cards_has_as_many_workers_as_were_asked_for():
         st.text(min_size=1), st.none() | st.integers(0, 80 * GIB), min_size=1, max_size=40
     ),
     count=st.integers(1, 8),
-    fraction=st.floats(0.01, 1),
+    fraction=st.none() | st.floats(0.01, 1),
     limit=st.none() | st.integers(1, 100),
 )
 def test_every_group_has_a_worker_and_no_job_takes_more_than_a_card(needs, count, fraction, limit):

@@ -74,6 +74,11 @@ def test_an_unknown_profile_names_the_nearest():
         (GOOD + "adapters = 'numpy'\n", ["adapters", "tuple"]),
         (GOOD + "deadline_minutes = 0\n", ["deadline_minutes", "greater than or equal to 1"]),
         (GOOD + "max_cost_usd = -1\n", ["max_cost_usd", "greater than 0"]),
+        *(
+            (GOOD + f"max_cost_usd = {amount}\n", ["max_cost_usd = ", "finite number"])
+            for amount in ("inf", "nan", "-inf")
+        ),
+        (GOOD + "max_cost_usd = 0\n", ["max_cost_usd = 0", "greater than 0"]),
         (GOOD + "[settings\n", ["mine.toml", "mend the file"]),
     ],
 )
@@ -102,9 +107,9 @@ def test_a_profile_may_have_a_time_and_a_goal(tmp_path):
     ("line", "words"),
     [
         ('time = "soon"', "time 'soon' is no duration"),
-        ("time = 45", "time: "),
+        ("time = 45", "time = 45: "),
         ('goal = "best"', "goal needs a time"),
-        ('time = "45m"\ngoal = "worst"', "goal: "),
+        ('time = "45m"\ngoal = "worst"', "goal = 'worst': "),
     ],
 )
 def test_a_wrong_time_or_goal_of_a_profile_is_said(tmp_path, line, words):

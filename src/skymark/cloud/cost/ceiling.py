@@ -11,12 +11,21 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
     """Refuse a run that may cost more than a ceiling on the cheapest machine.
 
     What counts is the high figure, which a deadline limits; equal to the ceiling is allowed, and
-    so is a ceiling that is equal to the figure as it is shown, which is rounded up.
+    so is a ceiling that is equal to the figure as it is shown, which is rounded up. Where the
+    ceiling limits the time, the expected figure counts.
 
     Raises:
         GateError: it may cost more.
     """
     cost = quote.cost
+    if quote.ceiling_ends_it:
+        if cost.expected_usd > max_cost_usd + ROUNDING_USD:
+            raise GateError(
+                f"this run is expected to cost {at_most(cost.expected_usd)} USD until its machine "
+                f"ends itself, and the ceiling is {as_given(max_cost_usd)} USD; give --max-cost "
+                f"{at_most(cost.expected_usd)} or more, or fewer --scenarios or --adapters"
+            )
+        return
     if cost.high_usd <= max_cost_usd + ROUNDING_USD:
         return
     cheapest = quote.cheapest

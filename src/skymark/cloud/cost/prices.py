@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from datetime import date
 from typing import Any, Protocol
@@ -31,6 +32,12 @@ class Offer(Frozen):
     """``catalogue``; ``provider`` where it told its price itself; ``on demand`` where the catalogue
     has 0 for a spot machine, which is no price; ``own`` for a cluster of the user's own, which
     bills nothing."""
+
+    @property
+    def gpus(self) -> tuple[str, int]:
+        """The kind of the accelerators, and how many each machine has; 0 where it has none."""
+        kind, _, count = (self.accelerators or "").partition(":")
+        return kind, int(float(count)) if re.fullmatch(r"[0-9.]+", count) else 0
 
 
 class PriceList(Frozen):

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from skymark.cloud.cost.billed_time import ALONE, BilledTime, billed_time
+from skymark.cloud.cost.billed_time import ALONE, BilledTime, billed_time, shared_time
 from skymark.cloud.cost.prices import Offer, PriceSource
 from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.cloud.order import IDLE_MINUTES
@@ -17,6 +17,7 @@ from skymark.model.base import Frozen
 from skymark.model.plan import Plan
 from skymark.model.span import Span
 from skymark.run.history import PastRun
+from skymark.suite.registry import suite_named
 
 
 class Cost(Frozen):
@@ -25,6 +26,27 @@ class Cost(Frozen):
     low_usd: float
     expected_usd: float
     high_usd: float
+
+
+class Workers(Frozen):
+    """The GPUs of a machine, and the workers that use them."""
+
+    kind: str
+    """Of the GPUs, such as ``H100``."""
+    gpus: int
+    working: int
+    slots: int = 1
+    """Workers in all."""
+    precision: str | None = None
+    """Of all cells; None where the suite has none, or they differ."""
+
+    @property
+    def in_words(self) -> str:
+        """The share of the GPUs that work, the workers and their precision."""
+        verb = "works" if self.working == 1 else "work"
+        workers = f"{self.slots} worker{'s' * (self.slots > 1)}"
+        precision = "" if self.precision is None else f", in {self.precision}"
+        return f"{self.working} of {self.gpus} {self.kind} {verb}, with {workers}{precision}"
 
 
 class Quote(Frozen):
@@ -37,6 +59,17 @@ class Quote(Frozen):
     duration: BilledTime
     catalogue_date: date | None
     problems: tuple[str, ...] = ()
+    workers: Workers | None = None
+    """None where a machine has no GPU, nothing runs on it, or cells differ in the GPUs they use."""
+    cluster: str | None = None
+    """Of a machine that is there; None where one is to be hired."""
+    ceiling_ends_it: bool = False
+    """Whether the ceiling limits the time, so that it holds whatever the high figure is."""
+
+    @property
+    def workers_in_words(self) -> str:
+        """The GPUs that work, and the workers; empty where there is none."""
+        return "" if self.workers is None else self.workers.in_words
 
     @property
     def cheapest(self) -> Offer:
@@ -45,8 +78,13 @@ class Quote(Frozen):
 
     @property
     def billed(self) -> Span:
-        """How long the machines are paid for; the deadline limits it."""
+        """How long the machine that takes longest is paid for; the deadline limits it."""
         return self.duration.whole(self.deadline_s)
+
+    @property
+    def machine_time(self) -> Span:
+        """The time that all machines together are paid for."""
+        return self.duration.on_machines(self.num_nodes, self.deadline_s)
 
     @property
     def cost(self) -> Cost:
@@ -55,8 +93,7 @@ class Quote(Frozen):
 
     def cost_of(self, offer: Offer) -> Cost:
         """Return the cost on one of the machines, of all nodes."""
-        hourly_usd = offer.hourly_price_usd * self.num_nodes
-        billed = self.billed
+        hourly_usd, billed = offer.hourly_price_usd, self.machine_time
         return Cost(
             low_usd=hourly_usd * billed.low_s / 3600,
             expected_usd=hourly_usd * billed.expected_s / 3600,
@@ -68,7 +105,7 @@ class Quote(Frozen):
 
         SkyPilot takes it as ``max_hourly_cost``, so that it does not fail over to a dearer machine.
         """
-        return max_cost_usd / self.num_nodes / (self.billed.high_s / 3600)
+        return max_cost_usd / (self.machine_time.high_s / 3600)
 
     def allows(self, hourly_price_usd: float, max_cost_usd: float) -> bool:
         """Whether a price per hour and node stays below a ceiling, as the cheapest one does."""
@@ -95,7 +132,9 @@ def quote_for(
     deadline_s: float | None = None,
     clouds: Collection[str] | None = None,
     idle_minutes: int = IDLE_MINUTES,
+    stays: bool = False,
     split: Split = ALONE,
+    parts: Collection[int] | None = None,
 ) -> Quote:
     """Return the cost of a plan on the machines that a task asks for.
 
@@ -107,7 +146,10 @@ def quote_for(
         deadline_s: most seconds for set-up and run together.
         clouds: names of the clouds that may be used; None for every cloud with a known price.
         idle_minutes: without a job, after which the machine ends itself if nobody else does.
+        stays: whether nobody ends the machine before.
         split: of the plan between the machines; the one that takes longest decides the time.
+        parts: of the split, each on a machine that ends with its part; None for all of them, on
+            machines that end together.
 
     Raises:
         CatalogueError: no price is known.
@@ -115,10 +157,55 @@ def quote_for(
     prices = source.prices_for(task, clouds)
     return Quote(
         profile=plan.profile,
-        num_nodes=task.num_nodes,
+        num_nodes=task.num_nodes if parts is None else len(parts),
         deadline_s=deadline_s,
         offers=prices.offers,
-        duration=billed_time(plan, set_up_time(plan), history, split, idle_minutes),
+        duration=billed_time(
+            plan, set_up_time(plan), history, split, idle_minutes, stays=stays, parts=parts
+        ),
         catalogue_date=prices.catalogue_date,
         problems=prices.problems,
+        workers=workers_of(plan, prices.offers[0]),
+    )
+
+
+def workers_of(plan: Plan, machine: Offer, working: int = 1, slots: int = 1) -> Workers | None:
+    """Return the workers of a plan on a machine; None where it has no GPU, or they are not alike.
+
+    A suite whose cells need the machine for themselves has some cells for several GPUs.
+
+    Args:
+        plan: the cells.
+        machine: it tells how many GPUs there are.
+        working: GPUs that have a worker.
+        slots: workers in all.
+    """
+    kind, gpus = machine.gpus
+    if not gpus or not plan.runnable or plan.platform == "cpu":
+        return None
+    if not suite_named(plan.suite).shares_machine:
+        return None
+    said = {one.cell.specification.get("precision") for one in plan.runnable}
+    precision = str(said.pop()) if len(said) == 1 and None not in said else None
+    return Workers(kind=kind, gpus=gpus, working=working, slots=slots, precision=precision)
+
+
+def with_slots(
+    quote: Quote, plan: Plan, history: Sequence[PastRun], working: int, slots: int
+) -> Quote:
+    """Return the quote for workers that share the GPUs of each machine.
+
+    Args:
+        quote: of the same plan in one process.
+        plan: the cells.
+        history: earlier runs.
+        working: GPUs that have a worker; 0 where the machine has none.
+        slots: workers in all.
+    """
+    running = shared_time(plan, history, max(1, working))
+    return quote.model_copy(
+        update={
+            "duration": quote.duration.model_copy(update={"running": running}),
+            "workers": workers_of(plan, quote.cheapest, working, slots),
+        }
     )

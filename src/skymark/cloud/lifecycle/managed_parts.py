@@ -26,8 +26,13 @@ def part_orders(whole: Quoted, key: str, attempts: Mapping[int, int]) -> list[Qu
         attempts: by part of the plan, of `skymark.cloud.part_jobs.outstanding_parts`.
     """
     order, quote = whole.order, whole.quote
+    assert quote is not None
     most_usd = order.max_cost_usd
     parts = order.parts
+    alone = [
+        quote.duration.model_copy(update={"running": one, "each": ()})
+        for one in quote.duration.each
+    ]
     return [
         replace(
             whole,
@@ -38,9 +43,9 @@ def part_orders(whole: Quoted, key: str, attempts: Mapping[int, int]) -> list[Qu
                     "max_cost_usd": None if most_usd is None else most_usd / len(attempts),
                 }
             ),
-            quote=None if quote is None else quote.model_copy(update={"num_nodes": 1}),
+            quote=quote.model_copy(update={"num_nodes": 1, "duration": duration}),
         )
-        for part, attempt in attempts.items()
+        for (part, attempt), duration in zip(attempts.items(), alone, strict=True)
     ]
 
 

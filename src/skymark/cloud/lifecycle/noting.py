@@ -65,7 +65,11 @@ def check_price(quoted: Quoted, machines: HiredMachines) -> None:
             f"{machines.name} is {machines.kind}, at a price that was not agreed on; it is ended"
         )
     asked_usd, agreed_usd = machines.hourly_price_usd, each_usd * machines.nodes
-    if asked_usd is not None and asked_usd > agreed_usd * (1 + TOLERANCE):
+    if asked_usd is None or asked_usd <= agreed_usd:
+        return
+    ceiling_usd = quoted.order.max_cost_usd
+    held = ceiling_usd is None or quote.allows(asked_usd / machines.nodes, ceiling_usd)
+    if not held or asked_usd > agreed_usd * (1 + TOLERANCE):
         raise CloudError(
             f"{machines.name} costs ${asked_usd:.2f}/h, says its provider, and at most "
             f"${agreed_usd:.2f}/h was agreed on; it is ended"

@@ -14,7 +14,7 @@ from skymark.cloud.known_machines import turn_of
 from skymark.cloud.lifecycle.queuing import put_in_order
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.lifecycle.user_jobs import handle_of
-from skymark.cloud.machine_script import plan_file, secrets_file
+from skymark.cloud.machine_script import UNTIL_VARIABLE, plan_file, secrets_file
 from skymark.cloud.secret_variables import write_secrets
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.jobs import MachineJob, await_job, cancel_jobs, request_job, take_back
@@ -106,6 +106,9 @@ def queue_named(
     assert order.submission is not None
     launched = handle_of(order.cluster).launched_resources
     tasks = {name: make_slot_task(order, job, name, launched) for name, job in jobs.items()}
+    until_s = _until_s(quoted)
+    for task in tasks.values():
+        task.update_envs({UNTIL_VARIABLE: str(until_s)})
     send_source(order.cluster, 1, source_directory(), order.submission)
     _send_files(quoted, list(tasks))
     unused = set(tasks)
@@ -142,6 +145,23 @@ class ClusterQueue:
     def take_back(self, asked: Sequence[Any]) -> None:
         """End requests that are still being worked at."""
         take_back(asked)
+
+
+def _until_s(quoted: Quoted) -> int:
+    """Return the moment of the machine's own clock when the ceiling is used up; 0 for no ceiling.
+
+    Raises:
+        CloudError: the machine does not answer.
+    """
+    if quoted.order.max_cost_usd is None or quoted.limit_s is None:
+        return 0
+    up_s, _, _ = output_of(quoted.order.cluster, ("cat", "/proc/uptime")).partition(".")
+    if not up_s.isdecimal():
+        raise CloudError(
+            f"{quoted.order.cluster} does not tell its clock, so the ceiling cannot be kept there; "
+            "nothing was queued; try again"
+        )
+    return int(up_s) + quoted.limit_s
 
 
 def _send_files(quoted: Quoted, names: Sequence[str]) -> None:

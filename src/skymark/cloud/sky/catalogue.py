@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import partial
-from math import isnan
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ class SkyPilotCatalogue:
         found: dict[tuple[str, str | None, str, bool], Offer] = {}
         problems: dict[str, str] = {}
         asked: set[str] = set()
+        unknown: dict[str, None] = {}
         problems |= self._fetch_missing(task, clouds)
         with catalogue_without_refresh():
             catalogued = catalogue_files()
@@ -58,10 +60,15 @@ class SkyPilotCatalogue:
                     name = str(cloud).casefold()
                     asked.add(name)
                     try:
-                        for one in _offers(cloud, resources, task.num_nodes):
+                        for one in _offers(cloud, resources, task.num_nodes, unknown):
                             found[one.cloud, one.region, one.instance_type, one.spot] = one
                     except Exception as error:  # of a provider's part of SkyPilot: others may do
                         problems[name] = f"{name}: {short(error)}"
+        if unknown:
+            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+            problems["unknown"] = (
+                f"{next(iter(unknown))}{more}: the catalogue's price is no amount above 0"
+            )
         if not found:
             raise CatalogueError(_why_none(task, asked, problems, catalogued))
         ordered = sorted(
@@ -95,6 +102,18 @@ class SkyPilotCatalogue:
         return problems
 
 
+def gpu_bytes(kind: str, cloud: str) -> int | None:
+    """Return the memory of a GPU by a cloud's catalogue; None where that does not tell it."""
+    if cloud in OWN_CLUSTERS:
+        return None
+    sizes_gib: list[float] = []
+    with suppress(Exception), catalogue_without_refresh():  # of a cloud without a catalogue
+        listed = sdk().catalog.list_accelerators(name_filter=f"^{kind}$", clouds=cloud)
+        sizes_gib = [one.device_memory for each in listed.values() for one in each]
+    known_gib = [size for size in sizes_gib if size and size > 0]
+    return int(min(known_gib) * 2**30) if known_gib else None
+
+
 def _name(offer: Offer) -> tuple[str, str, str]:
     return offer.cloud, offer.instance_type, offer.region or ""
 
@@ -109,7 +128,10 @@ def _clouds_of(
     return [cloud_named(name) for name in names if name in catalogued or name in OWN_CLUSTERS]
 
 
-def _offers(cloud: Any, resources: Any, num_nodes: int) -> Iterator[Offer]:
+def _offers(
+    cloud: Any, resources: Any, num_nodes: int, unknown: dict[str, None]
+) -> Iterator[Offer]:
+    """Yield the offers of a cloud; machines whose price is no amount go to `unknown`."""
     name = str(cloud).casefold()
     accelerators = _text_of(resources.accelerators)
     if name in OWN_CLUSTERS:
@@ -132,9 +154,14 @@ def _offers(cloud: Any, resources: Any, num_nodes: int) -> Iterator[Offer]:
             machine.region,
             machine.zone,
         )
+        if not regions and not machine.use_spot:  # SkyPilot leaves out what has no price
+            unknown[f"{machine.instance_type} of {name}"] = None
         for region in regions:
-            price_usd, source = _price(machine.copy(region=region.name))
-            if price_usd is not None:
+            there = machine.copy(region=region.name)
+            price_usd, source = _price(there)
+            if price_usd is None:
+                unknown[f"{machine.instance_type} of {name} {region.name}"] = None
+            else:
                 yield Offer(
                     cloud=name,
                     region=region.name,
@@ -153,13 +180,13 @@ def _price(machine: Any) -> tuple[float | None, str]:
     what is let on demand is the most that one would bid.
     """
     try:
-        price_usd = machine.get_cost(3600)
-    except ValueError:  # not sold in this region
+        price_usd = float(machine.get_cost(3600))
+    except (TypeError, ValueError):  # not sold in this region, or text in the place of a price
         return None, ""
     if price_usd == 0 and machine.use_spot:
         on_demand_usd, _ = _price(machine.copy(use_spot=False))
         return on_demand_usd, "on demand"
-    if isnan(price_usd) or price_usd <= 0:
+    if not isfinite(price_usd) or price_usd <= 0:
         return None, ""
     return round(price_usd, 6), "catalogue"
 
@@ -194,6 +221,7 @@ def _why_none(
         return f"no price for {wanted}: {'; '.join(problems.values())}"
     here = [shlex.quote(str(catalogued[name])) for name in sorted(asked) if name in catalogued]
     return (
-        f"no machine in the catalogues of {', '.join(sorted(asked))} is {wanted}; give another "
-        f"--infra, --gpus or profile, or have newer prices fetched: rm {' '.join(here)}"
+        f"no machine with a price in the catalogues of {', '.join(sorted(asked))} is {wanted}; "
+        "give another --infra, --gpus or profile, or have newer prices fetched: "
+        f"rm {' '.join(here)}"
     )

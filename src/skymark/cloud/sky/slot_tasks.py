@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.machine_script import machine_variables, script
 from skymark.cloud.order import Order
-from skymark.cloud.sky.client import ask, sdk
+from skymark.cloud.sky.catalogue import gpu_bytes
+from skymark.cloud.sky.client import sdk
 from skymark.cloud.sky.tasks import arm_timer, part_of
 from skymark.cloud.slots import Cards, SlotJob
 from skymark.cloud.submission import within
@@ -73,10 +72,4 @@ def cards_of(launched: Any) -> Cards | None:
     if kind is None:
         return None
     cloud = str(launched.cloud).casefold()
-    sizes_gib: list[float] = []
-    with suppress(CloudError):
-        listed = ask(lambda sky: sky.list_accelerators(name_filter=f"^{kind}$", clouds=cloud))
-        sizes_gib = [one.device_memory for each in listed.values() for one in each]
-    known_gib = [size for size in sizes_gib if size and size > 0]
-    bytes_each = int(min(known_gib) * 2**30) if known_gib else None
-    return Cards(kind=kind, count=int(there[kind]), bytes_each=bytes_each)
+    return Cards(kind=kind, count=int(there[kind]), bytes_each=gpu_bytes(kind, cloud))

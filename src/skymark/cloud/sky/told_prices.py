@@ -6,6 +6,7 @@ Another provider plugs in with one entry in `TELLERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 from skymark.cloud.cost.prices import Offer
 from skymark.cloud.cost.quote import Quote
@@ -30,7 +31,7 @@ def told_prices_usd(provider: str) -> Mapping[str, float]:
     if teller is None or not is_api_server_here():
         return {}
     found: Mapping[str, float] = answer_of(provider, teller)
-    return {kind: price_usd for kind, price_usd in found.items() if price_usd > 0}
+    return {kind: price_usd for kind, price_usd in found.items() if 0 < price_usd < inf}
 
 
 def with_told_prices(quote: Quote) -> Quote:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.cost.billed_time import BilledTime, billed_time, ending
+from skymark.cloud.cost.billed_time import BilledTime, billed_time, ending, shared_time
 from skymark.cloud.cost.limits import Limits, limits_for
 from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.execute.duration import run_time
@@ -63,6 +63,38 @@ def test_at_worst_nobody_ends_the_machine_and_its_idle_minutes_are_paid_for():
     assert ten.high_s == one.high_s + 9 * 60
     assert (ten.low_s, ten.expected_s) == (one.low_s, one.expected_s)
     assert billed_time(plan([cell()]), SET_UP).ending == ending(10)
+
+
+def test_a_machine_that_stays_is_paid_for_until_its_idle_timer_ends_it():
+    stays = billed_time(plan([cell()]), SET_UP, idle_minutes=30, stays=True).ending
+    assert (stays.low_s, stays.expected_s) == (30 * 60, 31 * 60)
+    assert stays.high_s == ending(30).high_s
+
+
+def test_parts_on_machines_of_their_own_are_paid_for_until_each_is_done():
+    sizes = {"CV-1": 300, "CV-2": 100, "CV-3": 100}
+    cells = tuple(planned(cell(name), span(size, size, size)) for name, size in sizes.items())
+    whole = plan([]).model_copy(update={"cells": cells})
+    split = Even(workers=3)
+    together = billed_time(whole, SET_UP, split=split)
+    apart = billed_time(whole, SET_UP, split=split, parts=(0, 1, 2))
+    assert together.running == apart.running
+    assert together.on_machines(3) == together.whole().times(3)
+    assert apart.on_machines(3).expected_s < 0.7 * together.on_machines(3).expected_s
+    rest = billed_time(whole, SET_UP, split=split, parts=(1, 2))
+    assert rest.on_machines(2).expected_s < apart.on_machines(3).expected_s / 2 + 200
+
+
+@pytest.mark.parametrize(("seconds", "share"), [((100,) * 16, 1 / 8), ((800, *(100,) * 7), 8 / 15)])
+def test_workers_on_eight_gpus_take_groups_that_take_long_first(seconds, share):
+    cells = tuple(
+        planned(cell(f"CV-{number}"), span(one, one, one)).model_copy(update={"group": f"{number}"})
+        for number, one in enumerate(seconds)
+    )
+    whole = plan([]).model_copy(update={"cells": cells})
+    one, eight = (shared_time(whole, (), lanes).expected_s for lanes in (1, 8))
+    assert one == pytest.approx(run_time(whole).whole.expected_s, rel=0.1)
+    assert eight / one == pytest.approx(share, rel=0.1)
 
 
 def test_a_deadline_limits_set_up_and_run_but_not_what_is_around_them():

@@ -54,6 +54,12 @@ def test_a_price_of_more_than_a_tenth_above_is_refused(quoted, machines):
         check_price(quoted(), machines)
 
 
+def test_a_tenth_more_is_refused_where_the_ceiling_has_no_room_for_it(quoted):
+    check_price(quoted(max_cost_usd=2.3), up(1.1))
+    with pytest.raises(CloudError, match="it is ended"):
+        check_price(quoted(max_cost_usd=2.1), up(1.1))
+
+
 def test_every_machine_of_several_counts(quoted):
     check_price(quoted(num_nodes=2), up(2.0, nodes=2))
     with pytest.raises(CloudError, match=r"\$4.00/h, says its provider, and at most \$2.00/h"):

@@ -76,6 +76,8 @@ def cloud(monkeypatch):
 def parts(attempts):
     order = order_of(run_id="run", parts=3, max_cost_usd=12.0, deadline_s=3600)
     quote = quote_of(offer(1.0), num_nodes=len(attempts))
+    each = (quote.duration.running,) * len(attempts)
+    quote = quote.model_copy(update={"duration": quote.duration.model_copy(update={"each": each})})
     return part_orders(Quoted(order, PLAN, {}, 3600, quote, 2.0), KEY, attempts)
 
 

@@ -1,0 +1,125 @@
+"""The planning side and the worker's: cells that sleep for about as long as is guessed."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from skymark.model.cell import Cell
+from skymark.model.effort import Effort
+from skymark.model.metric import Declaration, Metric
+from skymark.model.plan import PlannedCell, Selection
+from skymark.model.platform import Platform
+from skymark.model.record import RoundResult, Verification
+from skymark.model.span import Span
+from skymark.suite.contract import Row, Suite, TimedRegion
+
+GUESS_S = 15.0
+"""Of a round: a sixtieth of a quarter of an hour."""
+SPREAD = 0.3
+FACTOR_VARIABLE = "STANDIN_FACTOR"
+"""How many times as long as guessed a cell sleeps: for jobs that only a ceiling ends."""
+
+EFFORTS = {
+    name: Effort(
+        name=name,
+        min_rounds=1,
+        max_rounds=1,
+        target_relative_interval=0.1,
+        cell_timeout_s=3600,
+        limits={},
+    )
+    for name in ("quick", "standard", "rigorous")
+}
+
+
+class StandInSuite(Suite):
+    """Sleeps of known length."""
+
+    name: ClassVar = "standin"
+    title: ClassVar = "sleeps in place of work"
+    runner: ClassVar = "skymark_standin.suite:Sleeper"
+    declaration: ClassVar = Declaration(
+        suite="standin",
+        metrics=(Metric(name="sleeps_per_s", heading="sleeps/s", unit="1/s", better="higher"),),
+        primary="sleeps_per_s",
+        sample_columns={"sleep_ns": "int64"},
+    )
+    efforts: ClassVar[Mapping[str, Effort]] = EFFORTS
+    shares_machine: ClassVar = True
+
+    def scenarios(self) -> list[Row]:
+        """Return a line per scenario."""
+        return [{"id": "sleep"}]
+
+    def adapters(self) -> list[Row]:
+        """Return a line per sleeper."""
+        return [{"slug": f"s{number}"} for number in range(1, 17)]
+
+    def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
+        """Return a cell per sleeper, each a group of its own."""
+        del effort
+        return [
+            PlannedCell(
+                cell=Cell(suite="standin", scenario="sleep", variant="long", adapter=name),
+                group=name,
+                shard_key=name,
+                guess=Span(
+                    low_s=GUESS_S * (1 - SPREAD),
+                    expected_s=GUESS_S,
+                    high_s=GUESS_S * (1 + SPREAD),
+                ),
+            )
+            for name in selection.adapters
+        ]
+
+    def venv(self, cell: Cell) -> None:
+        """Return None: a sleeper runs in the interpreter that skymark runs in."""
+        del cell
+
+
+class Sleeper:
+    """Sleeps. Implements `skymark.suite.contract.Runner`."""
+
+    def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
+        del cache, platform
+        self._factor = random.Random(cell.adapter).uniform(1 - SPREAD, 1 + SPREAD)
+        self._factor *= float(os.environ.get(FACTOR_VARIABLE) or 1)
+
+    def versions(self) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+    def prepare(self, cell: Cell) -> None:
+        """Make nothing."""
+
+    def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
+        """Sleep."""
+        del cell, effort
+        started_at = datetime.now(UTC)
+        region.begins()
+        begin_ns = time.perf_counter_ns()
+        time.sleep(GUESS_S * self._factor)
+        timed_ns = time.perf_counter_ns() - begin_ns
+        resources = region.ends()
+        return RoundResult(
+            round=round,
+            started_at=started_at,
+            setup_s=0,
+            timed_ns=timed_ns,
+            metrics={"sleeps_per_s": 1e9 / timed_ns},
+            resources=resources,
+            samples={"sleep_ns": (timed_ns,)},
+            verification=Verification(
+                passed=True, cause=None, verified_elements=1, compared_elements=1, fields=("sleep",)
+            ),
+            conditions={},
+        )
+
+    def close(self) -> None:
+        """Free nothing."""
