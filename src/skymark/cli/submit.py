@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from skymark.cli.caller import note, say
-from skymark.cli.launch import sendable
 from skymark.cli.named_data import require_data
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import COUNT, JOB, PART, WHAT, WHERE
 from skymark.cli.rented_options import DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
+from skymark.cli.sync import Sync, source_for
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
@@ -97,6 +97,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         ),
     ] = None,
     store: Stores = (),
+    sync: Sync = (),
     dry_run: Annotated[
         bool,
         Parameter(group=WHERE, help="Show the jobs that would be submitted now, and submit none."),
@@ -133,12 +134,14 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     }
     _require_one_way(of_cluster, hiring, managed=managed)
     wanted = first_groups(wanted_plan(options, plan), max_jobs)
+    source = source_for([wanted], sync)
     if managed:
         profile = options.profile if plan is None else wanted.profile  # a file, or a name
-        return submit_managed(wanted, profile, variables, hiring, deadline, store, dry_run=dry_run)
+        return submit_managed(
+            wanted, profile, variables, hiring, deadline, store, source, dry_run=dry_run
+        )
     assert cluster is not None
     fraction = EIGHTH if gpu_fraction is None else gpu_fraction
-    sendable(wanted, with_source=True)
     require_data(variables.cache_policy, wanted)
     suite = suite_named(wanted.suite)
     _require_shareable(wanted, suite)
@@ -156,7 +159,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     kind = None if cards is None else cards.kind
     if cards is not None and cards.bytes_each is None:
         say(f"the memory of an {kind} is not known here: nothing was compared with it")
-    order = _order(wanted, cluster, deadline, store, variables)
+    order = _order(wanted, cluster, deadline, store, variables, source)
     if dry_run and not one_job_per_group:
         _tell_of_queue(cluster)
     elif dry_run:
@@ -273,7 +276,12 @@ def _require_shareable(plan: Plan, suite: Suite) -> None:
 
 
 def _order(
-    plan: Plan, cluster: str, deadline: str | None, store: Sequence[str], variables: VariableOptions
+    plan: Plan,
+    cluster: str,
+    deadline: str | None,
+    store: Sequence[str],
+    variables: VariableOptions,
+    source: Path | None,
 ) -> Order:
     from skymark.cloud.lifecycle.adopting import order_of
     from skymark.cloud.submission import job_name, new_submission
@@ -291,6 +299,7 @@ def _order(
             "split": Balanced.kind,
             "variables": variables.variables(),
             "submission": new_submission(),
+            "source": source,
         }
     )
 

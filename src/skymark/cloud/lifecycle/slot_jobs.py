@@ -106,7 +106,7 @@ def queue_named(
     assert order.submission is not None
     launched = handle_of(order.cluster).launched_resources
     tasks = {name: make_slot_task(order, job, name, launched) for name, job in jobs.items()}
-    send_source(order.cluster, 1, source_directory(), order.submission)
+    send_source(order.cluster, 1, order.source or source_directory(), order.submission)
     _send_files(quoted, list(tasks))
     unused = set(tasks)
 
