@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,12 +14,10 @@ import pytest
 
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
-from skymark.cloud.rehearsal.world import rehearsal_world
 from skymark.model.record import Status
 from skymark.run.reader import open_run
 from skymark.store.kinds import runs_at
 from tests.cloud.conftest import Client
-from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (
     SMALL,
     Command,
@@ -46,15 +43,6 @@ LONG = 120
 worker measures goes to a store after `skymark.store.storing.HELD_S` at the latest."""
 
 CANARY = "canary0123456789canary0123456789canary01"
-
-
-@pytest.fixture(scope="module")
-def watched(fit: None) -> Iterator[Client]:
-    """A cloud whose SkyPilot runs controllers of managed jobs."""
-    directory = Path(tempfile.mkdtemp(prefix="sm-"))
-    with rehearsal_world(directory=directory, managed_jobs=True) as world:
-        yield Client(world)
-    assert footprint(directory, world.network.bridge) == NOTHING
 
 
 @pytest.fixture(scope="module")

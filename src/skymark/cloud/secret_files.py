@@ -70,7 +70,8 @@ DATA = (".csv", ".py", ".pyi", ".parquet", ".rst", ".md")
 """Endings of files that are named ``id_map.csv`` or ``credentials.py`` without holding any."""
 
 CONTENTS = {
-    "a private key": rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[P]uTTY-User-Key-File-",
+    "a private key": rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+    rb"|[P]uTTY-User-Key-File-",
     "a key of AWS": rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     "a secret key of AWS": rb"(?i)aws_secret_access_key['\"]?\s*[=:]\s*['\"]?[0-9a-z/+]{40}",
     "a key of Google": rb"\bAIza[0-9A-Za-z_-]{35}\b",

@@ -66,9 +66,12 @@ def test_an_image_has_no_file_of_the_user_s(loader):
 
 
 def test_a_file_elsewhere_is_refused_before_anything_is_hired(loader, here, monkeypatch):
-    with pytest.raises(UsageError, match="by their path from here"):
-        source_for([plan(f"{here / loader}:Mine")], ())
     asked = plan(f"{loader}:Mine")
+    cells = tuple(
+        one.model_copy(update={"local_files": (str(here / loader),)}) for one in asked.cells
+    )
+    with pytest.raises(UsageError, match="by their path from here"):
+        source_for([asked.model_copy(update={"cells": cells})], ())
     (here / "sub").mkdir()
     monkeypatch.chdir("sub")
     with pytest.raises(UsageError, match=r"add --sync my_loader\.py"):
