@@ -15,7 +15,7 @@ import pytest
 
 from skymark.cloud.sent_files import own_files
 from tests.cloud.conftest import Client
-from tests.cloud.launches import PLAN, ROUNDS, SMALL, Command, await_gone, bucket_of, skymark
+from tests.cloud.launches import ROUNDS, SMALL, Command, await_gone, bucket_of, skymark
 from tests.cloud.test_third_suite import PROFILE, path  # noqa: F401  # a fixture
 from tests.planted_files import CANARY, PLANTED, SECRETS, arrived, plant
 from tests.sky_ignore import ROOT
@@ -31,6 +31,8 @@ class Mine(NumpyReference):
     name = "Mine"
     slug = "of-one-s-own"
 """
+ADAPTERS = ("--adapters", "numpy", "my_loader.py:Mine")
+PLAN = ("--scenarios", "TAB-1:small", *ADAPTERS, "--effort", "quick", *ROUNDS)
 KUBERNETES = f"apiVersion: v1\nkind: Config\nusers: [{{name: me, user: {{token: {CANARY}}}}}]\n"
 IN_HOME = {**SECRETS, ".kube/config": KUBERNETES, ".config/vastai/vast_api_key": CANARY}
 FOLDERS = ("", "src", "src/skymark/report", "benchmarks", "benchmarks/sky", "tests", "mine")
@@ -39,7 +41,7 @@ YAML = "workdir: mine\nrun: ls -RA; cat train.py\n"
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout with planted files that git ignores, tracks or does not know, and links to them."""
+    """A checkout with planted files that git ignores, tracks or does not know, and links."""
     root = tmp_path_factory.mktemp("leaves").resolve() / "checkout"
     for name, file in {**own_files().files, ".skyignore": ROOT / ".skyignore"}.items():
         plant(root, name, file.read_text())
@@ -73,9 +75,8 @@ def machine(
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(checkout)
         where = ("--infra", "lambda", "--machine", str(SMALL), "-c", NAME, "--keep", "--yes")
-        plan = (*PLAN, "my_loader.py:Mine", *ROUNDS)
         out = str(tmp_path_factory.mktemp("results"))
-        command = skymark(watched, "launch", "cpu", *where, *plan, "--output", out, **variables)
+        command = skymark(watched, "launch", "cpu", *where, *PLAN, "--output", out, **variables)
         assert command.status == 0, command.output
         (hired,) = watched.world.hired(NAME)
         yield watched.world.machine(hired).home, variables, command
@@ -124,7 +125,7 @@ def test_exec_of_a_run_a_command_and_a_yaml(
         assert done.status == status, done.output
         return done.output
 
-    execute(*PLAN, "my_loader.py:Mine", *ROUNDS, "--output", str(tmp_path))
+    execute(*PLAN, "--output", str(tmp_path))
     assert (newest_source(home) / "my_loader.py").is_file()
     said = execute("--sync", "my_loader.py", "--", "cat my_loader.py; ls -A")
     assert "of-one-s-own" in said
@@ -168,15 +169,14 @@ def test_a_managed_job_and_a_rendered_yaml(
         assert (home / "sky_workdir" / "my_loader.py").is_file()
 
     watched.world.cloud.before_end.append(look)
-    plan = (*PLAN, "my_loader.py:Mine", *ROUNDS)
     with bucket_of(watched) as bucket:
         store = ("--managed", "--store", "s3://results/leaves", "--output", str(tmp_path / "out"))
         where = ("--infra", "lambda", "--machine", str(SMALL), "-c", f"{NAME}-2", "--yes")
         given = {**variables, **bucket.variables}
-        done = skymark(watched, "launch", "cpu", *where, *plan, *store, **given)
+        done = skymark(watched, "launch", "cpu", *where, *PLAN, *store, **given)
         assert done.status == 0, done.output
     file = tmp_path / "task.yaml"
-    words = ("render", "sky", "cpu", "--infra", "lambda", *plan, "--output", str(file))
+    words = ("render", "sky", "cpu", "--infra", "lambda", *PLAN, "--output", str(file))
     done = skymark(watched, *words, **variables)
     assert done.status == 0, done.output
     workdir = Path(re.search(r"(?m)^workdir: (.+)$", file.read_text())[1])

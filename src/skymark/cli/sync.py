@@ -90,7 +90,8 @@ def _require_sendable(path: Path, sync: Sequence[Path], *, with_source: bool) ->
             f"{path} lies on this machine, and a rented one gets files by their path from here; "
             "give such a path, or an address such as hf://owner/name"
         )
-    if not path.is_file() and not any(path.is_relative_to(one) for one in sync):
+    named = (one.expanduser().absolute() for one in sync)
+    if not path.is_file() and not any(path.absolute().is_relative_to(one) for one in named):
         raise UsageError(
             f"{path} lies on this machine; add --sync {path} to send it, or give an address such "
             "as hf://owner/name"
