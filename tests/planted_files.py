@@ -27,7 +27,7 @@ SECRETS = {
     ".config/gcloud/application_default_credentials.json": f'{{"refresh_token": "{CANARY}"}}',
     ".kube/config": f"token: {CANARY}\n",
     ".docker/config.json": f'{{"auths": "{CANARY}"}}',
-    ".npmrc": f"//example.org/:_authToken={CANARY}\n",
+    ".npmrc": "//example.org/:_auth" + f"Token={CANARY}\n",
     ".pypirc": f"password = {CANARY}\n",
     ".git-credentials": f"https://me:{CANARY}@example.org\n",
     ".ssh/known_key": PLAIN,

@@ -19,6 +19,7 @@ from skymark.run.reader import open_run
 from skymark.store.kinds import runs_at
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
+    ONE_CELL,
     SMALL,
     Command,
     LastLook,
@@ -30,6 +31,7 @@ from tests.cloud.launches import (
     machine_of,
     reach,
     skymark,
+    small_with_profile,
     stored_rounds,
 )
 from tests.cloud.table import TAKEN_AWAY, Tables
@@ -250,13 +252,14 @@ def test_no_controller_is_rented(client: Client, tmp_path: Path) -> None:
 
 
 def test_sky_jobs_launch_runs_one_of_our_yamls_into_the_store_that_it_is_given(
-    watched: Client, bucket: S3Server
+    watched: Client, bucket: S3Server, tmp_path: Path
 ) -> None:
     secrets = [word for pair in bucket.variables.items() for word in ("--secret", "=".join(pair))]
-    profile = ("--env", "SKYMARK_PROFILE=tests/cloud/machines/one_cell.toml")
+    profile = ("--env", f"SKYMARK_PROFILE={ONE_CELL}")
+    small = str(small_with_profile(tmp_path))
     store = ("--env", "SKYMARK_STORES=s3://results/raw")
     name = ("-n", "raw", "--infra", "lambda")
-    said = watched.sky("jobs", "launch", "-y", str(SMALL), *name, *profile, *store, *secrets)
+    said = watched.sky("jobs", "launch", "-y", small, *name, *profile, *store, *secrets)
     assert "read back" in said
     (run,) = runs_at("s3://results/raw")
     assert run.startswith("sky-managed-")

@@ -42,6 +42,7 @@ from skymark.model.plan import Plan
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import Order
+    from skymark.cloud.source import Source
     from skymark.cloud.user_job import UserJob
 
 
@@ -227,8 +228,16 @@ def _submit(cluster: str, job: UserJob, *, detach: bool) -> int:
     """Put a user's job into a machine's queue, and show it to its end unless told otherwise."""
     from skymark.cloud.lifecycle.screen import Choice, Screen
     from skymark.cloud.lifecycle.user_jobs import show, submit
+    from skymark.cloud.sky.user_tasks import is_yaml
 
-    one = submit(cluster, job, say_sent)
+    def announce(source: Source) -> None:
+        say_sent(source)
+        for word in [] if is_yaml(job.words) else " ".join(job.words).split():
+            path = Path(word)
+            if path.is_file() and not path.is_absolute() and not (source.directory / path).exists():
+                say(f"{word} is a file here that is not sent; --sync {word} sends it")
+
+    one = submit(cluster, job, announce)
     say(f"job {one.number} of {cluster}; skymark logs {cluster} {one.number}")
     if detach:
         return 0

@@ -126,19 +126,19 @@ def made_directory(files: Mapping[str, Path]) -> Path:
         made.mkdir(mode=0o700)
         for name, path in files.items():
             _copy(path, made / name)
-        _refuse_secrets(made, files)  # of the copies: a file may change meanwhile
         if f"{PACKAGE}/__init__.py" in files and checkout() is None:
             (made / PROJECT_FILE).write_text(_project_file())
         (made / IGNORED_BY_SKYPILOT).write_text("# all of this directory is sent\n")
         digest = _digest(made)
         found = directory / f"skymark-{skymark.__version__}-{digest[:16]}"
-        if found.is_dir() and _digest(found) != digest:
-            shutil.rmtree(found)  # damaged
-        try:
-            made.rename(found)
-        except OSError:
-            if not found.is_dir():  # else it was made before, or another process has just made it
-                raise
+        if not found.is_dir() or _digest(found) != digest:
+            _refuse_secrets(made, files)  # of the copies: a file may change meanwhile
+            shutil.rmtree(found, ignore_errors=True)  # damaged
+            try:
+                made.rename(found)
+            except OSError:
+                if not found.is_dir():  # else another process has just made it
+                    raise
     os.utime(found)
     return found
 

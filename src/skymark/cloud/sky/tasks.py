@@ -158,7 +158,16 @@ def _source_for(task: Any, order: Order) -> Path | None:
 
 
 def _send_checked_mounts(task: Any) -> None:
-    """Send copies of the files that a YAML mounts, without those that may not leave."""
+    """Send copies of the files that a YAML mounts; what goes to a bucket is checked alone.
+
+    Raises:
+        UsageError: one holds a secret.
+    """
+    for storage in (task.storage_mounts or {}).values():
+        sources = storage.source if isinstance(storage.source, list) else [storage.source]
+        for one in sources:
+            if one is not None and "://" not in one:
+                checked_copy(Path(one).expanduser().absolute())
     for there, here in (task.file_mounts or {}).items():
         if "://" not in here:
             task.file_mounts[there] = os.fspath(checked_copy(Path(here).expanduser().absolute()))
