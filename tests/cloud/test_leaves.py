@@ -20,7 +20,7 @@ from tests.cloud.test_third_suite import PROFILE, path  # noqa: F401  # a fixtur
 from tests.planted_files import CANARY, PLANTED, SECRETS, arrived, plant
 from tests.sky_ignore import ROOT
 
-pytestmark = [pytest.mark.cloud, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day, pytest.mark.timeout(3600)]
 
 NAME = "skymark-leaves"
 KEPT = (".lambda_cloud/lambda_keys",)
