@@ -98,13 +98,11 @@ def secret_in(place: str, path: Path) -> str | None:
         place: its path as it is called where it comes from, which tells by its names.
         path: the file that is read.
     """
-    parts = PurePosixPath(place.casefold()).parts
-    for directory in DIRECTORIES:
-        names = PurePosixPath(directory).parts
-        if any(parts[at : at + len(names)] == names for at in range(len(parts) - len(names))):
-            return f"{directory}/ is a directory of credentials"
+    if directory := secret_directory_in(place):
+        return f"{directory}/ is a directory of credentials"
+    own_name = PurePosixPath(place.casefold()).name
     for name in NAMES:
-        if fnmatchcase(parts[-1], name) and not parts[-1].endswith(DATA):
+        if fnmatchcase(own_name, name) and not own_name.endswith(DATA):
             return f"its name is that of a file with credentials ({name})"
     with path.open("rb") as file:
         head = file.read(LOOK_BYTES)
@@ -113,4 +111,14 @@ def secret_in(place: str, path: Path) -> str | None:
     for kind, pattern in CONTENTS.items():
         if re.search(pattern, head):
             return f"{kind} stands in it"
+    return None
+
+
+def secret_directory_in(place: str) -> str | None:
+    """Return the directory of credentials that a file lies in, by its path; None for none."""
+    parts = PurePosixPath(place.casefold()).parts
+    for directory in DIRECTORIES:
+        names = PurePosixPath(directory).parts
+        if any(parts[at : at + len(names)] == names for at in range(len(parts) - len(names))):
+            return directory
     return None

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path, PurePosixPath
 
-from skymark.cloud.own_venv import checkout
+from skymark.cloud.secret_files import secret_directory_in
 from skymark.machine.facts import run_program
 from skymark.model.errors import UsageError
+from skymark.resources import checkout
 
 PACKAGE = "src/skymark"
 PINS = PurePosixPath("skymark/data/requirements")
@@ -83,6 +84,7 @@ def named_files(names: Iterable[Path], root: Path) -> Selection:
                 "change to a directory above it"
             )
         place = path.relative_to(root).as_posix()
+        require_no_secret_directory(path)
         if not path.exists():
             raise UsageError(f"{name} is not there; name a file or a directory of {root}")
         if path.resolve() != path:
@@ -99,8 +101,9 @@ def directory_files(directory: Path) -> Selection:
     """Return the files of a directory: those that git tracks, or all where it tracks none.
 
     Raises:
-        UsageError: it lies in a work tree whose files git does not list.
+        UsageError: it is of credentials, or lies in a work tree whose files git does not list.
     """
+    require_no_secret_directory(directory)
     tracked = _git_files(directory, "--recurse-submodules")
     if tracked is None and any((one / ".git").exists() for one in (directory, *directory.parents)):
         raise UsageError(
@@ -117,6 +120,19 @@ def directory_files(directory: Path) -> Selection:
         directories[:] = [name for name in directories if name not in {*MADE_AGAIN, *links}]
         found |= {(inner / name).as_posix() for name in (*files, *links)}
     return _regular_files(directory, found, ())
+
+
+def require_no_secret_directory(path: Path) -> None:
+    """Refuse a directory of credentials, and a file in one, wherever the current directory is.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if directory := secret_directory_in(f"{path.resolve()}/any"):
+        raise UsageError(
+            f"{path} would leave this machine, and {directory}/ is a directory of credentials; "
+            "name another file. Keys that a job needs are given with --secret"
+        )
 
 
 def merged(one: Selection, other: Selection) -> Selection:

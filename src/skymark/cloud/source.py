@@ -20,7 +20,6 @@ from pathlib import Path
 
 import skymark
 from skymark.cache.location import cache_directory
-from skymark.cloud.own_venv import checkout
 from skymark.cloud.secret_files import secret_in
 from skymark.cloud.sent_files import (
     PACKAGE,
@@ -29,6 +28,7 @@ from skymark.cloud.sent_files import (
     merged,
     named_files,
     own_files,
+    require_no_secret_directory,
 )
 from skymark.machine.facts import git_state, run_program
 from skymark.model.errors import UsageError
@@ -106,6 +106,7 @@ def checked_copy(path: Path) -> Path:
     """
     if path.is_dir():
         return made_directory(directory_files(path).files)
+    require_no_secret_directory(path)
     return made_directory({path.name: path.resolve()}) / path.name
 
 
@@ -126,7 +127,7 @@ def made_directory(files: Mapping[str, Path]) -> Path:
         made.mkdir(mode=0o700)
         for name, path in files.items():
             _copy(path, made / name)
-        if f"{PACKAGE}/__init__.py" in files and checkout() is None:
+        if f"{PACKAGE}/__init__.py" in files and PROJECT_FILE not in files:
             (made / PROJECT_FILE).write_text(_project_file())
         (made / IGNORED_BY_SKYPILOT).write_text("# all of this directory is sent\n")
         digest = _digest(made)

@@ -14,9 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skymark.cloud import sent_files, source
+from skymark.cloud import sent_files
 from skymark.cloud.secret_files import DIRECTORIES, NAMES, secret_in
-from skymark.cloud.source import made_directory, source_directory, source_of_job, source_with
+from skymark.cloud.source import (
+    checked_copy,
+    made_directory,
+    source_directory,
+    source_of_job,
+    source_with,
+)
 from skymark.model.errors import UsageError
 from tests.planted_files import CANARY, PLANTED, PRIVATE_KEY, SECRETS, arrived, plant
 
@@ -50,7 +56,6 @@ def new_checkout(*, in_git: bool = True) -> Iterator[Path]:
             git(root.parent, "init", "--quiet", root)
             git(root, "add", ".")
         patch.setattr(sent_files, "checkout", lambda: root)
-        patch.setattr(source, "checkout", lambda: root)
         patch.setenv("SKYMARK_CACHE", f"{place}/cache")
         patch.chdir(root)
         yield root
@@ -218,6 +223,20 @@ def test_a_folder_whose_files_git_does_not_list_is_refused(checkout):
     (checkout / ".git" / "HEAD").write_text("damaged")
     with pytest.raises(UsageError, match="git does not list"):
         source_with([Path("tests")])
+
+
+@pytest.mark.parametrize("folder", [".kube", ".config/gcloud"])
+def test_a_file_among_credentials_is_refused_from_within_too(checkout, monkeypatch, folder):
+    path = plant(checkout, f"{folder}/config", CANARY)
+    monkeypatch.chdir(path.parent)
+    for send in (
+        lambda: source_with([Path("config")]),
+        lambda: source_of_job(path.parent, []),
+        lambda: checked_copy(path),
+        lambda: checked_copy(path.parent),
+    ):
+        with pytest.raises(UsageError, match="is a directory of credentials"):
+            send()
 
 
 def test_two_files_of_one_path_are_refused(checkout):
