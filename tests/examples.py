@@ -1,4 +1,4 @@
-"""How many examples are made of the properties that run whole commands on every one."""
+"""How many examples are made of the properties that take long for every one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ EXAMPLES = {
     "SKYMARK_ANY_BYTES": Examples(few=15, many=60),
     "SKYMARK_ANY_TEXT": Examples(few=14, many=40),
     "SKYMARK_NAMES": Examples(few=8, many=25),
+    "SKYMARK_PLANTED": Examples(few=15, many=200),
 }
 """By the environment variable that asks for another number; docs/security.md has them."""
 

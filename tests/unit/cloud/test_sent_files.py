@@ -24,6 +24,7 @@ from skymark.cloud.source import (
     source_with,
 )
 from skymark.model.errors import UsageError
+from tests.examples import examples
 from tests.planted_files import CANARY, PLANTED, PRIVATE_KEY, SECRETS, arrived, plant
 
 ROOT = Path(__file__).parents[3]
@@ -92,7 +93,7 @@ planted = st.lists(
 )
 
 
-@settings(max_examples=int(os.environ.get("SKYMARK_PLANTED", "25")), deadline=None)
+@settings(max_examples=examples("SKYMARK_PLANTED"), deadline=None)
 @given(files=planted, in_git=st.booleans())
 def test_no_planted_file_is_sent_whatever_git_knows_of_it_and_wherever_it_or_a_link_lies(
     files, in_git
