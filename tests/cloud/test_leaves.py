@@ -133,7 +133,7 @@ def test_exec_of_a_run_a_command_and_a_yaml(
     job = plant(checkout, "job.yaml", YAML)
     said = execute(str(job))
     assert "trained" in said
-    assert "not sent, for git does not track them" in said
+    assert "not sent, because git does not track them" in said
     assert planted_in(home) == []
     before = len(list((home / "skymark-source").iterdir()))
     for named in (("--sync", "tests"), ("--sync", "id_rsa"), ("--sync", ".aws")):

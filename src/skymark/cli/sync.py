@@ -39,9 +39,9 @@ def source_for(
     Says which files are sent besides those, how large they are, and which stay here.
 
     Args:
-        plans: all that the job carries out.
-        sync: paths that were named for it.
-        with_source: whether the machine gets a directory at all.
+        plans: the plans of the job.
+        sync: the values of --sync.
+        with_source: False for a machine with a container image.
 
     Raises:
         UsageError: a plan names files that the machine would not get, or one that may not be sent.
@@ -87,8 +87,8 @@ def _require_sendable(path: Path, sync: Sequence[Path], *, with_source: bool) ->
         )
     if path.is_absolute():
         raise UsageError(
-            f"{path} lies on this machine, and a rented one gets files by their path from here; "
-            "give such a path, or an address such as hf://owner/name"
+            f"{path} lies on this machine, and a rented machine gets only files below the current "
+            "directory; give a relative path, or an address such as hf://owner/name"
         )
     named = (one.expanduser().absolute() for one in sync)
     if not path.is_file() and not any(path.absolute().is_relative_to(one) for one in named):
@@ -101,11 +101,11 @@ def _require_sendable(path: Path, sync: Sequence[Path], *, with_source: bool) ->
 def _say_what_stays(left: Selection) -> None:
     if left.untracked:
         say(
-            f"not sent, for git does not track them: {_some(left.untracked)}; `git add` them, or "
-            "name what the job needs with --sync"
+            f"not sent, because git does not track them: {_some(left.untracked)}; use `git add`, "
+            "or --sync for files that the job needs"
         )
     if left.links:
-        say(f"not sent, for they lead elsewhere or are no files: {_some(left.links)}")
+        say(f"not sent, because they are links to other files, or no files: {_some(left.links)}")
 
 
 def _some(names: Sequence[str]) -> str:

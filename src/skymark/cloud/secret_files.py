@@ -95,8 +95,8 @@ def secret_in(place: str, path: Path) -> str | None:
     """Return the reason why a file holds credentials; None where it does not seem to.
 
     Args:
-        place: its path as it is called where it comes from, which tells by its names.
-        path: the file that is read.
+        place: the file's original path.
+        path: the file or its copy, whose content is read.
     """
     if directory := secret_directory_in(place):
         return f"{directory}/ is a directory of credentials"

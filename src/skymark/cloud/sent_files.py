@@ -1,9 +1,9 @@
-"""The files that may leave this machine: skymark's own, and those of paths that a user names.
+"""Files that may leave this machine: skymark's own files, and the paths that a user names.
 
-Of skymark, the files that its wheel and sdist have too: of a checkout those of the list in
-``pyproject.toml`` that git tracks, as they lie there; of an installed one those of its ``RECORD``.
-Of a directory in git, the tracked files; of any other one, all. A link is followed only to a file
-that is sent anyway.
+A checkout of skymark sends its tracked files, in their present state, that the list in
+``pyproject.toml`` allows; wheel and sdist use the same list. An installed skymark sends the files
+of its ``RECORD``. A named directory sends its tracked files, or all files where git tracks none.
+A link is followed only to a file that is sent anyway.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def named_files(names: Iterable[Path], root: Path) -> Selection:
 
     Args:
         names: files and directories.
-        root: the directory that they are named in, with no link in its path.
+        root: the current directory, with no link in its path.
 
     Raises:
         UsageError: one is not there, is a link, or lies elsewhere.
@@ -80,8 +80,8 @@ def named_files(names: Iterable[Path], root: Path) -> Selection:
         path = Path(os.path.normpath(root / name.expanduser()))
         if not path.is_relative_to(root):
             raise UsageError(
-                f"{name} lies outside {root}, and a machine gets each path as it is from there; "
-                "change to a directory above it"
+                f"{name} lies outside {root}; a machine gets only files below the current directory. "
+                "Change to a directory above that file"
             )
         place = path.relative_to(root).as_posix()
         require_no_secret_directory(path)
@@ -159,7 +159,7 @@ def merged(one: Selection, other: Selection) -> Selection:
 
 
 def _regular_files(root: Path, places: Iterable[str], untracked: tuple[str, ...]) -> Selection:
-    """Return the regular files of a list, and links to such files; the others are named."""
+    """Select the regular files of a list, and the links to files of the list."""
     real = root.resolve()
     files: dict[str, Path] = {}
     links: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """The directory that goes to a machine: copies of the files that may leave this one, and no others.
 
-A machine's set-up installs skymark from it, with pins from ``requirements/``. It is named for its
-contents and kept in the cache, for SkyPilot reads it again for each machine of a managed job.
+A machine's set-up installs skymark from this directory, with pins from ``requirements/``. The
+directory has its digest in its name and stays in the cache, because SkyPilot reads it again for each
+machine of a managed job.
 """
 
 from __future__ import annotations

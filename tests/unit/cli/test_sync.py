@@ -70,7 +70,7 @@ def test_a_file_elsewhere_is_refused_before_anything_is_hired(loader, here, monk
     cells = tuple(
         one.model_copy(update={"local_files": (str(here / loader),)}) for one in asked.cells
     )
-    with pytest.raises(UsageError, match="by their path from here"):
+    with pytest.raises(UsageError, match="only files below the current"):
         source_for([asked.model_copy(update={"cells": cells})], ())
     (here / "sub").mkdir()
     monkeypatch.chdir("sub")
@@ -100,5 +100,5 @@ def test_what_stays_is_said(here, capsys):
     (here / "code" / "link.py").symlink_to("/etc/hostname")
     source_for([plan("numpy")], [Path("code")])
     said = capsys.readouterr().err
-    assert "not sent, for git does not track them: code/" in said
+    assert "not sent, because git does not track them: code/" in said
     assert "code/new.py" in said
