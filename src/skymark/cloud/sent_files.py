@@ -80,8 +80,8 @@ def named_files(names: Iterable[Path], root: Path) -> Selection:
         path = Path(os.path.normpath(root / name.expanduser()))
         if not path.is_relative_to(root):
             raise UsageError(
-                f"{name} lies outside {root}; a machine gets only files below the current directory. "
-                "Change to a directory above that file"
+                f"{name} lies outside {root}; a machine gets only files below the current "
+                "directory. Change to a directory above that file"
             )
         place = path.relative_to(root).as_posix()
         require_no_secret_directory(path)

@@ -1,8 +1,8 @@
 """The directory that goes to a machine: copies of the files that may leave this one, and no others.
 
 A machine's set-up installs skymark from this directory, with pins from ``requirements/``. The
-directory has its digest in its name and stays in the cache, because SkyPilot reads it again for each
-machine of a managed job.
+directory has its digest in its name and stays in the cache, because SkyPilot reads it again for
+each machine of a managed job.
 """
 
 from __future__ import annotations
