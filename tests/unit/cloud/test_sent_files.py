@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -328,7 +329,7 @@ def test_wheel_and_sdist_have_no_planted_file(tmp_path):
         for name, text in PLANTED.items():
             if not is_listed(folder, name):
                 plant(root / folder, name, text)
-    build = ("python", "-m", "hatchling", "build", "--directory", tmp_path / "made")
+    build = (sys.executable, "-m", "hatchling", "build", "--directory", tmp_path / "made")
     subprocess.run(build, cwd=root, check=True, capture_output=True)
     assert len(list((tmp_path / "made").iterdir())) == 2
     for made in (tmp_path / "made").iterdir():

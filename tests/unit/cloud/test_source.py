@@ -11,12 +11,13 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 import skymark
 from tests.planted_files import PLANTED, arrived, plant
 
 ROOT = Path(__file__).parents[3]
-UV = ("uv", "pip", "install", "--quiet", "--no-deps", "--offline", "--target")
+UV = (find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--offline", "--target")
 
 
 @pytest.fixture(scope="module")
