@@ -66,6 +66,11 @@ ATTACKS = {
         "tests/stores/wandb_store/test_online.py::test_a_home_that",
         "tests/stores/wandb_store/test_online.py::test_a_reference_to_a_file",
     ),
+    "private files and keys on the way to a machine": (
+        "tests/unit/cloud/test_sent_files.py",
+        "tests/unit/cloud/test_source.py::test_a_bundle_has_the_installed",
+        "tests/unit/cli/test_sync.py",
+    ),
     "other users in the way of the lock": (
         "tests/unit/machine/test_measuring_lock.py",
         "tests/unit/machine/test_private_directory.py::test_a_directory_that",

@@ -36,6 +36,7 @@ CLOUDS_OF_THEIR_OWN = {
         "provider_list",
         "rehearse",
         "render_sky",
+        "sky_ignore",
         "screen",
         "slurm_arrays",
         "strangers_server",

@@ -1,4 +1,4 @@
-"""How many examples are made of the properties that run whole commands on every one."""
+"""How many examples are made of the properties that take long for every one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ EXAMPLES = {
     "SKYMARK_ANY_TEXT": Examples(few=14, many=40),
     "SKYMARK_NAMES": Examples(few=8, many=25),
     "SKYMARK_NEIGHBOURS": Examples(few=3, many=100),
+    "SKYMARK_PLANTED": Examples(few=15, many=200),
 }
 """By the environment variable that asks for another number; docs/security.md has them."""
 

@@ -28,3 +28,9 @@ def resource_directory(kind: str) -> Path:
         if directory.is_dir():
             return directory
     raise UsageError(f"this installation has no {kind}; reinstall skymark")
+
+
+def checkout() -> Path | None:
+    """Return the checkout that skymark runs from; None for an installed one."""
+    root = _PACKAGE.parents[1]
+    return root if (root / "pyproject.toml").is_file() and _PACKAGE.parent.name == "src" else None

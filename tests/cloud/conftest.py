@@ -121,6 +121,15 @@ def client(fit: None) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
+def watched(fit: None) -> Iterator[Client]:
+    """A cloud for the session whose SkyPilot runs controllers of managed jobs."""
+    directory = Path(tempfile.mkdtemp(prefix="sm-"))
+    with rehearsal_world(directory=directory, managed_jobs=True) as world:
+        yield Client(world)
+    assert footprint(directory, world.network.bridge) == NOTHING
+
+
+@pytest.fixture(scope="session")
 def look(client: Client, tmp_path_factory: pytest.TempPathFactory) -> LastLook:
     """What was on the machines when they were given back."""
     look = LastLook(tmp_path_factory.mktemp("machines"))

@@ -34,6 +34,8 @@ TOOLS = Path(__file__).parents[2] / ".venv" / "bin" / "python"
 """Has what serves a bucket, which SkyPilot's environment has not."""
 
 SMALL = Path(__file__).with_name("machines") / "small.yaml"
+ONE_CELL = "../one_cell.toml"
+"""A profile's path from the source on a machine of `small_with_profile`."""
 PLAN = ("--scenarios", "TAB-1:small", "--adapters", "numpy", "--effort", "quick")
 ROUNDS = ("--rounds", "1")
 TIMEOUT_S = 1200.0
@@ -195,6 +197,14 @@ def machine_of(directory: Path, name: str, **sections: str) -> Path:
     }
     path = directory / f"{name}.yaml"
     path.write_text(json.dumps(content))
+    return path
+
+
+def small_with_profile(directory: Path) -> Path:
+    """Write the small machine for plain `sky`, which sends a profile of one cell along."""
+    path = directory / "small.yaml"
+    profile = SMALL.with_name("one_cell.toml")
+    path.write_text(f"{SMALL.read_text()}\nfile_mounts:\n  ~/one_cell.toml: {profile}\n")
     return path
 
 

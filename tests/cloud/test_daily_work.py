@@ -19,23 +19,33 @@ from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import RESULTS
 from skymark.run.directory import RunDirectory
 from tests.cloud.conftest import Client
-from tests.cloud.launches import PLAN, ROUNDS, SMALL, Running, await_gone, launching, skymark
+from tests.cloud.launches import (
+    ONE_CELL,
+    PLAN,
+    ROUNDS,
+    SMALL,
+    Running,
+    await_gone,
+    launching,
+    skymark,
+    small_with_profile,
+)
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day, pytest.mark.timeout(3600)]
 
 NAME = "skymark-shared"
-PROFILE = "tests/cloud/machines/one_cell.toml"
 KEY = "key0123456789key0123456789key0123456789k"
 SHOWS = "echo devices=$CUDA_VISIBLE_DEVICES nodes=$SKYPILOT_NUM_NODES of=$FROM_ENV-$FROM_FILE-$KEPT"
 WAITS = "until [ -f ~/go-on ]; do sleep 0.2; done"
 
 
 @pytest.fixture(scope="module")
-def shared(client: Client) -> Iterator[str]:
+def shared(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What `sky launch` said of two machines of eight GPUs, made with one of our YAMLs."""
     machines = ("--infra", "lambda", "--gpus", "H100:8", "--num-nodes", "2", "-i", "30", "--down")
-    profile = ("--env", f"SKYMARK_PROFILE={PROFILE}")
-    yield client.sky("launch", "-y", str(SMALL), "-c", NAME, "-n", "first", *machines, *profile)
+    profile = ("--env", f"SKYMARK_PROFILE={ONE_CELL}")
+    small = str(small_with_profile(tmp_path_factory.mktemp("machine")))
+    yield client.sky("launch", "-y", small, "-c", NAME, "-n", "first", *machines, *profile)
     ended = skymark(client, "down", NAME)
     assert ended.status == 0, ended.output
     await_gone(client, NAME)
@@ -176,7 +186,7 @@ def test_the_runner_needs_no_path_in_sky_exec(
     client: Client, shared: str, homes: list[Path]
 ) -> None:
     before = {(home / RESULTS / "latest").readlink() for home in homes}
-    command = f"python -m benchmarks.runners.full_runner --profile {PROFILE} --rounds 1"
+    command = f"python -m benchmarks.runners.full_runner --profile {ONE_CELL} --rounds 1"
     said = client.sky("exec", NAME, command)
     assert "Job finished (status: SUCCEEDED)" in said
     (newest,) = {(home / RESULTS / "latest").readlink() for home in homes} - before

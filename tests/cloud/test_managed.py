@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,13 +14,12 @@ import pytest
 
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
-from skymark.cloud.rehearsal.world import rehearsal_world
 from skymark.model.record import Status
 from skymark.run.reader import open_run
 from skymark.store.kinds import runs_at
 from tests.cloud.conftest import Client
-from tests.cloud.footprint import NOTHING, footprint
 from tests.cloud.launches import (
+    ONE_CELL,
     SMALL,
     Command,
     LastLook,
@@ -33,6 +31,7 @@ from tests.cloud.launches import (
     machine_of,
     reach,
     skymark,
+    small_with_profile,
     stored_rounds,
 )
 from tests.cloud.table import TAKEN_AWAY, Tables
@@ -46,15 +45,6 @@ LONG = 120
 worker measures goes to a store after `skymark.store.storing.HELD_S` at the latest."""
 
 CANARY = "canary0123456789canary0123456789canary01"
-
-
-@pytest.fixture(scope="module")
-def watched(fit: None) -> Iterator[Client]:
-    """A cloud whose SkyPilot runs controllers of managed jobs."""
-    directory = Path(tempfile.mkdtemp(prefix="sm-"))
-    with rehearsal_world(directory=directory, managed_jobs=True) as world:
-        yield Client(world)
-    assert footprint(directory, world.network.bridge) == NOTHING
 
 
 @pytest.fixture(scope="module")
@@ -262,13 +252,14 @@ def test_no_controller_is_rented(client: Client, tmp_path: Path) -> None:
 
 
 def test_sky_jobs_launch_runs_one_of_our_yamls_into_the_store_that_it_is_given(
-    watched: Client, bucket: S3Server
+    watched: Client, bucket: S3Server, tmp_path: Path
 ) -> None:
     secrets = [word for pair in bucket.variables.items() for word in ("--secret", "=".join(pair))]
-    profile = ("--env", "SKYMARK_PROFILE=tests/cloud/machines/one_cell.toml")
+    profile = ("--env", f"SKYMARK_PROFILE={ONE_CELL}")
+    small = str(small_with_profile(tmp_path))
     store = ("--env", "SKYMARK_STORES=s3://results/raw")
     name = ("-n", "raw", "--infra", "lambda")
-    said = watched.sky("jobs", "launch", "-y", str(SMALL), *name, *profile, *store, *secrets)
+    said = watched.sky("jobs", "launch", "-y", small, *name, *profile, *store, *secrets)
     assert "read back" in said
     (run,) = runs_at("s3://results/raw")
     assert run.startswith("sky-managed-")

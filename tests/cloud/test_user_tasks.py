@@ -14,6 +14,7 @@ import pytest
 from skymark.cloud.machine_kinds import machine_kinds
 from skymark.cloud.order import Order
 from skymark.cloud.rehearsal.world import CATALOGS
+from skymark.cloud.sky.internals import withhold_provider_keys
 from skymark.cloud.sky.made_with import profile_of
 from skymark.cloud.sky.tasks import make_run_task, make_task, source_of
 from skymark.cloud.sky.user_tasks import make_user_task
@@ -94,7 +95,7 @@ def test_an_idle_machine_is_set_up_and_runs_nothing() -> None:
 def test_a_command_is_joined_as_sky_exec_joins_it(eight: Any, tmp_path: Path) -> None:
     task, source = make_user_task(UserJob(("echo", "$A", "'x  y'"), "mine"), eight, "first")
     assert source is not None
-    assert (source / "pyproject.toml").is_file()
+    assert (source.directory / "pyproject.toml").is_file()
     assert (task.name, task.num_nodes) == ("mine", 1)
     (tmp_path / source_place("first")).mkdir(parents=True)
     variables = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "A": "1"}
@@ -116,13 +117,63 @@ def test_a_yaml_keeps_what_it_says_but_for_the_options(
     task, source = make_user_task(job, eight, "first")
     (resources,) = task.resources
     assert (task.name, task.num_nodes, resources.accelerators) == ("its", 2, {"H100": 4})
-    assert (source, task.workdir) == (tmp_path, None)
+    assert source is not None
+    assert (source.named.files, task.workdir) == ({"job.yaml": yaml}, None)
     assert task.envs == {"A": "1", "B": "2"}
     assert sky.task.get_plaintext_secrets(task.secrets) == {"S": "3"}
     changed = UserJob((str(yaml),), "mine", "H100:1", 1, {"B": "2"}, {"S": "3"})
     task, _ = make_user_task(changed, eight, "first")
     (resources,) = task.resources
     assert (task.name, task.num_nodes, resources.accelerators) == ("mine", 1, {"H100": 1})
+
+
+def test_a_job_gets_its_named_files_beside_its_source(
+    eight: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.resolve())
+    (tmp_path / "mine.py").write_text("mine")
+    (tmp_path / "job.yaml").write_text("run: cat mine.py\n")
+    for words, skymark_s in ((("job.yaml",), False), (("cat", "mine.py"), True)):
+        job = UserJob(words, files=(Path("mine.py"),))
+        task, source = make_user_task(job, eight, "first")
+        assert source is not None
+        assert source_place("first") in task.run
+        assert (source.directory / "mine.py").read_text() == "mine"
+        assert (source.directory / "src").is_dir() == skymark_s
+        (order,) = (order_of(source=source.directory, submission="one"),)
+        assert source_of(order) == source.directory
+        assert make_task(order).workdir == str(source.directory)
+    bare = tmp_path / "bare.yaml"
+    bare.write_text("run: cat mine.py\n")
+    assert make_task(order_of(machine=bare)).workdir is None
+    assert make_task(order.model_copy(update={"machine": bare})).workdir is not None
+
+
+def test_files_that_a_yaml_mounts_are_sent_as_copies_and_secrets_are_refused(
+    sky: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "one.txt").write_text("1")
+    path = tmp_path / "own.yaml"
+    mounts = f"{{~/folder: {folder}, ~/file: {folder}/one.txt, ~/bucket: 's3://one/two'}}"
+    path.write_text(f"file_mounts: {mounts}\nrun: echo\n")
+    sent = make_task(order_of(machine=path)).file_mounts
+    assert sent["~/bucket"] == "s3://one/two"
+    for place in (Path(sent["~/folder"], "one.txt"), Path(sent["~/file"])):
+        assert place.read_text() == "1"
+        assert not place.is_relative_to(tmp_path)
+    (folder / ".env").touch()
+    with pytest.raises(UsageError, match=r"\.env would leave this machine"):
+        make_task(order_of(machine=path))
+
+
+def test_the_keys_of_providers_that_are_not_used_stay(sky: Any) -> None:
+    withhold_provider_keys({"gcp", "lambda"})
+    sent = sky.skypilot_config.to_dict()
+    withheld = {name for name, one in sent.items() if one.get("remote_identity") == "NO_UPLOAD"}
+    assert {"aws", "azure", "kubernetes", "vast"} <= withheld
+    assert not withheld & {"gcp", "lambda"}
 
 
 def test_a_variable_arrives_where_a_yaml_declares_a_secret_of_its_name(

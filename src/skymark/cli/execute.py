@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
-from skymark.cli.launch import plan_to_send, screen_for
+from skymark.cli.launch import screen_for
 from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
@@ -32,6 +32,7 @@ from skymark.cli.parameters import (
 from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.splitting import print_parts, split_of_machines
+from skymark.cli.sync import Sync, say_sent, source_for
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
@@ -42,6 +43,7 @@ from skymark.model.plan import Plan
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import Order
+    from skymark.cloud.source import Source
     from skymark.cloud.user_job import UserJob
 
 
@@ -90,6 +92,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     split: MachinesSplit = None,
     name: JobName = None,
     detach: Detach = False,
+    sync: Sync = (),
     deadline: Annotated[
         str | None,
         Parameter(
@@ -135,6 +138,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
                 num_nodes=num_nodes,
                 variables=variables.variables(),
                 secrets=variables.secrets(),
+                files=sync,
             ),
             detach=detach,
         )
@@ -174,6 +178,8 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     )
     run_id = new_run_id(known.profile, datetime.now(UTC))
     orders = _orders(asked, run_id, dataclasses.replace(options, profile=known.profile), grid)
+    source = source_for((plan for _, plan in orders), sync, with_source=known.image is None)
+    orders = [(order.model_copy(update={"source": source}), plan) for order, plan in orders]
     for _, plan in orders:
         require_time_before(plan, limit_s)
         require_data(variables.cache_policy, plan)
@@ -205,7 +211,7 @@ def _orders(
 
     found = []
     for point, one in (points(options, grid) if grid else {"": options}).items():
-        plan = plan_to_send(one, with_source=asked.image is None)
+        plan = one.plan()
         behind = f"-{point}" if point else ""
         changes = {
             "run_id": f"{run_id}{behind}",
@@ -261,8 +267,16 @@ def _submit(cluster: str, job: UserJob, *, detach: bool) -> int:
     """Put a user's job into a machine's queue, and show it to its end unless told otherwise."""
     from skymark.cloud.lifecycle.screen import Choice, Screen
     from skymark.cloud.lifecycle.user_jobs import show, submit
+    from skymark.cloud.sky.user_tasks import is_yaml
 
-    one = submit(cluster, job)
+    def announce(source: Source) -> None:
+        say_sent(source)
+        for word in [] if is_yaml(job.words) else " ".join(job.words).split():
+            path = Path(word)
+            if path.is_file() and not path.is_absolute() and not (source.directory / path).exists():
+                say(f"{word} is a file here that is not sent; --sync {word} sends it")
+
+    one = submit(cluster, job, announce)
     say(f"job {one.number} of {cluster}; skymark logs {cluster} {one.number}")
     if detach:
         return 0

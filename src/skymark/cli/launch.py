@@ -29,17 +29,18 @@ from skymark.cli.parameters import (
 from skymark.cli.rented_ends import show_end
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.splitting import print_parts, split_of_machines
+from skymark.cli.sync import Sync, source_for
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import GateError, UsageError
-from skymark.model.plan import Plan
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.quote import Quote
     from skymark.cloud.lifecycle.screen import Choice, Screen
     from skymark.cloud.order import Order
+    from skymark.model.plan import Plan
 
 
 def launch(  # noqa: PLR0913  # its parameters are the options of a command
@@ -61,6 +62,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = None,
     name: JobName = None,
     detach: Detach = False,
+    sync: Sync = (),
     infra: Annotated[
         str | None,
         Parameter(
@@ -199,11 +201,12 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     boot_timeout_s = seconds_of(boot_timeout, "--boot-timeout")
     known = variables.beside(os.environ)
     limits = limits_for(load_profile(profile), deadline, max_cost, num_nodes)
-    plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=image is None)
+    plan = dataclasses.replace(options, profile=profile).plan()
     require_time_before(plan, limits.deadline_s)
     sharing = split_of_machines(split, num_nodes)
     require_data(variables.cache_policy, plan)
     check_home(output)
+    source = source_for([plan], sync, with_source=image is None)
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -212,6 +215,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         job=name,
         gpus=gpus,
         variables=variables.variables(),
+        source=source,
         idle=idle,
         stores=store,
         machine=machine,
@@ -286,44 +290,6 @@ def _require_that_go_together(
         raise UsageError("--idle runs nothing, so nothing is split; give --split to skymark exec")
     if managed and (idle or detach):
         raise UsageError("--managed brings a run home from its store; leave out --idle and -d")
-
-
-def plan_to_send(options: CostOptions, *, with_source: bool) -> Plan:
-    """Return the plan of options, which another machine can carry out.
-
-    Args:
-        options: what to measure.
-        with_source: whether the machine gets the source directory, with all files that lie in it.
-
-    Raises:
-        UsageError: a name or setting is wrong, or names files that the machine does not get.
-    """
-    return sendable(options.plan(), with_source=with_source)
-
-
-def sendable(plan: Plan, *, with_source: bool) -> Plan:
-    """Return a plan as it is, if another machine gets the files that it names.
-
-    Raises:
-        UsageError: it does not.
-    """
-    from skymark.cloud.source import source_directory
-
-    source = source_directory().resolve() if with_source else None
-    for file in sorted({file for one in plan.cells for file in one.local_files}):
-        path = Path(file)
-        if (
-            source is None
-            or path.is_absolute()
-            or not path.is_file()
-            or path.resolve() != source / path
-        ):
-            there = "nothing of this machine" if source is None else f"what lies in {source}"
-            raise UsageError(
-                f"{file} lies on this machine, and a rented one gets {there}; give an address "
-                "such as hf://owner/name, or a path from there"
-            )
-    return plan
 
 
 def agree() -> None:

@@ -25,6 +25,7 @@ from skymark.cli.render_options import (
     check_shared_memory,
     run_named,
 )
+from skymark.cli.sync import Sync, source_for
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
@@ -216,6 +217,7 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
     store: RemoteStores = (),
     deadline: Deadline = None,
     run_id: RunId = None,
+    sync: Sync = (),
     output: Annotated[
         Path,
         Parameter(group=FILE, help="The YAML's file; the plan's lies beside it."),
@@ -225,14 +227,13 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
 
     Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
     """
-    from skymark.cli.launch import plan_to_send
     from skymark.cli.splitting import split_of_machines
     from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.order import Order, cluster_name
     from skymark.cloud.render.sky_task import sky_text
     from skymark.execute.plan_file import write_plan
 
-    plan = plan_to_send(dataclasses.replace(options, profile=profile), with_source=True)
+    plan = dataclasses.replace(options, profile=profile).plan()
     deadline_s = limits_for(load_profile(profile), deadline).deadline_s
     require_time_before(plan, deadline_s)
     split_of_machines(split, num_nodes)
@@ -248,6 +249,7 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
         num_nodes=num_nodes,
         split=split or Balanced.kind,
         deadline_s=deadline_s,
+        source=source_for([plan], sync),
     )
     beside = output.with_suffix(".plan.json")
     write_plan(plan, beside)  # SkyPilot refuses a file that is not there

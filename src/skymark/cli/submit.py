@@ -16,13 +16,13 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import note, say
 from skymark.cli.cost import print_quote
-from skymark.cli.launch import sendable
 from skymark.cli.named_data import require_data
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, JOB, PART, WHAT, WHERE
 from skymark.cli.rented_options import DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
+from skymark.cli.sync import Sync, source_for
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
@@ -102,6 +102,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         ),
     ] = None,
     store: Stores = (),
+    sync: Sync = (),
     dry_run: Annotated[
         bool,
         Parameter(
@@ -146,9 +147,11 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         options = for_machine(options, cluster)
     wanted = first_groups(wanted_plan(options, plan), max_jobs)
     profile = options.profile if plan is None else wanted.profile  # a file, or a name
+    source = source_for([wanted], sync)
     if managed:
-        return submit_managed(wanted, profile, variables, hiring, deadline, store, dry_run=dry_run)
-    sendable(wanted, with_source=True)
+        return submit_managed(
+            wanted, profile, variables, hiring, deadline, store, source, dry_run=dry_run
+        )
     require_data(variables.cache_policy, wanted)
     _require_shareable(wanted, suite_named(wanted.suite))
     needs = group_bytes(wanted)
@@ -162,7 +165,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         jobs = slot_jobs(needs, cards, gpu_fraction, slots)
     kind = None if cards is None else cards.kind
     _say_of_cards(cards, wanted)
-    order = _order(place, wanted, profile, store, variables)
+    order = _order(place, wanted, profile, store, variables, source)
     limits = _limits_of(profile)
     order = order.model_copy(
         update={
@@ -352,7 +355,12 @@ def _place(
 
 
 def _order(
-    place: Place, plan: Plan, profile: str, store: Sequence[str], variables: VariableOptions
+    place: Place,
+    plan: Plan,
+    profile: str,
+    store: Sequence[str],
+    variables: VariableOptions,
+    source: Path | None,
 ) -> Order:
     from skymark.cloud.lifecycle.adopting import order_of
     from skymark.cloud.order import KEPT_IDLE_MINUTES, Order
@@ -380,6 +388,7 @@ def _order(
             "split": Balanced.kind,
             "variables": variables.variables(),
             "submission": new_submission(),
+            "source": source,
         }
     )
 

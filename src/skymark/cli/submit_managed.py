@@ -18,7 +18,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import print_quote
-from skymark.cli.launch import agree, sendable
+from skymark.cli.launch import agree
 from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, USD
 from skymark.cli.rented_options import LIMITS, MACHINE
 from skymark.cli.splitting import print_part_rows
@@ -123,6 +123,7 @@ def submit_managed(
     hiring: ManagedOptions,
     deadline: str | None,
     store: Sequence[str],
+    source: Path | None,
     *,
     dry_run: bool,
 ) -> int:
@@ -138,13 +139,13 @@ def submit_managed(
     from skymark.cloud.part_jobs import outstanding_parts
     from skymark.cloud.sky.managed_jobs import check_controller, known_managed_jobs
 
-    plan = measurable(sendable(plan, with_source=True))
+    plan = measurable(plan)
     items = items_of(plan.cells)
     split = split_of_jobs(hiring, items)
     jobs = len(split.places)
     parts = worker_parts(split, items)
     order = _order(plan, profile, variables, hiring, store).model_copy(
-        update={"parts": jobs, "split": hiring.split or Balanced.kind}
+        update={"parts": jobs, "split": hiring.split or Balanced.kind, "source": source}
     )
     key = submission_key(plan, order)  # without limits: with others the same run goes on
     check_controller()

@@ -60,6 +60,8 @@ class Order(Frozen):
     """Of the job's environment, besides those that skymark gives it. No secrets."""
     submission: str | None = None
     """Of `skymark.cloud.submission`; None where the source comes with the machine."""
+    source: Path | None = None
+    """The directory that is sent, of `skymark.cloud.source`; None for skymark's own files."""
     image: str | None = None
     deadline_s: int | None = Field(default=None, ge=1)
     max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)

@@ -11,21 +11,15 @@ from pathlib import Path
 
 import skymark
 from skymark.model.errors import UsageError, VenvBuildError
+from skymark.resources import checkout, resource_directory
 
 VARIABLE = "SKYMARK_CLOUD_VENV"
-PACKAGE = Path(skymark.__file__).parent
 
 
 def has_skypilot() -> bool:
     """Whether SkyPilot can be imported here; a folder named sky is not it."""
     found = find_spec("sky")
     return found is not None and found.origin is not None
-
-
-def checkout() -> Path | None:
-    """Return the checkout that skymark runs from; None for an installed one."""
-    root = PACKAGE.parents[1]
-    return root if (root / "pyproject.toml").is_file() and PACKAGE.parent.name == "src" else None
 
 
 def cloud_venv() -> Path:
@@ -86,7 +80,6 @@ def make_cloud_venv() -> Path:
 
     from skymark.cloud.source import source_directory
     from skymark.machine.private_directory import own_folder
-    from skymark.resources import resource_directory
 
     venv, root = cloud_venv(), checkout()
     pins = resource_directory("requirements") / "cloud.txt"

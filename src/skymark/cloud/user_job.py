@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -20,3 +21,5 @@ class UserJob:
     variables: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """SkyPilot keeps them in its API server's database, as with ``sky exec --secret``."""
+    files: tuple[Path, ...] = ()
+    """Sent besides, from the current directory; see `skymark.cloud.sent_files`."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from skymark import resources
 from skymark.cli.handing_over import needs_skypilot
 from skymark.cli.main import COMMANDS, RENTED
 from skymark.cloud import own_venv
@@ -115,7 +116,7 @@ def test_the_command_that_makes_it_works_from_here(monkeypatch, tmp_path):
 def test_an_installed_skymark_makes_it_below_the_cache_for_its_very_files(monkeypatch, tmp_path):
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("SKYMARK_CACHE", str(tmp_path))
-    monkeypatch.setattr(own_venv, "PACKAGE", tmp_path / "site-packages" / "skymark")
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path / "site-packages" / "skymark")
     assert own_venv.cloud_venv().parent == tmp_path / "cloud"
     assert own_venv.cloud_venv().name.startswith("skymark-")
     assert how_to_make_it() == "make it, once: skymark env cloud"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -10,20 +11,48 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 import skymark
-from skymark.cloud.source import make_bundle, source_directory
+from tests.planted_files import PLANTED, arrived, plant
 
 ROOT = Path(__file__).parents[3]
+UV = (find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--offline", "--target")
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    return make_bundle(tmp_path_factory.mktemp("source"))
+    """What an installed skymark sends, with planted files among its own."""
+    directory = tmp_path_factory.mktemp("source")
+    build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(directory))
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = directory.glob("*.whl")
+    installed = directory / "installed"
+    subprocess.run([*UV, installed, wheel], check=True, capture_output=True)
+    for folder in ("", "report", "data", "data/requirements", "suites/clip"):
+        for name, text in PLANTED.items():
+            plant(installed / "skymark" / folder, name, text)
+    made = [source_of(installed, directory / "cache") for _ in range(2)]
+    assert made[0] == made[1]
+    return made[0]
 
 
-def test_a_checkout_sends_itself():
-    assert source_directory() == ROOT
+def source_of(installed: Path, cache: Path) -> Path:
+    program = "from skymark.cloud.source import source_directory; print(source_directory())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(installed), "SKYMARK_CACHE": str(cache)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return Path(done.stdout.strip())
+
+
+def test_a_bundle_has_the_installed_files_and_no_planted_one(bundle):
+    assert arrived(bundle) == []
+    assert bundle.parent.parent.name == "cache"
 
 
 def test_a_bundle_has_all_that_a_set_up_installs(bundle):
@@ -44,9 +73,6 @@ def test_a_bundle_is_the_version_that_is_here_with_its_commands_and_suites(bundl
 
 
 def test_the_same_skymark_has_one_bundle(bundle):
-    before = (bundle / "pyproject.toml").stat().st_mtime_ns
-    assert make_bundle(bundle.parent) == bundle
-    assert (bundle / "pyproject.toml").stat().st_mtime_ns == before
     assert list(bundle.parent.iterdir()) == [bundle]
 
 

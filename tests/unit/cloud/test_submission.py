@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 
-from skymark.cloud.sky.sources import without_ignored
 from skymark.cloud.submission import (
     beside_others,
     job_name,
@@ -60,10 +59,3 @@ def test_a_job_s_name_is_one_that_skypilot_takes():
     assert (
         job_name("20260101-cpu-workers-0_batch.size-16") == "20260101-cpu-workers-0-batch-size-16"
     )
-
-
-def test_what_skypilot_leaves_out_stays_here(tmp_path):
-    (tmp_path / ".gitignore").write_text("*.log\n")
-    assert without_ignored(tmp_path) == ("--filter=dir-merge,- .gitignore",)
-    (tmp_path / ".skyignore").write_text("*.big\n")
-    assert without_ignored(tmp_path) == ("--filter=dir-merge,- .skyignore",)

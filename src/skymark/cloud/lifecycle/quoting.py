@@ -20,6 +20,7 @@ from skymark.cloud.order import Order, limit_s
 from skymark.cloud.secret_variables import secrets_for
 from skymark.cloud.sky.catalogue import OWN_CLUSTERS, SkyPilotCatalogue, gpu_bytes
 from skymark.cloud.sky.clusters import hourly_price_usd
+from skymark.cloud.sky.internals import withhold_provider_keys
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import make_task
 from skymark.cloud.sky.told_prices import with_told_prices
@@ -62,6 +63,7 @@ def quote_order(
     """
     task = make_task(order)
     clouds = enabled_clouds(order.infra, variables)
+    withhold_provider_keys(clouds)
     by_catalogue = quote_for(
         task,
         plan,

@@ -109,7 +109,7 @@ def queue_named(
     until_s = _until_s(quoted)
     for task in tasks.values():
         task.update_envs({UNTIL_VARIABLE: str(until_s)})
-    send_source(order.cluster, 1, source_directory(), order.submission)
+    send_source(order.cluster, 1, order.source or source_directory(), order.submission)
     _send_files(quoted, list(tasks))
     unused = set(tasks)
 

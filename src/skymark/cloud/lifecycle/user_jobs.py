@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from skymark.cloud.errors import CloudError
@@ -12,16 +13,23 @@ from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.sky.jobs import JobEnd, MachineJob, await_job, request_job
 from skymark.cloud.sky.sources import send_source
 from skymark.cloud.sky.user_tasks import make_user_task
+from skymark.cloud.source import Source
 from skymark.cloud.submission import new_submission
 from skymark.cloud.user_job import UserJob
 from skymark.model.errors import UsageError
 
 
-def submit(cluster: str, job: UserJob) -> MachineJob:
+def submit(cluster: str, job: UserJob, announce: Callable[[Source], None]) -> MachineJob:
     """Put a user's job into a machine's queue, with source of its own.
 
+    Args:
+        cluster: the machine.
+        job: the user's.
+        announce: told of the directory before anything is sent.
+
     Raises:
-        UsageError: there is no such machine, or it has not what the job takes of it.
+        UsageError: there is no such machine, it has not what the job takes of it, or a file may
+            not be sent.
         CloudError: it did not take the job.
     """
     handle = handle_of(cluster)
@@ -29,7 +37,8 @@ def submit(cluster: str, job: UserJob) -> MachineJob:
     task, source = make_user_task(job, handle.launched_resources, submission)
     check_nodes(cluster, task.num_nodes, handle.launched_nodes)
     if source is not None:
-        send_source(cluster, handle.launched_nodes, source, submission)
+        announce(source)
+        send_source(cluster, handle.launched_nodes, source.directory, submission)
     with explained(f"{cluster} did not take the job"):
         return await_job(request_job(task, cluster), cluster)
 

@@ -6,7 +6,7 @@ A new release of SkyPilot is checked against this module: no other one reaches b
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -62,6 +62,28 @@ def refuse_strangers() -> None:
 def _traced(event: str, info: dict[str, Any]) -> None:
     if event == "connection.connect_tcp.complete":
         require_own(info["return_value"].get_extra_info("socket"))
+
+
+def withhold_provider_keys(used: Collection[str]) -> None:
+    """Keep SkyPilot from copying the keys of providers that are not used to the machines it hires.
+
+    It copies the keys of all, so that machines may read any bucket and hire further machines. Its
+    setting for that is sent along with each request; some providers have none.
+
+    Args:
+        used: names of the providers that machines may be hired of, which end themselves with these
+            keys.
+    """
+    from sky import skypilot_config
+    from sky.utils import registry, schemas
+
+    settings = schemas.get_config_schema()["properties"]
+    unused = [
+        name
+        for name in registry.CLOUD_REGISTRY
+        if name not in used and "remote_identity" in settings.get(name, {}).get("properties", {})
+    ]
+    skypilot_config.apply_cli_config([f"{name}.remote_identity=NO_UPLOAD" for name in unused])
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from skymark.cloud.order import Order
 from skymark.cloud.sky.client import sdk
 from skymark.cloud.sky.providers import cloud_of
 from skymark.cloud.sky.task_files import read_task, refused
-from skymark.cloud.source import source_directory
+from skymark.cloud.source import checked_copy, source_directory
 from skymark.cloud.submission import beside_others, within
 from skymark.execute.partition.split import Balanced
 from skymark.model.errors import UsageError
@@ -48,7 +48,9 @@ def make_task(order: Order) -> Any:
         run = taking_part(run, order.part, order.parts)
     task.run = arm_timer(order) + script(task.setup, run)
     task.setup = None
-    _send_source(task)
+    source = _source_for(task, order)
+    task.workdir = None if source is None else os.fspath(source)
+    _send_checked_mounts(task)
     task.num_nodes = order.num_nodes
     task.set_resources({_ordered(one, order) for one in _eligible(task.resources, order)})
     task.update_envs(machine_variables(order))
@@ -69,7 +71,7 @@ def make_run_task(order: Order, name: str, launched: Any) -> Any:
     task = _machine_task(order)
     task.name = name
     run = task.run if order.gpus is None else beside_others(task.run)
-    if order.submission is not None and task.workdir is not None:
+    if order.submission is not None and _needs_source(task, order):
         run = within(order.submission, run)
     task.run = arm_timer(order) + script(None, run)
     task.setup = task.workdir = None
@@ -82,8 +84,7 @@ def make_run_task(order: Order, name: str, launched: Any) -> Any:
 
 def source_of(order: Order) -> Path | None:
     """Return the directory that a machine gets with its jobs; None where it needs none."""
-    task = _machine_task(order)
-    return None if task.workdir is None else source_directory()
+    return _source_for(_machine_task(order), order)
 
 
 def part_of(launched: Any, accelerators: Any) -> Any:
@@ -148,9 +149,28 @@ def _machine_task(order: Order) -> Any:
     return task
 
 
-def _send_source(task: Any) -> None:
-    if task.workdir is not None:
-        task.workdir = os.fspath(source_directory())
+def _needs_source(task: Any, order: Order) -> bool:
+    return task.workdir is not None or order.source is not None
+
+
+def _source_for(task: Any, order: Order) -> Path | None:
+    return (order.source or source_directory()) if _needs_source(task, order) else None
+
+
+def _send_checked_mounts(task: Any) -> None:
+    """Send copies of the files that a YAML mounts; what goes to a bucket is checked alone.
+
+    Raises:
+        UsageError: one holds a secret.
+    """
+    for storage in (task.storage_mounts or {}).values():
+        sources = storage.source if isinstance(storage.source, list) else [storage.source]
+        for one in sources:
+            if one is not None and "://" not in one:
+                checked_copy(Path(one).expanduser().absolute())
+    for there, here in (task.file_mounts or {}).items():
+        if "://" not in here:
+            task.file_mounts[there] = os.fspath(checked_copy(Path(here).expanduser().absolute()))
 
 
 def _eligible(resources: Any, order: Order) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from skymark.cloud.sky.client import sdk
 from skymark.cloud.sky.task_files import read_task, refused
 from skymark.cloud.sky.tasks import part_of
-from skymark.cloud.source import source_directory
+from skymark.cloud.source import Source, source_of_job, source_with
 from skymark.cloud.submission import within
 from skymark.cloud.user_job import UserJob
 from skymark.model.errors import UsageError
@@ -17,11 +17,12 @@ from skymark.model.errors import UsageError
 YAML_ENDINGS = (".yaml", ".yml")
 
 
-def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, Path | None]:
+def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, Source | None]:
     """Return the task of a user's job, and the directory that is sent with it.
 
-    A command runs in skymark's own source, a YAML in its ``workdir``. Both come into the directory
-    of a submission; as with ``sky exec``, neither set-up nor file mounts are done again.
+    A command runs in skymark's own source, a YAML in the files of its ``workdir``, both with the
+    job's named files. They come into the directory of a submission; as with ``sky exec``, neither
+    set-up nor file mounts are done again.
 
     Args:
         job: the command or YAML, and what is asked for it.
@@ -29,17 +30,21 @@ def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, P
         submission: of `skymark.cloud.submission`.
 
     Raises:
-        UsageError: the YAML is wrong, or the machine has not what the job takes of it.
+        UsageError: the YAML is wrong, a file may not be sent, or the machine has not what the job
+            takes of it.
     """
     yaml = is_yaml(job.words)
     task = _of_yaml(job) if yaml else _of_command(job)
-    source: Path | None = None
+    source: Source | None = None
     if not yaml:
-        source = source_directory()
+        source = source_with(job.files)
     elif isinstance(task.workdir, str):  # else from git, which SkyPilot fetches itself
-        source, task.workdir = Path(task.workdir).expanduser().absolute(), None
-        if not source.is_dir():
-            raise UsageError(f"{job.words[0]}: its workdir {source} is no directory")
+        directory, task.workdir = Path(task.workdir).expanduser().absolute(), None
+        if not directory.is_dir():
+            raise UsageError(f"{job.words[0]}: its workdir {directory} is no directory")
+        source = source_of_job(directory, job.files)
+    elif job.files:
+        source = source_of_job(None, job.files)
     if source is not None:
         task.run = within(submission, task.run or "")
     if job.name is not None:

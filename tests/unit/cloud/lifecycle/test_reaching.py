@@ -29,13 +29,11 @@ def homes(machines):
 
 @pytest.fixture
 def source(tmp_path):
-    """A directory with files that stay here."""
+    """A directory of files that are sent."""
     directory = tmp_path / "source"
     (directory / "src").mkdir(parents=True)
     (directory / "src" / "mine.py").write_text("print('one')\n")
-    (directory / "big.log").write_text("")
-    (directory / ".venv").mkdir()
-    (directory / ".skyignore").write_text("*.log\n.venv*\n")
+    (directory / ".gitignore").write_text("mine.py\n")
     return directory
 
 
@@ -50,12 +48,12 @@ def run_in(home, submission):
     return done.stdout
 
 
-def test_every_machine_gets_the_source_without_what_stays_here(homes, source):
+def test_every_machine_gets_all_of_the_directory(homes, source):
     send_source(CLUSTER, 2, source, "first")
     for home in homes:
         there = home / source_place("first")
         names = {path.relative_to(there).as_posix() for path in there.rglob("*")}
-        assert names == {"src", "src/mine.py", ".skyignore"}
+        assert names == {"src", "src/mine.py", ".gitignore"}
 
 
 def test_a_job_that_waits_keeps_its_source_when_the_next_one_is_sent(homes, source):

@@ -1,0 +1,211 @@
+"""Files that may leave this machine: skymark's own files, and the paths that a user names.
+
+A checkout of skymark sends its tracked files, in their present state, that the list in
+``pyproject.toml`` allows; wheel and sdist use the same list. An installed skymark sends the files
+of its ``RECORD``. A named directory sends its tracked files, or all files where git tracks none.
+A link is followed only to a file that is sent anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import distribution
+from pathlib import Path, PurePosixPath
+
+from skymark.cloud.secret_files import secret_directory_in
+from skymark.machine.facts import run_program
+from skymark.model.errors import UsageError
+from skymark.resources import checkout
+
+PACKAGE = "src/skymark"
+PINS = PurePosixPath("skymark/data/requirements")
+"""Of the wheel; a machine's set-up looks for them in ``requirements``."""
+MADE_AGAIN = ("__pycache__", ".git")
+"""Directories that no list has."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Files that are sent, by their path on the machine, and those that stay."""
+
+    files: Mapping[str, Path] = field(default_factory=dict)
+    untracked: tuple[str, ...] = ()
+    """Files that git neither tracks nor ignores."""
+    links: tuple[str, ...] = ()
+    """Links to anything else, and what is no regular file."""
+
+    def below(self, place: str) -> Selection:
+        """Return the same files below a directory."""
+        if place == ".":
+            return self
+        return Selection(
+            {f"{place}/{name}": path for name, path in self.files.items()},
+            tuple(f"{place}/{name}" for name in self.untracked),
+            tuple(f"{place}/{name}" for name in self.links),
+        )
+
+
+def own_files() -> Selection:
+    """Return skymark's own files, laid out like a checkout.
+
+    Raises:
+        UsageError: nothing tells which files the installation has.
+    """
+    root = checkout()
+    if root is None:
+        return Selection(_installed_files())
+    listed = _listed_files(root)
+    tracked = _git_files(root)
+    if tracked is None or f"{PACKAGE}/__init__.py" not in tracked:  # an unpacked sdist
+        tracked = listed
+    untracked = tuple(sorted(listed - tracked))
+    return _regular_files(root, listed & tracked, untracked)
+
+
+def named_files(names: Iterable[Path], root: Path) -> Selection:
+    """Return the files of paths that a user names; each has the same path on the machine.
+
+    Args:
+        names: files and directories.
+        root: the current directory, with no link in its path.
+
+    Raises:
+        UsageError: one is not there, is a link, or lies elsewhere.
+    """
+    whole = Selection()
+    for name in names:
+        path = Path(os.path.normpath(root / name.expanduser()))
+        if not path.is_relative_to(root):
+            raise UsageError(
+                f"{name} lies outside {root}; a machine gets only files below the current "
+                "directory. Change to a directory above that file"
+            )
+        place = path.relative_to(root).as_posix()
+        require_no_secret_directory(path)
+        if not path.exists():
+            raise UsageError(f"{name} is not there; name a file or a directory of {root}")
+        if path.resolve() != path:
+            raise UsageError(f"{name} is a link to {path.resolve()}; name a copy of that instead")
+        if path.is_dir():
+            found = directory_files(path).below(place)
+        else:
+            found = _regular_files(root, {place}, ())
+        whole = merged(whole, found)
+    return whole
+
+
+def directory_files(directory: Path) -> Selection:
+    """Return the files of a directory: those that git tracks, or all where it tracks none.
+
+    Raises:
+        UsageError: it is of credentials, or lies in a work tree whose files git does not list.
+    """
+    require_no_secret_directory(directory)
+    tracked = _git_files(directory, "--recurse-submodules")
+    if tracked is None and any((one / ".git").exists() for one in (directory, *directory.parents)):
+        raise UsageError(
+            f"git does not list the files of {directory}, so nothing tells which of them may be "
+            f"sent; `git -C {directory} ls-files` says why"
+        )
+    if tracked:
+        others = _git_files(directory, "--others", "--exclude-standard") or set()
+        return _regular_files(directory, tracked, tuple(sorted(others)))
+    found: set[str] = set()
+    for parent, directories, files in os.walk(directory):
+        inner = Path(parent).relative_to(directory)
+        links = [name for name in directories if Path(parent, name).is_symlink()]
+        directories[:] = [name for name in directories if name not in {*MADE_AGAIN, *links}]
+        found |= {(inner / name).as_posix() for name in (*files, *links)}
+    return _regular_files(directory, found, ())
+
+
+def require_no_secret_directory(path: Path) -> None:
+    """Refuse a directory of credentials, and a file in one, wherever the current directory is.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if directory := secret_directory_in(f"{path.resolve()}/any"):
+        raise UsageError(
+            f"{path} would leave this machine, and {directory}/ is a directory of credentials; "
+            "name another file. Keys that a job needs are given with --secret"
+        )
+
+
+def merged(one: Selection, other: Selection) -> Selection:
+    """Return the files of two selections.
+
+    Raises:
+        UsageError: both have a file of the same path, and it is not the same file.
+    """
+    for place in one.files.keys() & other.files.keys():
+        if one.files[place].resolve() != other.files[place].resolve():
+            raise UsageError(
+                f"{other.files[place]} would be {place} on the machine, which is a file of "
+                "skymark's source there; give it another name"
+            )
+    return Selection(
+        {**one.files, **other.files},
+        tuple(
+            name
+            for name in dict.fromkeys((*one.untracked, *other.untracked))
+            if name not in {*one.files, *other.files}
+        ),
+        (*one.links, *other.links),
+    )
+
+
+def _regular_files(root: Path, places: Iterable[str], untracked: tuple[str, ...]) -> Selection:
+    """Select the regular files of a list, and the links to files of the list."""
+    real = root.resolve()
+    files: dict[str, Path] = {}
+    links: dict[str, str] = {}
+    for place in sorted(places):
+        path = root / place
+        target = path.resolve()
+        if not path.exists() and not path.is_symlink():
+            continue  # removed here, and still on git's list
+        if target == real / place and path.is_file():
+            files[place] = path
+        elif target.is_relative_to(real):
+            links[place] = target.relative_to(real).as_posix()
+        else:
+            links[place] = ""
+    followed = {place: files[target] for place, target in links.items() if target in files}
+    return Selection(
+        {**files, **followed},
+        untracked,
+        tuple(place for place in links if place not in followed),
+    )
+
+
+def _listed_files(root: Path) -> set[str]:
+    """Return the files that the list of a checkout allows, whether git tracks them or not."""
+    build = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    found = (path for pattern in build["include"] for path in root.glob(pattern.lstrip("/")))
+    return {path.relative_to(root).as_posix() for path in found}
+
+
+def _installed_files() -> dict[str, Path]:
+    recorded = [PurePosixPath(one) for one in distribution("skymark").files or ()]
+    inside = [one for one in recorded if one.parts[0] == "skymark" and one.suffix != ".pyc"]
+    if not inside:
+        raise UsageError("nothing tells which files skymark has installed here; reinstall it")
+    here = {one: Path(str(distribution("skymark").locate_file(one))) for one in inside}
+    pins = {
+        f"requirements/{one.relative_to(PINS)}": path
+        for one, path in here.items()
+        if one.is_relative_to(PINS)
+    }
+    return {**{f"src/{one}": path for one, path in here.items()}, **pins}
+
+
+def _git_files(directory: Path, *options: str) -> set[str] | None:
+    """Return the files that git lists for a directory; None where it lists none for it."""
+    # No program of a repository's own settings: the directory may be somebody else's.
+    git = ("git", "-c", "core.fsmonitor=false", "-C", os.fspath(directory))
+    listed = run_program((*git, "ls-files", "-z", *options))
+    return None if listed is None else {name for name in listed.split("\0") if name}
