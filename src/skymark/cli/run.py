@@ -242,8 +242,9 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
                     cache_policy=kept,
                 )
     except KeyboardInterrupt:
-        again = "" if share else f" and --output {path} --resume"
-        say(f"interrupted; what was measured is in {path}. Continue with the same command{again}")
+        again = "" if share or resume else f" and --output {path} --resume"
+        kept = _kept(path, store) if resume else str(path)
+        say(f"interrupted; what was measured is in {kept}. Continue with the same command{again}")
         raise
     if before is not None:
         return show_end(before, ended, path, practical, json=json, gate=gate)
@@ -252,6 +253,11 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     page_written = not ended.ended or _show(path, ended.records, json=json)
     say_what_was_stored(ended.stored, path)
     return 0 if ended.all_well and page_written else 1
+
+
+def _kept(path: Path, stores: Sequence[str]) -> str:
+    """Return the places of a run that is resumed from its stores: a job's directory goes with it."""
+    return " and ".join(f"{one.rstrip('/')}/{path.name}" for one in stores) or str(path)
 
 
 def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:
