@@ -242,9 +242,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
                     cache_policy=kept,
                 )
     except KeyboardInterrupt:
-        again = "" if share or resume else f" and --output {path} --resume"
-        kept = _kept(path, store) if resume else str(path)
-        say(f"interrupted; what was measured is in {kept}. Continue with the same command{again}")
+        say(_how_to_go_on(path, store, share=share, resume=resume))
         raise
     if before is not None:
         return show_end(before, ended, path, practical, json=json, gate=gate)
@@ -255,9 +253,16 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     return 0 if ended.all_well and page_written else 1
 
 
-def _kept(path: Path, stores: Sequence[str]) -> str:
-    """Return the places of a run that is resumed from its stores: a job's directory goes with it."""
-    return " and ".join(f"{one.rstrip('/')}/{path.name}" for one in stores) or str(path)
+def _how_to_go_on(path: Path, stores: tuple[str, ...], *, share: bool, resume: bool) -> str:
+    """Return how an interrupted run is continued.
+
+    A command with --resume is continued as it is. Its stores are named in place of the directory,
+    which goes with a scheduler's job.
+    """
+    again = "" if share or resume else f" and --output {path} --resume"
+    stored = [f"{one.rstrip('/')}/{path.name}" for one in stores if resume]
+    kept = " and ".join(stored) or path
+    return f"interrupted; what was measured is in {kept}. Continue with the same command{again}"
 
 
 def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:

@@ -108,8 +108,9 @@ def _merged(made: Any, site: Any, own: Collection[str], at: str) -> Any:
     if isinstance(made, list) and isinstance(site, list):
         return _joined(made, site, own, at)
     if isinstance(made, dict | list) or isinstance(site, dict | list):
-        kind = {dict: "fields", list: "a list"}.get(type(made), "one value")
-        raise UsageError(f"--template: {at} must be {kind}, as in the manifest without --template")
+        raise UsageError(
+            f"--template sets {at} to {site!r}, and it is {made!r}; give the same kind of value"
+        )
     return site
 
 

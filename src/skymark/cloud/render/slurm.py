@@ -345,7 +345,7 @@ def chained_starts(workers: int, minutes: int) -> list[str]:
         "export SKYMARK_CACHE_POLICY=shared before sbatch instead (docs/caches.md).",
         "  job=$(sbatch --parsable --array=0 THIS-FILE)",
         f"  for task in $(seq 1 {workers - 1}); do",
-        f'    job=$(sbatch --parsable --array="$task" --dependency="after:$job+{minutes}" THIS-FILE)',
+        f'    job=$(sbatch --parsable --array="$task" -d "after:$job+{minutes}" THIS-FILE)',
         "  done",
     ]
 
