@@ -111,7 +111,8 @@ def slurm(
         largest_array=largest,
     )
     text = slurm_script(work, job, _template(template))
-    _write(text, output, "sbatch FILE", [*work.notes, *array_need(work.workers, largest)])
+    notes = [*work.notes, *array_need(work.workers, largest), *_idle_gpus(gpus)]
+    _write(text, output, "sbatch FILE", notes)
     return 0
 
 
@@ -169,7 +170,7 @@ def jobset(  # noqa: PLR0913  # its parameters are the options of a command
     )
     manifest = jobset_manifest(work, fields, read_template(template) if template else {})
     text = yaml_text(manifest, work.summary_of_pods)
-    _write(text, output, "kubectl create -f FILE", work.notes)
+    _write(text, output, "kubectl create -f FILE", [*work.notes, *_idle_gpus(str(gpus))])
     return 0
 
 
@@ -243,13 +244,14 @@ def aichor(  # noqa: PLR0913  # its parameters are the options of a command
             raise UsageError(
                 f"the profile {profile} is for a GPU; give --gpus, such as NVIDIA-H100-80GB-HBM3:1"
             )
-        command, comments, notes = command_of(work), work.summary_of_pods, work.notes
+        command, comments = command_of(work), work.summary_of_pods
+        notes = [*work.notes, *_idle_gpus(gpus)]
         dockerfile = dockerfile or f"./benchmarks/docker/Dockerfile.{work.platform}"
     elif profile is None and command is not None:
         sharing.require_split_alone(options)
         require_cpus(requests)
         limit_s, processes = None if deadline is None else seconds_of(deadline), False
-        comments, notes = [f"{len(split.places)} workers: {split.text}"], ()
+        comments, notes = [f"{len(split.places)} workers: {split.text}"], []
     else:
         raise UsageError("give a PROFILE, or a --command of your own in place of it")
     fields = AichorFields(
@@ -337,13 +339,21 @@ def _of_pods(
 
     chosen = dataclasses.replace(options, profile=profile)
     plan = chosen.plan()
-    work = sharing.workload(profile, plan, chosen.words())
-    if work.platform == "tpu":
+    if plan.platform == "tpu":
         raise UsageError(f"the profile {profile} is for a TPU; use `skymark render sky`")
-    require_fit_for_containers(work, plan)
     limit_s = limits_for(load_profile(profile), deadline).deadline_s
     require_time_before(plan, limit_s)
+    work = sharing.workload(profile, plan, chosen.words(), limit_s)
+    require_fit_for_containers(work, plan)
     return work, limit_s, bool(plan.settings.get("workers", 0))
+
+
+def _idle_gpus(gpus: str | None) -> list[str]:
+    """Return the sentence on a worker's GPUs that no cell uses; none where it has one or none."""
+    count = int((gpus or "0").rpartition(":")[2])
+    use = "a cell uses one unless its scenario has several ranks"
+    more = f"{count} times as many workers with one GPU each leave none idle"
+    return [f"each worker has {count} GPUs, and {use}; {more}"] if count > 1 else []
 
 
 def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]:

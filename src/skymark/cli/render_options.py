@@ -92,13 +92,16 @@ class SharingOptions:
         ),
     ] = None
 
-    def workload(self, profile: str, plan: Plan, words: tuple[str, ...]) -> Workload:
+    def workload(
+        self, profile: str, plan: Plan, words: tuple[str, ...], limit_s: int | None = None
+    ) -> Workload:
         """Return the work that the workers of a job file share.
 
         Args:
             profile: its name, or a ``.toml`` file.
             plan: what is shared.
             words: options of ``skymark run`` that make the plan.
+            limit_s: after which workers are ended for good; None for none.
 
         Raises:
             UsageError: the split, a total, a store, the run id, the cache policy or its directory
@@ -133,7 +136,7 @@ class SharingOptions:
             run_id=run_named(self.run_id, profile),
             words=words,
             split=found,
-            notes=tuple(shared_work(plan, found)),
+            notes=tuple(shared_work(plan, found, limit_s)),
             requests=requests_of(found, self.total_cpus, self.total_memory),
             stores=tuple(one.rstrip("/") for one in self.store),
             platform=plan.platform,

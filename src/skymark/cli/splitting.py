@@ -146,8 +146,17 @@ def print_parts(split: Split, plan: Plan) -> None:
         )
 
 
-def shared_work(plan: Plan, split: Split) -> list[str]:
-    """Return sentences on the work of a split: expected time, parts, and workers without work."""
+def shared_work(plan: Plan, split: Split, limit_s: int | None = None) -> list[str]:
+    """Return sentences on the work of a split: expected time, parts, and workers without work.
+
+    Args:
+        plan: what is split.
+        split: between the workers.
+        limit_s: after which all are ended; None for no limit, or where they go on by themselves.
+
+    Raises:
+        UsageError: the plan has no cells.
+    """
     items = items_of(plan.cells)
     parts = worker_parts(split, items)
     times = {one.number: _time_of(plan, one.keys).whole for one in parts if one.keys}
@@ -164,7 +173,13 @@ def shared_work(plan: Plan, split: Split) -> list[str]:
     said += f"{duration(longest.high_s)}) once venvs are made"
     if whole_s > longest.expected_s:
         said += f", and all parts about {duration(whole_s)}"
-    return [said, *idle_workers(split, parts, len(items))]
+    sentences = [said, *idle_workers(split, parts, len(items))]
+    if limit_s is not None and whole_s > limit_s:
+        sentences.append(
+            f"the deadline of {duration(limit_s)} may end them before that; give a longer "
+            "--deadline, or go on with the same --run-id"
+        )
+    return sentences
 
 
 def print_part_rows(who: str, parts: Sequence[WorkerPart], count: int) -> None:
