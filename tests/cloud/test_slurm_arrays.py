@@ -148,7 +148,8 @@ def test_chained_starts_wait_for_one_another(slurm: SlurmCluster) -> None:
 def test_every_task_of_an_array_measures_its_own_part(
     slurm: SlurmCluster, eventually: Callable[..., None]
 ) -> None:
-    job = submit(slurm, "parts", *CELLS, "--rounds", "1", "--split", "longest:3")
+    words = ("--split", "longest:3", "--gpus", "H100:1")
+    job = submit(slurm, "parts", *CELLS, "--rounds", "1", *words)
     await_end(slurm, job, eventually)
     assert states(slurm, job) == ["COMPLETED"] * 3, "".join(logs(slurm).values())
     planned = {planned.cell.label for planned in run_of(slurm, "parts").manifest().plan.cells}

@@ -43,8 +43,7 @@ USUAL_ARRAY = 1001
 
 BODY = r"""set -euo pipefail
 say() { echo "skymark job: $*" >&2; }
-@CHECK@
-command -v skymark >/dev/null || {
+@CHECK@command -v skymark >/dev/null || {
   say "no skymark on PATH; activate its venv before sbatch, or in your --template"
   exit 2
 }
@@ -59,10 +58,8 @@ mkdir -p "$results"
 store=${results//%/%25} store=${store// /%20} store=${store//\?/%3F}
 store=file://${store//\#/%23}
 most_restarts=${SKYMARK_MOST_RESTARTS:-20}  # a limit shorter than one round would go on for ever
-@CACHES@
-scratch=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/skymark-$job.XXXXXX")
-@OWN_CACHES@
-worker=""
+@CACHES@scratch=$(mktemp -d "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/skymark-$job.XXXXXX")
+@OWN@worker=""
 told=""
 again=""
 
@@ -98,11 +95,12 @@ exit "$status"
 """Between ``@``, the parts of one job."""
 
 CHECK = """\
-[ -n "${SLURM_ARRAY_TASK_ID:-}" ] || {
-  say "this script is an array of @WORKERS@ tasks; submit it with sbatch as its comments say,"
+[ -n "${{SLURM_ARRAY_TASK_ID:-}}" ] || {{
+  say "this script is an array of {workers} tasks; submit it with sbatch as its comments say,"
   say "or run one task here: SLURM_ARRAY_TASK_ID=0 bash $0"
   exit 2
-}"""
+}}
+"""
 """Of a script with several tasks."""
 
 CACHES = """\
@@ -280,21 +278,21 @@ def _body(workload: Workload, job: SlurmJob) -> str:
             )
         how += chained_starts(workload.workers, job.stagger_minutes)
     variables = [] if array is None else [f"export {WHOLE}={array.partition('%')[0]}"]
-    check = "" if array is None else CHECK.replace("@WORKERS@", str(workload.workers)) + "\n"
     if array is not None:
         how.append("A task that is submitted again, alone, takes its own part: --array=NUMBER.")
     how += array_need(workload.workers, job.largest_array)
-    own = OWN_CACHES if workload.cache_policy is None else ""
-    return (
-        "\n".join([comment(how), *variables, ""])
-        + BODY.replace("@RESULTS@", shell_text(job.results, "--results"))
-        .replace("@RUN@", shlex.quote(workload.run_id))
-        .replace("@CHECK@\n", check)
-        .replace("@CACHES@\n", _caches(workload))
-        .replace("@OWN_CACHES@\n", own)
-        .replace("@REMOVED@", '"$scratch" "$caches"' if _caches(workload) else '"$scratch"')
-        .replace("@COMMAND@", _command(workload))
-    ).rstrip("\n")
+    caches = _caches(workload)
+    fields = {
+        "CHECK": "" if array is None else CHECK.format(workers=workload.workers),
+        "RUN": shlex.quote(workload.run_id),
+        "RESULTS": shell_text(job.results, "--results"),
+        "CACHES": caches,
+        "OWN": OWN_CACHES if workload.cache_policy is None else "",
+        "REMOVED": '"$scratch" "$caches"' if caches else '"$scratch"',
+        "COMMAND": _command(workload),
+    }
+    script = re.sub(r"@([A-Z]+)@", lambda found: fields[found[1]], BODY)
+    return "\n".join([comment(how), *variables, script]).rstrip("\n")
 
 
 def slurm_time(seconds: int) -> str:
@@ -362,15 +360,13 @@ def _caches(workload: Workload) -> str:
 
 def _command(workload: Workload) -> str:
     """Return the command of a task. The shell fills some words in; all others are quoted."""
-    filled = {"@RUN@": '"$scratch/$run"', "@STORE@": '"$store"'}
+    filled = {"\0run": '"$scratch/$run"', "\0store": '"$store"'}
     if workload.has_job_caches:
         named = workload.cache_root is not None
-        filled["@ROOT@"] = '"$caches"' if named else '"$scratch/hf-datasets-$job"'
+        filled["\0root"] = '"$caches"' if named else '"$scratch/hf-datasets-$job"'
     elif workload.cache_root is not None:
-        filled["@ROOT@"] = shell_text(workload.cache_root, "--cache-root")
-    caches = "@ROOT@" if "@ROOT@" in filled else None
-    options = workload.options("@RUN@", [*workload.stores, "@STORE@"], caches)
-    line = shlex.join(["skymark", "run", *options, "--resume"])
-    for word, text in filled.items():
-        line = line.replace(word, text)
-    return line
+        filled["\0root"] = shell_text(workload.cache_root, "--cache-root")
+    caches = "\0root" if "\0root" in filled else None
+    options = workload.options("\0run", [*workload.stores, "\0store"], caches)
+    words = ["skymark", "run", *options, "--resume"]
+    return " ".join(filled.get(word) or shlex.quote(word) for word in words)
