@@ -167,8 +167,8 @@ def shared_work(plan: Plan, split: Split, limit_s: int | None = None) -> list[st
         _elapsed_s([times[number].expected_s for number in numbers if number in times], at_once)
         for numbers, at_once in _jobs(split)
     )
-    who = "One worker" if len(parts) == 1 else f"{len(times)} of {len(parts)} workers"
-    said = f"{who} with {len(plan.runnable)} cells; the longest part takes about "
+    who = "One worker measures" if len(parts) == 1 else f"{len(times)} workers measure"
+    said = f"{who} {len(plan.runnable)} cells; the longest part takes about "
     said += f"{duration(longest.expected_s)} ({duration(longest.low_s)} to "
     said += f"{duration(longest.high_s)}) once venvs are made"
     if whole_s > longest.expected_s:
