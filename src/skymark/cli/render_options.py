@@ -61,7 +61,7 @@ Template = Annotated[
 ]
 Deadline = Annotated[
     str | None,
-    Parameter(group=FILE, help="Longest time, such as 90m or 2h. [default: the profile's]"),
+    Parameter(group=FILE, help="Longest time, such as 90m or 1-12:00:00. [default: the profile's]"),
 ]
 
 

@@ -178,10 +178,11 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def _pod(workload: Workload, request: Request, fields: JobSetFields) -> dict[str, Any]:
+    words = workload.options(f"{RESULTS}/{workload.run_id}")
     container: dict[str, Any] = {
         "name": "skymark",
         "image": fields.image,
-        "args": workload.options(f"{RESULTS}/{workload.run_id}"),
+        "args": [word.replace("$", "$$") for word in words],  # $(NAME) would be filled in
         "env": _variables(),
     }
     if fields.secret is not None:

@@ -103,8 +103,8 @@ def require_fit_for_containers(workload: Workload, plan: Plan) -> None:
     """Refuse what a container of skymark's image would not have, or would lose.
 
     Raises:
-        UsageError: the profile or data is a file here, no store outlives the container, or nothing
-            tells how many CPUs a worker asks for.
+        UsageError: the profile or data is a file here, the directory of caches has a variable, no
+            store outlives the container, or nothing tells how many CPUs a worker asks for.
     """
     if workload.profile.endswith(".toml"):
         raise UsageError(
@@ -115,6 +115,11 @@ def require_fit_for_containers(workload: Workload, plan: Plan) -> None:
         raise UsageError(
             f"{files[0]} lies on this machine, and a container has it not; give an address such "
             "as hf://owner/name"
+        )
+    if workload.cache_root is not None and not workload.cache_root.startswith("/"):
+        raise UsageError(
+            f"--cache-root {workload.cache_root} has a variable, which no container fills in; give "
+            "the whole path"
         )
     if not any(kind_of(store).outlives_machine for store in workload.stores):
         fit = " or ".join(f"--store {one.address}" for one in kinds() if one.outlives_machine)

@@ -102,6 +102,14 @@ def test_pods_run_with_the_cache_policy_that_was_asked_for(kind, rendered):
         assert asked == ("shared", Path("/mnt/caches"))
 
 
+def test_words_with_a_dollar_stay_as_they_are(rendered):
+    """Kubernetes fills in $(NAME), and takes $$ for one $."""
+    words = ("--cache-policy", "shared", "--cache-root", "/mnt/$(JOB_INDEX)", *TOTAL, *STORE)
+    manifest = rendered("jobset", "ci_cpu", "--image", "x", *words)
+    (container,) = pod_of(manifest["spec"])["containers"]
+    assert "/mnt/$$(JOB_INDEX)" in container["args"]
+
+
 def places(manifest, pods_of) -> dict[str, str]:
     """Return which of a thousand items each pod takes."""
     from skymark.execute.ranks.reading import rank_here
@@ -302,6 +310,22 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--name", "A_b"],
             "no name of a JobSet",
+        ),
+        (
+            [
+                "jobset",
+                "ci_cpu",
+                "--image",
+                "x",
+                "--total-cpus",
+                "8",
+                *STORE,
+                "--cache-policy",
+                "shared",
+                "--cache-root",
+                "$HOME/caches",
+            ],
+            "no container fills in",
         ),
         (["jobset", "ci_cpu", "--image", "a b", "--total-cpus", "8", *STORE], "is no image"),
         (
