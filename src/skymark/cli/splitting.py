@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from heapq import heapreplace
 
 from skymark.cli.caller import note, print_json, say
-from skymark.cli.tables import print_rows
-from skymark.execute.duration import RunTime, run_time
+from skymark.cli.tables import LATEST, RESULTS, print_rows
+from skymark.execute.duration import run_time
 from skymark.execute.partition.explain import (
     WorkerPart,
     idle_workers,
@@ -27,7 +27,9 @@ from skymark.execute.ranks.reading import rank_here
 from skymark.execute.ranks.shard import shard_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.model.span import Span
 from skymark.report.text import MISSING, duration
+from skymark.run.history import PastRun, read_history
 
 
 def part_asked_for(
@@ -159,7 +161,8 @@ def shared_work(plan: Plan, split: Split, limit_s: int | None = None) -> list[st
     """
     items = items_of(plan.cells)
     parts = worker_parts(split, items)
-    times = {one.number: _time_of(plan, one.keys).whole for one in parts if one.keys}
+    history = read_history(RESULTS, plan, latest=LATEST)
+    times = {one.number: _time_of(plan, one.keys, history) for one in parts if one.keys}
     if not times:
         raise UsageError("the plan has no cells; choose other --scenarios or --adapters")
     longest = max(times.values(), key=lambda time: time.expected_s)
@@ -203,9 +206,9 @@ def print_part_rows(who: str, parts: Sequence[WorkerPart], count: int) -> None:
     print_rows((who, "sets", "cells", "round", "takes"), rows)
 
 
-def _time_of(plan: Plan, keys: Sequence[str]) -> RunTime:
+def _time_of(plan: Plan, keys: Sequence[str], history: Sequence[PastRun]) -> Span:
     cells = tuple(one for one in plan.cells if one.shard_key in keys)
-    return run_time(plan.model_copy(update={"cells": cells}))
+    return run_time(plan.model_copy(update={"cells": cells}), history).whole
 
 
 def _jobs(split: Split) -> Iterator[tuple[range, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from pydantic import Field
@@ -165,7 +166,8 @@ def shared_memory_gb(
     """
     least_gb = min(map(memory_gb, requests))
     if given_gb is None:
-        return min(SHARED_MEMORY_GB, round(least_gb / 2, 3))
+        half_gb = least_gb / 2
+        return min(SHARED_MEMORY_GB, math.floor(half_gb) or round(half_gb, 3))
     if given_gb >= least_gb:
         raise UsageError(
             f"--shared-memory {given_gb:g} takes all {least_gb:g} GB of a pod, whose memory it is "
