@@ -90,13 +90,14 @@ def sh(cluster: SlurmCluster, command: str) -> str:
 def submit(cluster: SlurmCluster, name: str, *words: str, sbatch: str = "") -> str:
     """Render a script, submit it, and return the job's id; the run is called like the script."""
     limits = ("--timeout", "300", "--deadline", "2h")
-    given = (*words, *limits, "--run-id", name, "--output", f"{name}.sh")
+    results = ("--results", "results of $USER")
+    given = (*words, *limits, *results, "--run-id", name, "--output", f"{name}.sh")
     sh(cluster, shlex.join(["skymark", "render", "slurm", "ci_cpu", *given]))
     return sh(cluster, f"sbatch --parsable {sbatch} {name}.sh").strip()
 
 
 def run_of(cluster: SlurmCluster, name: str) -> RunDirectory:
-    return RunDirectory(cluster.machine.home / "results" / name)
+    return RunDirectory(cluster.machine.home / f"results of {LOGIN_USER}" / name)
 
 
 def records(cluster: SlurmCluster, name: str) -> dict[str, str]:
@@ -147,7 +148,8 @@ def test_chained_starts_wait_for_one_another(slurm: SlurmCluster) -> None:
 def test_every_task_of_an_array_measures_its_own_part(
     slurm: SlurmCluster, eventually: Callable[..., None]
 ) -> None:
-    job = submit(slurm, "parts", *CELLS, "--rounds", "1", "--split", "longest:3")
+    words = ("--split", "longest:3", "--gpus", "H100:1")
+    job = submit(slurm, "parts", *CELLS, "--rounds", "1", *words)
     await_end(slurm, job, eventually)
     assert states(slurm, job) == ["COMPLETED"] * 3, "".join(logs(slurm).values())
     planned = {planned.cell.label for planned in run_of(slurm, "parts").manifest().plan.cells}
@@ -175,16 +177,48 @@ def test_a_task_that_is_submitted_again_alone_takes_its_own_part(
     assert set(records(slurm, "alone")) < whole
 
 
+def test_an_array_larger_than_slurm_takes_is_refused_before_sbatch_refuses_it(
+    slurm: SlurmCluster,
+) -> None:
+    render = "skymark render slurm ci_cpu --output large.sh --split"
+    sh(slurm, f"{render} even:1001 && sbatch --test-only large.sh")
+    refused = sh(slurm, f"{render} even:1002 2>&1 || echo status $?")
+    assert "takes 1,001 here" in " ".join(refused.split())
+    assert refused.endswith("status 2\n")
+
+
+def test_a_script_runs_without_sbatch_too(slurm: SlurmCluster) -> None:
+    words = ["ci_cpu", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1"]
+    sh(slurm, shlex.join(["skymark", "render", "slurm", *words, "--output", "here.sh"]))
+    sh(slurm, "mkdir -p 'a b' && cd 'a b' && bash ../here.sh")
+    (run,) = (slurm.machine.home / "a b" / "results").iterdir()
+    assert RunDirectory(run).manifest().finished
+
+
+def test_a_cancelled_task_says_where_its_results_are(
+    slurm: SlurmCluster, eventually: Callable[..., None]
+) -> None:
+    job = submit(slurm, "cancelled", *CELLS, "--rounds", "6")
+    eventually(lambda: begun(slurm, "cancelled", 1), WAIT_S)
+    sh(slurm, f"scancel {job}")
+    await_end(slurm, job, eventually)
+    said = (slurm.machine.home / f"skymark-ci-cpu-{job}.log").read_text()
+    assert f"results of {LOGIN_USER}/cancelled" in said.partition("told to end")[2]
+    assert "what was measured is in file://" in said
+    assert "Continue with the same command\n" in said
+    assert not sh(slurm, "find /tmp -maxdepth 1 -name 'skymark-*.*'")
+
+
 def begun(cluster: SlurmCluster, name: str, count: int) -> bool:
     """Whether so many rounds of a run are stored already, of cells that go on."""
-    folder = cluster.machine.home / "results" / name / "rounds"
+    folder = run_of(cluster, name).path / "rounds"
     return folder.is_dir() and len(list(folder.glob("*/*.json"))) >= count
 
 
 def stored(cluster: SlurmCluster, name: str) -> set[datetime]:
     """Return when the rounds of a run began, of all its cells."""
-    run = cluster.machine.home / "results" / name
-    return {one.started_at for rounds in rounds_in(run).values() for one in rounds}
+    found = rounds_in(run_of(cluster, name).path)
+    return {one.started_at for rounds in found.values() for one in rounds}
 
 
 def test_near_its_time_limit_a_task_queues_up_again_and_goes_on(
@@ -193,7 +227,7 @@ def test_near_its_time_limit_a_task_queues_up_again_and_goes_on(
     """Slurm's signal is sent by hand, in place of a limit of minutes."""
     job = submit(slurm, "limit", *CELLS, "--rounds", "6")
     eventually(lambda: states(slurm, job) == ["RUNNING"], WAIT_S)
-    log = slurm.machine.home / f"skymark-ci_cpu-{job}.log"
+    log = slurm.machine.home / f"skymark-ci-cpu-{job}.log"
     eventually(lambda: log.exists() and log.read_text(), WAIT_S)
     time.sleep(5)
     sh(slurm, f"scancel --batch --signal=USR1 {job}")

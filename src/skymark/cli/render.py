@@ -22,7 +22,7 @@ from skymark.cli.render_options import (
     RunId,
     SharedMemory,
     SharingOptions,
-    check_shared_memory,
+    Template,
     run_named,
 )
 from skymark.cli.sync import Sync, source_for
@@ -31,6 +31,9 @@ from skymark.execute.profiles import load_profile
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skymark.cloud.render.workload import Workload
     from skymark.model.plan import Plan
 
 render = App(name="render", help="""Write job files for Slurm, JobSet, AIchor or SkyPilot.""")
@@ -48,7 +51,10 @@ def slurm(
     *,
     results: Annotated[
         str,
-        Parameter(group=FILE, help="Directory of runs that all nodes see."),
+        Parameter(
+            group=FILE,
+            help="Directory of runs that all nodes see; the script fills in '$USER' and the like.",
+        ),
     ] = "results",
     gpus: Annotated[
         str | None, Parameter(group=FILE, help="GPUs of each task: 1, or H100:1.")
@@ -87,7 +93,7 @@ def slurm(
     Submit it with sbatch, from a shell in which `skymark` is found.
     """
     from skymark.cloud.cost.limits import limits_for, require_time_before
-    from skymark.cloud.render.slurm import SlurmJob, slurm_script
+    from skymark.cloud.render.slurm import SlurmJob, array_need, largest_array, slurm_script
 
     chosen = dataclasses.replace(options, profile=profile)
     if plan is None:
@@ -97,13 +103,22 @@ def slurm(
     work = sharing.workload(profile, made, words)
     limit_s = limits_for(load_profile(profile), deadline).deadline_s
     require_time_before(made, limit_s)
-    job = SlurmJob(limit_s=limit_s, gpus=gpus, results=results, stagger_minutes=stagger)
-    _write(slurm_script(work, job, _template(template)), output, "sbatch FILE")
+    largest = largest_array()
+    job = SlurmJob(
+        limit_s=limit_s,
+        gpus=gpus,
+        results=results,
+        stagger_minutes=stagger,
+        largest_array=largest,
+    )
+    text = slurm_script(work, job, _template(template))
+    notes = [*work.notes, *array_need(work.workers, largest), *_idle_gpus(gpus)]
+    _write(text, output, "sbatch FILE", notes)
     return 0
 
 
 @render.command
-def jobset(
+def jobset(  # noqa: PLR0913  # its parameters are the options of a command
     profile: ProfileName,
     /,
     options: CostOptions = DEFAULT_OPTIONS,
@@ -117,7 +132,8 @@ def jobset(
         int,
         Parameter(group=FILE, validator=Number(gte=0, lte=64), help="GPUs of each pod."),
     ] = 0,
-    shared_memory: SharedMemory = 8.0,
+    shared_memory: SharedMemory = None,
+    deadline: Deadline = None,
     env_secret: Annotated[
         str | None,
         Parameter(
@@ -133,38 +149,35 @@ def jobset(
             "themselves.",
         ),
     ] = False,
+    template: Template = None,
     output: OutputFile = None,
 ) -> int:
     """Write a JobSet for Kubernetes (jobset.x-k8s.io/v1alpha2) whose pods share the plan."""
-    from skymark.cloud.order import cluster_name
-    from skymark.cloud.render.jobset import jobset_manifest, jobset_text
-    from skymark.cloud.render.workload import require_fit_for_containers
+    from skymark.cloud.render.jobset import JobSetFields, jobset_manifest, name_of_set
+    from skymark.cloud.render.manifest import read_template, yaml_text
+    from skymark.cloud.render.workload import shared_memory_gb
 
-    chosen = dataclasses.replace(options, profile=profile)
-    made, words = chosen.plan(), chosen.words()
-    work = sharing.workload(profile, made, words)
-    require_fit_for_containers(work, made)
-    check_shared_memory(made, shared_memory)
+    work, limit_s, processes = _of_pods(profile, options, sharing, deadline)
     if work.platform == "gpu" and not gpus:
         raise UsageError(f"the profile {profile} is for a GPU; give --gpus 1")
-    if work.platform == "tpu":
-        raise UsageError(f"the profile {profile} is for a TPU; use `skymark render sky`")
-    manifest = jobset_manifest(
-        work,
-        name=name or cluster_name(profile),
+    fields = JobSetFields(
+        name=name_of_set(name, profile, work.split),
         image=image,
-        shared_memory_gb=shared_memory,
+        shared_memory_gb=shared_memory_gb(work.requests, shared_memory, processes),
+        limit_s=limit_s,
         gpus=gpus,
         secret=env_secret,
         spread=work.alone and not share_nodes,
     )
-    _write(jobset_text(work, manifest), output, "kubectl create -f FILE")
+    manifest = jobset_manifest(work, fields, read_template(template) if template else {})
+    text = yaml_text(manifest, work.summary_of_pods)
+    _write(text, output, "kubectl create -f FILE", [*work.notes, *_idle_gpus(str(gpus))])
     return 0
 
 
 @render.command
-def aichor(
-    profile: ProfileName,
+def aichor(  # noqa: PLR0913  # its parameters are the options of a command
+    profile: ProfileName | None = None,
     /,
     options: CostOptions = DEFAULT_OPTIONS,
     sharing: SharingOptions = DEFAULT_SHARING,
@@ -181,21 +194,79 @@ def aichor(
     image: Annotated[str, Parameter(group=FILE, help="Name of the image that AIchor builds.")] = (
         "skymark"
     ),
-    shared_memory: SharedMemory = 8.0,
+    dockerfile: Annotated[
+        str | None,
+        Parameter(
+            group=FILE, help="The image's. [default: skymark's; with --command: ./Dockerfile]"
+        ),
+    ] = None,
+    command: Annotated[
+        str | None,
+        Parameter(
+            group=FILE,
+            help="A program of your own that all workers run, in place of a profile; "
+            "docs/splitting.md says how it learns its part.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        Parameter(group=FILE, help="Product and number for each pod: NVIDIA-H100-80GB-HBM3:1."),
+    ] = None,
+    shared_memory: SharedMemory = None,
+    deadline: Deadline = None,
+    api_version: Annotated[
+        Literal["0.2.3", "0.2.1"],
+        Parameter(
+            group=FILE, help="The manifest's; 0.2.1 has ramRatio for memory, and no timeout."
+        ),
+    ] = "0.2.3",
+    template: Template = None,
     output: OutputFile = None,
 ) -> int:
-    """Write a manifest for AIchor whose workers share the plan."""
-    from skymark.cloud.render.aichor import aichor_manifest, aichor_text, split_of_scenario
-    from skymark.cloud.render.workload import require_fit_for_containers
+    """Write a manifest for AIchor whose workers share the plan, or run a program of your own."""
+    from skymark.cloud.render.aichor import (
+        AichorFields,
+        aichor_manifest,
+        command_of,
+        next_step,
+        split_of_scenario,
+    )
+    from skymark.cloud.render.manifest import read_template, yaml_text
+    from skymark.cloud.render.workload import require_cpus, shared_memory_gb
+    from skymark.execute.partition.totals import requests_of
+    from skymark.model.duration_text import seconds_of
 
-    chosen = dataclasses.replace(options, profile=profile)
-    made, words = chosen.plan(), chosen.words()
-    split = split_of_scenario(scenario, sharing.split).text
-    work = dataclasses.replace(sharing, split=split).workload(profile, made, words)
-    manifest = aichor_manifest(work, image, shared_memory)
-    require_fit_for_containers(work, made)
-    check_shared_memory(made, shared_memory)
-    _write(aichor_text(work, manifest), output, "commit FILE as manifest.yaml")
+    split = split_of_scenario(scenario, sharing.split)
+    requests = requests_of(split, sharing.total_cpus, sharing.total_memory)
+    if profile is not None and command is None:
+        sharing = dataclasses.replace(sharing, split=split.text)
+        work, limit_s, processes = _of_pods(profile, options, sharing, deadline)
+        if work.platform == "gpu" and gpus is None:
+            raise UsageError(
+                f"the profile {profile} is for a GPU; give --gpus, such as NVIDIA-H100-80GB-HBM3:1"
+            )
+        command, comments = command_of(work), work.summary_of_pods
+        notes = [*work.notes, *_idle_gpus(gpus)]
+        dockerfile = dockerfile or f"./benchmarks/docker/Dockerfile.{work.platform}"
+    elif profile is None and command is not None:
+        sharing.require_split_alone(options)
+        require_cpus(requests)
+        limit_s, processes = None if deadline is None else seconds_of(deadline), False
+        comments, notes = [f"{len(split.places)} workers: {split.text}"], []
+    else:
+        raise UsageError("give a PROFILE, or a --command of your own in place of it")
+    fields = AichorFields(
+        image=image,
+        dockerfile=dockerfile or "./Dockerfile",
+        command=command,
+        shared_memory_gb=shared_memory_gb(requests, shared_memory, processes),
+        api_version=api_version,
+        limit_s=limit_s,
+        gpus=gpus,
+    )
+    site = read_template(template) if template else {}
+    text = yaml_text(aichor_manifest(split, requests, fields, site), comments)
+    _write(text, output, "" if output is None else next_step(api_version, output), notes)
     return 0
 
 
@@ -227,7 +298,7 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
 
     Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
     """
-    from skymark.cli.splitting import split_of_machines
+    from skymark.cli.splitting import shared_work, split_of_machines
     from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.order import Order, cluster_name
     from skymark.cloud.render.sky_task import sky_text
@@ -236,7 +307,7 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
     plan = dataclasses.replace(options, profile=profile).plan()
     deadline_s = limits_for(load_profile(profile), deadline).deadline_s
     require_time_before(plan, deadline_s)
-    split_of_machines(split, num_nodes)
+    notes = shared_work(plan, split_of_machines(split, num_nodes))
     order = Order(
         profile=profile,
         plan_hash=plan.hash,
@@ -253,8 +324,38 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
     )
     beside = output.with_suffix(".plan.json")
     write_plan(plan, beside)  # SkyPilot refuses a file that is not there
-    _write(sky_text(order, plan, beside), output, "sky launch FILE --down")
+    _write(sky_text(order, plan, beside), output, "sky launch FILE --down", notes)
     return 0
+
+
+def _of_pods(
+    profile: str, options: CostOptions, sharing: SharingOptions, deadline: str | None
+) -> tuple[Workload, int | None, bool]:
+    """Return the work of pods, their time limit, and whether loaders have worker processes.
+
+    Raises:
+        UsageError: an option is wrong, or containers of skymark's images could not do the work.
+    """
+    from skymark.cloud.cost.limits import limits_for, require_time_before
+    from skymark.cloud.render.workload import require_fit_for_containers
+
+    chosen = dataclasses.replace(options, profile=profile)
+    plan = chosen.plan()
+    if plan.platform == "tpu":
+        raise UsageError(f"the profile {profile} is for a TPU; use `skymark render sky`")
+    limit_s = limits_for(load_profile(profile), deadline).deadline_s
+    require_time_before(plan, limit_s)
+    work = sharing.workload(profile, plan, chosen.words(), limit_s)
+    require_fit_for_containers(work, plan)
+    return work, limit_s, bool(plan.settings.get("workers", 0))
+
+
+def _idle_gpus(gpus: str | None) -> list[str]:
+    """Return the sentence on a worker's GPUs that no cell uses; none where it has one or none."""
+    count = int((gpus or "0").rpartition(":")[2])
+    use = "a cell uses one unless its scenario has several ranks"
+    more = f"{count} times as many workers with one GPU each leave none idle"
+    return [f"each worker has {count} GPUs, and {use}; {more}"] if count > 1 else []
 
 
 def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]:
@@ -282,9 +383,11 @@ def _template(path: Path | None) -> str | None:
         raise UsageError(f"--template {path}: {error}; name a file that can be read") from error
 
 
-def _write(text: str, output: Path | None, next_step: str) -> None:
+def _write(text: str, output: Path | None, next_step: str, notes: Sequence[str]) -> None:
     from skymark.whole_files import write_whole
 
+    for sentence in notes:
+        note(sentence)
     if output is None:
         print_plain(text.rstrip("\n"))
         return

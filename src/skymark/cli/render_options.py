@@ -16,6 +16,7 @@ from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from skymark.cli.options import PlanOptions
     from skymark.cloud.render.workload import Workload
     from skymark.model.plan import Plan
 
@@ -42,16 +43,25 @@ RemoteStores = Annotated[
 ]
 Image = Annotated[str, Parameter(group=FILE, help="One of skymark's images, built and pushed.")]
 SharedMemory = Annotated[
-    float,
+    float | None,
     Parameter(
         group=FILE,
         validator=Number(gte=0, lte=MOST),
-        help="GB of /dev/shm of each pod, through which worker processes pass batches.",
+        help="GB of /dev/shm of each pod, through which worker processes pass batches; part of its "
+        "memory. [default: 8, or half of the memory where that is less]",
+    ),
+]
+Template = Annotated[
+    Path | None,
+    Parameter(
+        group=FILE,
+        help="The site's part of the manifest, in YAML: its fields are merged in, such as labels, "
+        "tolerations and secrets (docs/splitting.md).",
     ),
 ]
 Deadline = Annotated[
     str | None,
-    Parameter(group=FILE, help="Longest time, such as 90m or 2h. [default: the profile's]"),
+    Parameter(group=FILE, help="Longest time, such as 90m or 1-12:00:00. [default: the profile's]"),
 ]
 
 
@@ -77,17 +87,21 @@ class SharingOptions:
         Parameter(
             group=FILE,
             help="With --cache-policy: a directory of the machines that run it, such as a disk "
-            "that all see. A job of Slurm with per-job has hf-datasets-JOB in it, and removes it.",
+            "that all see. A job of Slurm with per-job has hf-datasets-JOB in it, and removes it; "
+            "its script fills in $USER and the like.",
         ),
     ] = None
 
-    def workload(self, profile: str, plan: Plan, words: tuple[str, ...]) -> Workload:
+    def workload(
+        self, profile: str, plan: Plan, words: tuple[str, ...], limit_s: int | None = None
+    ) -> Workload:
         """Return the work that the workers of a job file share.
 
         Args:
             profile: its name, or a ``.toml`` file.
             plan: what is shared.
             words: options of ``skymark run`` that make the plan.
+            limit_s: after which workers are ended for good; None for none.
 
         Raises:
             UsageError: the split, a total, a store, the run id, the cache policy or its directory
@@ -95,6 +109,7 @@ class SharingOptions:
         """
         from skymark.cache.policy import Policy
         from skymark.cli.named_data import require_data
+        from skymark.cli.splitting import shared_work
         from skymark.cloud.render.workload import Workload
         from skymark.execute.partition.split_text import read_split
         from skymark.execute.partition.totals import requests_of
@@ -106,7 +121,7 @@ class SharingOptions:
             kind_of(one)
         require_policy(self.cache_policy, self.cache_root)
         require_data(self.cache_policy, plan)
-        if self.cache_root is not None and not self.cache_root.startswith("/"):
+        if self.cache_root is not None and not self.cache_root.startswith(("/", "$", "~/")):
             raise UsageError(
                 f"--cache-root {self.cache_root} is of the machines that run the job; give its "
                 "whole path, such as /shared/caches"
@@ -121,6 +136,7 @@ class SharingOptions:
             run_id=run_named(self.run_id, profile),
             words=words,
             split=found,
+            notes=tuple(shared_work(plan, found, limit_s)),
             requests=requests_of(found, self.total_cpus, self.total_memory),
             stores=tuple(one.rstrip("/") for one in self.store),
             platform=plan.platform,
@@ -128,6 +144,24 @@ class SharingOptions:
             cache_policy=self.cache_policy and Policy(self.cache_policy),
             cache_root=self.cache_root,
         )
+
+    def require_split_alone(self, options: PlanOptions) -> None:
+        """Refuse options of a plan and its results, which a program of the user's own has not.
+
+        Raises:
+            UsageError: one is given.
+        """
+        mine = {
+            "--store": self.store,
+            "--run-id": self.run_id,
+            "--cache-policy": self.cache_policy,
+            "--cache-root": self.cache_root,
+        }
+        if given := [*options.given(), *(name for name, value in mine.items() if value)]:
+            raise UsageError(
+                f"{' and '.join(given)} tell what skymark runs, and --command runs a program of "
+                "your own; leave one of them out"
+            )
 
 
 def run_named(run_id: str | None, profile: str) -> str:
@@ -144,17 +178,3 @@ def run_named(run_id: str | None, profile: str) -> str:
     if not RUN_ID.fullmatch(run_id):
         raise UsageError(f"--run-id {run_id!r} is no name of a run; give letters and digits")
     return run_id
-
-
-def check_shared_memory(plan: Plan, shared_memory_gb: float) -> None:
-    """Refuse pods without shared memory where loaders have worker processes.
-
-    Raises:
-        UsageError: they have.
-    """
-    workers = plan.settings.get("workers", 0)
-    if not shared_memory_gb and workers:
-        raise UsageError(
-            f"--shared-memory 0 leaves no room for the batches of workers={workers}; give 8, or "
-            "--workers 0"
-        )

@@ -242,8 +242,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
                     cache_policy=kept,
                 )
     except KeyboardInterrupt:
-        again = "" if share else f" and --output {path} --resume"
-        say(f"interrupted; what was measured is in {path}. Continue with the same command{again}")
+        say(_how_to_go_on(path, store, share=share, resume=resume))
         raise
     if before is not None:
         return show_end(before, ended, path, practical, json=json, gate=gate)
@@ -252,6 +251,18 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     page_written = not ended.ended or _show(path, ended.records, json=json)
     say_what_was_stored(ended.stored, path)
     return 0 if ended.all_well and page_written else 1
+
+
+def _how_to_go_on(path: Path, stores: tuple[str, ...], *, share: bool, resume: bool) -> str:
+    """Return how an interrupted run is continued.
+
+    A command with --resume is continued as it is. Its stores are named in place of the directory,
+    which goes with a scheduler's job.
+    """
+    again = "" if share or resume else f" and --output {path} --resume"
+    stored = [f"{one.rstrip('/')}/{path.name}" for one in stores if resume]
+    kept = " and ".join(stored) or path
+    return f"interrupted; what was measured is in {kept}. Continue with the same command{again}"
 
 
 def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:

@@ -32,7 +32,7 @@ NEEDED = {
     "cache build": ("rows.json",),
     "render slurm": ("cpu",),
     "render jobset": ("cpu", "--image", "skymark:cpu"),
-    "render aichor": ("cpu",),
+    "render aichor": ("cpu", "--scenario", "2"),
     "render sky": ("cpu", "--output", "job.yaml"),
 }
 """Arguments without which a command is refused for another reason."""

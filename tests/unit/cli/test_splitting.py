@@ -11,7 +11,8 @@ import pytest
 from skymark.cli.main import main
 from skymark.cli.options import OPTIONS_OF_COMMANDS
 from skymark.cli.run import plan, run
-from skymark.cli.splitting import part_asked_for, print_parts, split_of_machines
+from skymark.cli.splitting import part_asked_for, print_parts, shared_work, split_of_machines
+from skymark.execute.partition.split_text import read_split
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.errors import UsageError
 from tests.scripted_suite import cell_of, plan_of, planned_cell
@@ -113,6 +114,28 @@ def test_variables_alone_split_nothing(monkeypatch):
 def test_a_shard_is_a_balanced_split():
     shard = part_asked_for(PLAN, "1/2", None, None)
     assert shard == part_asked_for(PLAN, None, "balanced", "1/2")
+
+
+@pytest.mark.parametrize(
+    ("split", "limit_s", "said"),
+    [
+        ("even:1", None, ["One worker measures 4 cells; the longest part takes about"]),
+        ("even:9", None, ["5 of 9 workers take nothing (", "--split even:4 is enough"]),
+        ("waves:2x2/1", None, ["4 workers measure 4 cells", "and all parts about"]),
+        ("two-level:2x9", None, ["14 of 18 workers take nothing", "--split two-level:4x1 is"]),
+        ("even:2", 1, ["the deadline of 1.00 s may end them before that"]),
+    ],
+)
+def test_the_time_of_the_longest_part_and_idle_workers_are_said(split, limit_s, said):
+    sentences = " ".join(shared_work(PLAN, read_split(split), limit_s))
+    for words in said:
+        assert words in sentences
+    assert ("take nothing" in sentences) is any("take nothing" in words for words in said)
+
+
+def test_a_plan_without_cells_has_no_parts():
+    with pytest.raises(UsageError, match="no cells"):
+        shared_work(PLAN.model_copy(update={"cells": ()}), read_split("even:2"))
 
 
 def test_no_suite_can_take_an_option_of_a_command():

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
-from skymark.cloud.render.workload import RESULTS, Workload, memory_gb
-from skymark.cloud.render.yaml_text import yaml_text
+from skymark.cloud.render.manifest import merged
+from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, require_types
 from skymark.execute.partition.split import Split
 from skymark.execute.partition.split_text import read_split
 from skymark.execute.partition.totals import Request
+from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
-API_VERSION = "0.2.1"
+ApiVersion = Literal["0.2.3", "0.2.1"]
+"""Schemas of manifests. The older one has no ``memory`` and no ``timeout``."""
+FOLDER = "aichor_manifests"
+"""The only folder of a repository in which AIchor looks for manifests of 0.2.3."""
+UNITS_S = {"d": 86400, "h": 3600, "m": 60}
 STEPS = 1000
 """Of a gigabyte, in which memory per CPU is counted."""
+OWN = {
+    "apiVersion", "kind", "operator", "command", "count", "completions", "parallelisms",
+}  # fmt: skip
+"""Fields that a site's template cannot set: they make each worker's part."""
 
 SCENARIOS = {
     1: "even:10",
@@ -24,6 +36,22 @@ SCENARIOS = {
     4: "waves:5x10/4",
 }
 """The split of each scenario, unless others numbers are given."""
+
+
+class AichorFields(Frozen):
+    """The fields of a manifest that no workload has."""
+
+    image: str
+    """Name of the image that AIchor builds."""
+    dockerfile: str
+    command: str
+    shared_memory_gb: float
+    """Of each pod, for loaders whose worker processes pass batches through it."""
+    api_version: ApiVersion = "0.2.3"
+    limit_s: int | None = None
+    """Of the whole experiment; None for AIchor's own."""
+    gpus: str | None = None
+    """Of each pod, such as ``NVIDIA-H100-80GB-HBM3:1``."""
 
 
 def split_of_scenario(scenario: int | None, text: str | None) -> Split:
@@ -45,57 +73,68 @@ def split_of_scenario(scenario: int | None, text: str | None) -> Split:
     return split
 
 
-def aichor_manifest(workload: Workload, image: str, shared_memory_gb: float) -> dict[str, Any]:
-    """Return the manifest of a workload on AIchor.
-
-    Args:
-        workload: CPU workers.
-        image: name of the image that AIchor builds.
-        shared_memory_gb: of each pod, for loaders whose worker processes pass batches through it.
-
-    Raises:
-        UsageError: the workload needs an accelerator, of which no field is known here.
-    """
-    if workload.platform != "cpu":
-        raise UsageError(
-            f"the profile {workload.profile} is for a {workload.platform.upper()}, and skymark "
-            "does not know how AIchor names accelerators; give a profile for CPUs"
-        )
-    command = [
-        *("skymark-entrypoint", "python", "-m", "benchmarks.runners.full_runner"),
-        *("--platform", workload.platform),
-        *workload.options(f"{RESULTS}/{workload.run_id}"),
-    ]
-    return {
-        "kind": "AIchorManifest",
-        "apiVersion": API_VERSION,
-        "builder": {
-            "image": image,
-            "dockerfile": f"./benchmarks/docker/Dockerfile.{workload.platform}",
-            "context": ".",
-        },
-        "spec": {
-            "operator": "jobset",
-            "image": image,
-            "command": shlex.join(command),
-            "types": {one.type.name: _type(one, shared_memory_gb) for one in workload.requests},
-        },
-    }
-
-
-def aichor_text(workload: Workload, manifest: dict[str, Any]) -> str:
-    """Return a manifest of AIchor's as its file has it."""
-    return yaml_text(
-        manifest,
+def command_of(workload: Workload) -> str:
+    """Return the command of all workers, which run skymark in its image."""
+    return shlex.join(
         [
-            workload.summary,
-            f"Results: {workload.stores[0]}/{workload.run_id}; its keys come from the project.",
-            f"Pods without a network: the image must hold the venvs, by {workload.build_venvs}",
-        ],
+            *("skymark-entrypoint", "python", "-m", "benchmarks.runners.full_runner"),
+            *("--platform", workload.platform),
+            *workload.options(f"{RESULTS}/{workload.run_id}"),
+        ]
     )
 
 
-def _type(request: Request, shared_memory_gb: float) -> dict[str, Any]:
+def aichor_manifest(
+    split: Split, requests: Sequence[Request], fields: AichorFields, site: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the manifest of workers on AIchor.
+
+    Args:
+        split: its types of workers.
+        requests: of each type.
+        fields: what they do not say.
+        site: a part of a manifest that is merged in.
+
+    Raises:
+        UsageError: a worker has too little memory, the GPUs cannot be read, or the site's part does
+            not fit.
+    """
+    made = {
+        "kind": "AIchorManifest",
+        "apiVersion": fields.api_version,
+        "builder": {"image": fields.image, "dockerfile": fields.dockerfile, "context": "."},
+        "spec": {
+            "operator": "jobset",
+            "image": fields.image,
+            "command": fields.command,
+            **_timeout(fields),
+            "types": {one.type.name: _type(one, fields) for one in requests},
+        },
+    }
+    found = merged(made, site, OWN)
+    require_types(found["spec"]["types"], split)
+    return found
+
+
+def next_step(api_version: ApiVersion, file: Path) -> str:
+    """Return the command that starts an experiment with a manifest's file."""
+    if api_version == "0.2.1":
+        return f"commit {file} as manifest.yaml"
+    if FOLDER not in file.parts:
+        return f"put {file} below {FOLDER}/ of your repository, the only folder that AIchor reads"
+    path = Path(*file.parts[file.parts.index(FOLDER) + 1 :])
+    return f"git add {file} && git commit -m 'aichor[{path}]: start' && git push"
+
+
+def _timeout(fields: AichorFields) -> dict[str, str]:
+    if fields.limit_s is None or fields.api_version == "0.2.1":
+        return {}
+    limit_s = math.ceil(fields.limit_s / 60) * 60
+    unit = next(unit for unit, seconds in UNITS_S.items() if limit_s % seconds == 0)
+    return {"timeout": f"{limit_s // UNITS_S[unit]}{unit}"}
+
+
+def _type(request: Request, fields: AichorFields) -> dict[str, Any]:
     cpus = request.cpus or 1
     return {
         "count": request.type.count,
@@ -103,25 +142,44 @@ def _type(request: Request, shared_memory_gb: float) -> dict[str, Any]:
         "parallelisms": request.type.at_once,  # so spelled there
         "resources": {
             "cpus": _whole(cpus),
-            "ramRatio": _whole(_ram_ratio(memory_gb(request), cpus)),
-            "shmSizeGB": _whole(shared_memory_gb),
+            **_memory(request, cpus, fields.api_version),
+            "shmSizeGB": _whole(fields.shared_memory_gb),
+            **_accelerators(fields.gpus),
         },
     }
 
 
-def _ram_ratio(memory_gb: float, cpus: float) -> float:
-    """Return GB per CPU, rounded down, so that all together stay within the total.
+def _memory(request: Request, cpus: float, api_version: ApiVersion) -> dict[str, int | float]:
+    """Return the memory of a pod, rounded down, so that all together stay within the total.
 
     Raises:
         UsageError: it is none.
     """
-    ratio = math.floor(round(memory_gb / cpus * STEPS, 6)) / STEPS
-    if not ratio:
+    amount_gb = memory_gb(request)
+    if api_version == "0.2.3":
+        found: dict[str, int | float] = {"memory": math.floor(amount_gb)}
+    else:
+        ratio = math.floor(round(amount_gb / cpus * STEPS, 6)) / STEPS
+        found = {"ramRatio": _whole(ratio)}
+    if not all(found.values()):
         raise UsageError(
-            f"{memory_gb:g} GB for {cpus:g} CPUs are too little for each of them; give a larger "
+            f"{amount_gb:g} GB for {cpus:g} CPUs are too little for a pod; give a larger "
             "--total-memory"
         )
-    return ratio
+    return found
+
+
+def _accelerators(gpus: str | None) -> dict[str, Any]:
+    if gpus is None:
+        return {}
+    match = re.fullmatch(r"([A-Za-z0-9][\w.-]*):([1-9][0-9]?)", gpus, re.ASCII)
+    if match is None:
+        raise UsageError(
+            f"--gpus {gpus} is no product and number of GPUs; give one such as "
+            "NVIDIA-H100-80GB-HBM3:1, named as the label nvidia.com/gpu.product of the nodes"
+        )
+    gpu = {"count": int(match[2]), "product": match[1], "type": "gpu"}
+    return {"accelerators": {"gpu": gpu}}
 
 
 def _whole(number: float) -> int | float:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from skymark.cloud.render.workload import RESULTS, Workload, memory_gb
-from skymark.cloud.render.yaml_text import yaml_text
+from skymark.cloud.order import cluster_name
+from skymark.cloud.render.manifest import merged
+from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, require_types
+from skymark.execute.partition.split import Split
 from skymark.execute.partition.totals import Request
 from skymark.execute.ranks.kubernetes import (
     ALL_REPLICAS,
@@ -16,6 +19,7 @@ from skymark.execute.ranks.kubernetes import (
     REPLICAS,
     TYPE,
 )
+from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
 LABELS = {
@@ -37,48 +41,64 @@ SECRET = re.compile(
 )
 IMAGE = re.compile(r"\S+")
 
+OWN = {
+    "apiVersion", "kind", "name", "replicas", "completions", "parallelism", "completionMode",
+    "args", "restartPolicy", COMPLETION, *LABELS,
+}  # fmt: skip
+"""Fields and variables that a site's template cannot set: they make each worker's part."""
+
 BAD_USAGE = 2
 """Exit status of what no second try mends."""
 RETRIES = 3
 """Of the pods of a job that fail by themselves; those that are evicted do not count."""
 
 
-def jobset_manifest(  # each is a field of the manifest
-    workload: Workload,
-    *,
-    name: str,
-    image: str,
-    shared_memory_gb: float,
-    gpus: int = 0,
-    secret: str | None = None,
-    spread: bool = True,
+class JobSetFields(Frozen):
+    """The fields of a JobSet that no workload has."""
+
+    name: str
+    image: str
+    """One of skymark's, whose entry point runs."""
+    shared_memory_gb: float
+    """Of each pod; it counts as its memory."""
+    limit_s: int | None = None
+    """Of each job, waiting for nodes included; None for no limit."""
+    gpus: int = 0
+    """Of each pod."""
+    secret: str | None = None
+    """A Secret whose keys become variables, for the store."""
+    spread: bool = True
+    """Put no two pods on one node."""
+
+
+def jobset_manifest(
+    workload: Workload, fields: JobSetFields, site: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the JobSet of a workload.
 
     Args:
         workload: what the workers share.
-        name: of the JobSet.
-        image: one of skymark's, whose entry point runs.
-        shared_memory_gb: of each pod; it counts as its memory.
-        gpus: of each pod.
-        secret: a Secret whose keys become variables, for the store.
-        spread: put no two pods on one node.
+        fields: what it does not say.
+        site: a part of a JobSet that is merged in.
 
     Raises:
-        UsageError: the name is none, or too long with those of the types; the image or the Secret
-            has none that can be one.
+        UsageError: the image or the Secret has a name that cannot be one, or the site's part does
+            not fit.
     """
-    _check_name(name, workload)
-    if not IMAGE.fullmatch(image):
-        raise UsageError(f"--image {image!r} is no image; give one such as registry/skymark:cpu")
-    if secret is not None and not SECRET.fullmatch(secret):
+    if not IMAGE.fullmatch(fields.image):
         raise UsageError(
-            f"--env-secret {secret!r} is no name of a Secret; `kubectl get secrets` shows them"
+            f"--image {fields.image!r} is no image; give one such as registry/skymark:cpu"
         )
-    return {
+    if fields.secret is not None and not SECRET.fullmatch(fields.secret):
+        raise UsageError(
+            f"--env-secret {fields.secret!r} is no name of a Secret; `kubectl get secrets` shows "
+            "them"
+        )
+    limit = {} if fields.limit_s is None else {"activeDeadlineSeconds": fields.limit_s}
+    made = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "skymark"}},
+        "metadata": {"name": fields.name, "labels": {"app.kubernetes.io/name": "skymark"}},
         "spec": {
             "replicatedJobs": [
                 {
@@ -90,31 +110,48 @@ def jobset_manifest(  # each is a field of the manifest
                             "parallelism": one.type.at_once,
                             "completionMode": "Indexed",
                             "backoffLimit": RETRIES * one.type.completions,
+                            **limit,
                             "podFailurePolicy": {"rules": _rules()},
-                            "template": {
-                                "spec": _pod(
-                                    workload, one, name, image, shared_memory_gb, gpus, secret,
-                                    spread=spread,
-                                )
-                            },
+                            "template": {"spec": _pod(workload, one, fields)},
                         }
                     },
                 }
                 for one in workload.requests
             ]
         },
-    }  # fmt: skip
+    }
+    found = merged(made, site, OWN)
+    require_types([one["name"] for one in found["spec"]["replicatedJobs"]], workload.split)
+    return found
 
 
-def jobset_text(workload: Workload, manifest: dict[str, Any]) -> str:
-    """Return a JobSet as its file has it."""
-    return yaml_text(
-        manifest,
-        [
-            workload.summary,
-            f"Results: {workload.stores[0]}/{workload.run_id}",
-            f"Pods without a network: the image must hold the venvs, by {workload.build_venvs}",
-        ],
+def name_of_set(given: str | None, profile: str, split: Split) -> str:
+    """Return the name of a JobSet whose pods have names that Kubernetes takes.
+
+    Args:
+        given: by the user; None for the profile's, cut where it is too long.
+        profile: its name.
+        split: its types, numbers and completions are in the pods' names.
+
+    Raises:
+        UsageError: it is no name, or too long.
+    """
+    name = given or cluster_name(profile)
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"--name {name!r} is no name of a JobSet; give small letters, digits and hyphens, a "
+            "letter first"
+        )
+    ends = (f"-{one.name}-{one.count - 1}-{one.completions - 1}{SUFFIX}" for one in split.types)
+    end = max(ends, key=len)
+    room = LONGEST_NAME - len(end)
+    if len(name) <= room:
+        return name
+    if given is None and room > 0:
+        return name[:room].rstrip("-")
+    raise UsageError(
+        f"--name {name} makes names of pods such as {name}{end}, which are longer than "
+        f"{LONGEST_NAME} characters; give one that is {len(name) - room} shorter"
     )
 
 
@@ -140,36 +177,27 @@ def _rules() -> list[dict[str, Any]]:
     ]
 
 
-def _pod(
-    workload: Workload,
-    request: Request,
-    name: str,
-    image: str,
-    shared_memory_gb: float,
-    gpus: int,
-    secret: str | None,
-    *,
-    spread: bool,
-) -> dict[str, Any]:
+def _pod(workload: Workload, request: Request, fields: JobSetFields) -> dict[str, Any]:
+    words = workload.options(f"{RESULTS}/{workload.run_id}")
     container: dict[str, Any] = {
         "name": "skymark",
-        "image": image,
-        "args": workload.options(f"{RESULTS}/{workload.run_id}"),
+        "image": fields.image,
+        "args": [word.replace("$", "$$") for word in words],  # $(NAME) would be filled in
         "env": _variables(),
     }
-    if secret is not None:
-        container["envFrom"] = [{"secretRef": {"name": secret}}]
+    if fields.secret is not None:
+        container["envFrom"] = [{"secretRef": {"name": fields.secret}}]
     asked = {"cpu": quantity(request.cpus or 1), "memory": f"{quantity(memory_gb(request))}G"}
-    if gpus:
-        asked["nvidia.com/gpu"] = str(gpus)
+    if fields.gpus:
+        asked["nvidia.com/gpu"] = str(fields.gpus)
     container["resources"] = {"requests": asked, "limits": dict(asked)}
     pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
-    if shared_memory_gb:
+    if fields.shared_memory_gb:
         container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
-        volume = {"medium": "Memory", "sizeLimit": f"{quantity(shared_memory_gb)}G"}
+        volume = {"medium": "Memory", "sizeLimit": f"{quantity(fields.shared_memory_gb)}G"}
         pod["volumes"] = [{"name": "shm", "emptyDir": volume}]
-    if spread:
-        mates = {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": name}}
+    if fields.spread:
+        mates = {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": fields.name}}
         term = {"labelSelector": mates, "topologyKey": "kubernetes.io/hostname"}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         pod["affinity"] = {"podAntiAffinity": required}
@@ -188,18 +216,3 @@ def _variables() -> list[dict[str, Any]]:
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
         for name, path in fields.items()
     ]
-
-
-def _check_name(name: str, workload: Workload) -> None:
-    if not NAME.fullmatch(name):
-        raise UsageError(
-            f"--name {name!r} is no name of a JobSet; give small letters, digits and hyphens, a "
-            "letter first"
-        )
-    for one in workload.split.types:
-        pod = f"{name}-{one.name}-{one.count - 1}-{one.completions - 1}{SUFFIX}"
-        if len(pod) > LONGEST_NAME:
-            raise UsageError(
-                f"--name {name} makes names of pods such as {pod}, which are longer than "
-                f"{LONGEST_NAME} characters; give one that is {len(pod) - LONGEST_NAME} shorter"
-            )

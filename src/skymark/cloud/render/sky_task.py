@@ -6,7 +6,7 @@ from pathlib import Path
 
 from skymark.cloud.machine_script import plan_file
 from skymark.cloud.order import Order
-from skymark.cloud.render.yaml_text import yaml_text
+from skymark.cloud.render.manifest import yaml_text
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.plan import Plan
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 
 from pydantic import Field
 
@@ -17,6 +18,9 @@ from skymark.store.kinds import kind_of, kinds
 
 GB_PER_CPU = 2.0
 """Memory of a worker where no total is given."""
+
+SHARED_MEMORY_GB = 8.0
+"""Of a pod's /dev/shm; half of its memory where that is less."""
 
 RESULTS = "/app/results"
 """Directory of runs in skymark's images."""
@@ -33,6 +37,8 @@ class Workload(Frozen):
     build_venvs: str
     """The command that makes the adapters' venvs, where workers have no network."""
     split: Split
+    notes: tuple[str, ...] = ()
+    """Sentences on the expected time, the parts, and workers without work."""
     requests: tuple[Request, ...] = Field(min_length=1)
     """Of each type of workers."""
     stores: tuple[str, ...] = ()
@@ -55,11 +61,20 @@ class Workload(Frozen):
         return len(self.split.places)
 
     @property
-    def summary(self) -> str:
-        """How many share what, for a comment."""
+    def summary(self) -> list[str]:
+        """How many share what, and how long it takes, for comments."""
         if self.workers == 1:
-            return f"One worker measures {self.profile}"
-        return f"{self.workers} workers share {self.profile}: {self.split.text}"
+            return [f"One worker measures {self.profile}", *self.notes]
+        return [f"{self.workers} workers share {self.profile}: {self.split.text}", *self.notes]
+
+    @property
+    def summary_of_pods(self) -> list[str]:
+        """The summary, where results go, and how the image gets its venvs."""
+        return [
+            *self.summary,
+            f"Results: {self.stores[0]}/{self.run_id}",
+            f"Pods without a network: the image must hold the venvs, by {self.build_venvs}",
+        ]
 
     def options(
         self, output: str, stores: Sequence[str] | None = None, cache_root: str | None = None
@@ -89,8 +104,8 @@ def require_fit_for_containers(workload: Workload, plan: Plan) -> None:
     """Refuse what a container of skymark's image would not have, or would lose.
 
     Raises:
-        UsageError: the profile or data is a file here, no store outlives the container, or nothing
-            tells how many CPUs a worker asks for.
+        UsageError: the profile or data is a file here, the directory of caches has a variable, no
+            store outlives the container, or nothing tells how many CPUs a worker asks for.
     """
     if workload.profile.endswith(".toml"):
         raise UsageError(
@@ -102,22 +117,27 @@ def require_fit_for_containers(workload: Workload, plan: Plan) -> None:
             f"{files[0]} lies on this machine, and a container has it not; give an address such "
             "as hf://owner/name"
         )
+    if workload.cache_root is not None and not workload.cache_root.startswith("/"):
+        raise UsageError(
+            f"--cache-root {workload.cache_root} has a variable, which no container fills in; give "
+            "the whole path"
+        )
     if not any(kind_of(store).outlives_machine for store in workload.stores):
         fit = " or ".join(f"--store {one.address}" for one in kinds() if one.outlives_machine)
         raise UsageError(
             "a container's disk goes with it, and the workers' parts become one run in a store; "
             f"add {fit}"
         )
-    require_cpus(workload)
+    require_cpus(workload.requests)
 
 
-def require_cpus(workload: Workload) -> None:
-    """Refuse a workload whose workers ask for no CPUs.
+def require_cpus(requests: Sequence[Request]) -> None:
+    """Refuse pods that ask for no CPUs.
 
     Raises:
         UsageError: it is so.
     """
-    if any(one.cpus is None for one in workload.requests):
+    if any(one.cpus is None for one in requests):
         raise UsageError(
             "nothing tells how many CPUs a worker asks for; give --total-cpus, such as 200, or a "
             "split that names them, such as weighted:heavy=1x60,worker=7x20"
@@ -129,3 +149,47 @@ def memory_gb(request: Request) -> float:
     if request.memory_gb is not None:
         return request.memory_gb
     return round((request.cpus or 1) * GB_PER_CPU, 2)
+
+
+def shared_memory_gb(
+    requests: Sequence[Request], given_gb: float | None, loader_processes: bool
+) -> float:
+    """Return the size of the pods' /dev/shm, which counts as memory of theirs.
+
+    Args:
+        requests: of each type of pods.
+        given_gb: None for `SHARED_MEMORY_GB`.
+        loader_processes: whether processes pass batches through it.
+
+    Raises:
+        UsageError: it is as large as the memory of a pod, or there is none and batches need it.
+    """
+    least_gb = min(map(memory_gb, requests))
+    if given_gb is None:
+        half_gb = least_gb / 2
+        return min(SHARED_MEMORY_GB, math.floor(half_gb) or round(half_gb, 3))
+    if given_gb >= least_gb:
+        raise UsageError(
+            f"--shared-memory {given_gb:g} takes all {least_gb:g} GB of a pod, whose memory it is "
+            f"part of; give less, such as {least_gb / 2:g}, or a larger --total-memory"
+        )
+    if not given_gb and loader_processes:
+        raise UsageError(
+            "--shared-memory 0 leaves no room for the batches of worker processes; leave it out, "
+            "or give --workers 0"
+        )
+    return given_gb
+
+
+def require_types(found: Collection[str], split: Split) -> None:
+    """Refuse a site's template that names other types of workers than the split.
+
+    Raises:
+        UsageError: it does.
+    """
+    known = [one.name for one in split.types]
+    if others := sorted(set(found) - set(known)):
+        raise UsageError(
+            f"--template names the type {others[0]}, and --split {split.text} has "
+            f"{', '.join(known)}; use one of these"
+        )

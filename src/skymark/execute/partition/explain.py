@@ -22,6 +22,9 @@ RULES = {
     "its completions, of which some run at once",
 }
 
+ENOUGH = {"weighted": "even:{}", "two-level": "two-level:{}x1", "waves": "waves:{}x1/1"}
+"""A split of each kind for so many workers, of kinds that take more than their number."""
+
 
 class WorkerPart(Frozen):
     """The part of one worker, with what it comes to."""
@@ -54,12 +57,7 @@ def reasons(split: Split, items: Sequence[Item]) -> list[str]:
     lines = [f"{split.text}: {RULES[split.kind]}"]
     if split.weighs:
         lines.append(_weighing(split, items))
-    idle = sum(not one.part.items for one in parts)
-    if idle:
-        lines.append(
-            f"{idle} of {len(parts)} workers take nothing: there are {len(items)} sets of cells "
-            "that stay together on one machine"
-        )
+    lines += idle_workers(split, parts, len(items))
     weights = weights_of(split, items)
     ideal = max(sum(weights) / len(parts), *weights, 0.0)
     if split.weighs and ideal > 0:
@@ -73,6 +71,17 @@ def reasons(split: Split, items: Sequence[Item]) -> list[str]:
         "is stored"
     )
     return lines
+
+
+def idle_workers(split: Split, parts: Sequence[WorkerPart], items: int) -> list[str]:
+    """Return the sentence that names the workers without work, and a split without them."""
+    idle = [name_of(one.part.place, split) for one in parts if not one.part.items]
+    if not idle:
+        return []
+    enough = ENOUGH.get(split.kind, f"{split.kind}:{{}}").format(len(parts) - len(idle))
+    who = f"{len(idle)} of {len(parts)} workers take nothing ({named_keys(idle)})"
+    why = f"there are {items} sets of cells that stay together on one machine"
+    return [f"{who}: {why}; --split {enough} is enough"]
 
 
 def span_of(numbers: Sequence[int]) -> str:

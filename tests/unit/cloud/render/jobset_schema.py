@@ -80,6 +80,8 @@ CONTAINER = closed(
             ),
         )
     ),
+    imagePullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+    securityContext={"type": "object"},
     envFrom=array(closed((), secretRef=closed(("name",), name=DNS_SUBDOMAIN, optional=BOOLEAN))),
     resources=closed((), requests=QUANTITIES, limits=QUANTITIES),
     volumeMounts=array(
@@ -91,8 +93,25 @@ CONTAINER = closed(
         )
     ),
 )
+TOLERATION = closed(
+    (),
+    key=TEXT,
+    operator={"enum": ["Exists", "Equal"]},
+    value=TEXT,
+    effect={"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+    tolerationSeconds={"type": "integer"},
+)
 POD = closed(
     ("containers", "restartPolicy"),
+    tolerations=array(TOLERATION),
+    nodeSelector=LABELS,
+    imagePullSecrets=array(closed(("name",), name=DNS_SUBDOMAIN)),
+    serviceAccountName=DNS_SUBDOMAIN,
+    priorityClassName=DNS_SUBDOMAIN,
+    schedulerName=TEXT,
+    activeDeadlineSeconds=SOME,
+    securityContext={"type": "object"},
+    runtimeClassName=DNS_SUBDOMAIN,
     # A Job takes no other; with a pod failure policy it takes Never alone.
     restartPolicy={"enum": ["Never"]},
     containers=array(CONTAINER, minItems=1),
@@ -101,6 +120,7 @@ POD = closed(
             ("name",),
             name=DNS_LABEL,
             emptyDir=closed((), medium={"enum": ["", "Memory"]}, sizeLimit=QUANTITY),
+            persistentVolumeClaim=closed(("claimName",), claimName=DNS_SUBDOMAIN, readOnly=BOOLEAN),
         )
     ),
     affinity=closed(
@@ -225,6 +245,12 @@ def refusals(manifest: dict[str, Any]) -> list[str]:
             if codes.get("containerName", container["name"]) not in names:
                 found.append(f"{codes['containerName']} is no container")
         volumes = {one["name"] for one in spec["template"]["spec"].get("volumes", ())}
+        memory = container["resources"]["limits"]["memory"]
+        found += [
+            f"/dev/shm of {volume['emptyDir']['sizeLimit']} in {memory}"
+            for volume in spec["template"]["spec"].get("volumes", ())
+            if float(volume.get("emptyDir", {}).get("sizeLimit", "0G")[:-1]) >= float(memory[:-1])
+        ]
         for one in (container, *others):
             mounts = {mount["name"] for mount in one.get("volumeMounts", ())}
             found += [f"{mount} is no volume" for mount in mounts - volumes]
@@ -235,42 +261,67 @@ def refusals(manifest: dict[str, Any]) -> list[str]:
     return found
 
 
+AICHOR_MEMORY = {"oneOf": [{"required": ["ramRatio"]}, {"required": ["memory"]}]}
 AICHOR_TYPE = closed(
     ("count", "resources"),
     count={"type": "integer", "minimum": 1},
     completions={"type": "integer", "minimum": 1},
     parallelisms={"type": "integer", "minimum": 1},
     resources=closed(
-        ("cpus", "ramRatio", "shmSizeGB"),
+        ("cpus", "shmSizeGB"),
         cpus={"type": "number", "exclusiveMinimum": 0},
         ramRatio={"type": "number", "exclusiveMinimum": 0},
+        memory={"type": "integer", "minimum": 1},
         shmSizeGB={"type": "number", "minimum": 0},
-    ),
+        extraSelectors=LABELS,
+        extraTolerations=array(TOLERATION),
+        accelerators=closed(
+            ("gpu",),
+            gpu=closed(
+                ("count", "type", "product"),
+                count={"type": "integer", "minimum": 1},
+                type=TEXT,
+                product={"type": "string", "pattern": r"^\S+$"},
+            ),
+        ),
+    )
+    | AICHOR_MEMORY,
 )
-AICHOR = closed(
-    ("kind", "apiVersion", "builder", "spec"),
-    kind={"const": "AIchorManifest"},
-    apiVersion={"const": "0.2.1"},
-    builder=closed(
-        ("image", "dockerfile", "context"),
-        image={"type": "string", "pattern": r"^\S+$"},
-        dockerfile={
-            "type": "string",
-            "pattern": r"^\./benchmarks/docker/Dockerfile\.(cpu|gpu|tpu)$",
-        },
-        context={"const": "."},
-    ),
-    spec=closed(
-        ("operator", "image", "command", "types"),
-        operator={"const": "jobset"},
-        image={"type": "string", "pattern": r"^\S+$"},
-        command={"type": "string", "minLength": 1},
-        types={
-            "type": "object",
-            "propertyNames": DNS_LABEL,
-            "additionalProperties": AICHOR_TYPE,
-            "minProperties": 1,
-        },
-    ),
-)
-"""Of AIchor's manifests: its documentation's fields for CPU workers, as skymark knows them."""
+AICHOR_TYPES = {
+    "type": "object",
+    "propertyNames": DNS_LABEL,
+    "additionalProperties": AICHOR_TYPE,
+    "minProperties": 1,
+}
+AICHOR_SPEC: dict[str, Any] = {
+    "operator": {"const": "jobset"},
+    "image": {"type": "string", "pattern": r"^\S+$"},
+    "command": {"type": "string", "minLength": 1},
+    "tensorboard": closed((), enabled=BOOLEAN),
+    "types": AICHOR_TYPES,
+}
+
+
+def aichor_schema(version: str) -> dict[str, Any]:
+    """Return the schema of a manifest: 0.2.1 has no timeout."""
+    limit = {"timeout": {"type": "string", "pattern": "^[1-9][0-9]*[mhd]$"}}
+    return closed(
+        ("kind", "apiVersion", "builder", "spec"),
+        kind={"const": "AIchorManifest"},
+        apiVersion={"const": version},
+        builder=closed(
+            ("image", "dockerfile", "context"),
+            image={"type": "string", "pattern": r"^\S+$"},
+            dockerfile={"type": "string", "pattern": r"^\./\S+$"},
+            context={"const": "."},
+        ),
+        spec=closed(
+            ("operator", "image", "command", "types"),
+            **AICHOR_SPEC,
+            **(limit if version == "0.2.3" else {}),
+        ),
+    )
+
+
+AICHOR = aichor_schema("0.2.3")
+"""Of AIchor's manifests: the fields that docs.aichor.ai has in its reference and its examples."""

@@ -54,7 +54,7 @@ def pods_of_jobset(manifest: dict[str, Any]) -> Iterator[list[Pod]]:
 
 
 def pods_of_aichor(manifest: dict[str, Any]) -> Iterator[list[Pod]]:
-    """Yield the pods of a manifest of AIchor's in waves."""
+    """Yield the pods of a manifest of AIchor's in waves; words of skymark begin with --platform."""
     types = manifest["spec"]["types"]
     words = shlex.split(manifest["spec"]["command"])
     over_all = count()
@@ -72,7 +72,7 @@ def pods_of_aichor(manifest: dict[str, Any]) -> Iterator[list[Pod]]:
                 [
                     Pod(
                         f"{name}-{index}-{at}",
-                        words[words.index("--platform") :],
+                        words[words.index("--platform") :] if "--platform" in words else words,
                         shared | {"JOB_COMPLETION_INDEX": str(at)},
                     )
                     for at in range(one.get("completions", 1))

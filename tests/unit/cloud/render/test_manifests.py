@@ -102,6 +102,14 @@ def test_pods_run_with_the_cache_policy_that_was_asked_for(kind, rendered):
         assert asked == ("shared", Path("/mnt/caches"))
 
 
+def test_words_with_a_dollar_stay_as_they_are(rendered):
+    """Kubernetes fills in $(NAME), and takes $$ for one $."""
+    words = ("--cache-policy", "shared", "--cache-root", "/mnt/$(JOB_INDEX)", *TOTAL, *STORE)
+    manifest = rendered("jobset", "ci_cpu", "--image", "x", *words)
+    (container,) = pod_of(manifest["spec"])["containers"]
+    assert "/mnt/$$(JOB_INDEX)" in container["args"]
+
+
 def places(manifest, pods_of) -> dict[str, str]:
     """Return which of a thousand items each pod takes."""
     from skymark.execute.ranks.reading import rank_here
@@ -142,8 +150,8 @@ def test_waves_run_so_many_completions_at_once(rendered):
 
 def test_each_type_asks_for_its_share_of_a_total(rendered):
     types = rendered("aichor", "ci_cpu", "--scenario", "2", *TOTAL, *STORE)["spec"]["types"]
-    assert types["worker-heavy"]["resources"] == {"cpus": 60, "ramRatio": 2, "shmSizeGB": 8}
-    assert types["worker"]["resources"] == {"cpus": 20, "ramRatio": 2, "shmSizeGB": 8}
+    assert types["worker-heavy"]["resources"] == {"cpus": 60, "memory": 120, "shmSizeGB": 8}
+    assert types["worker"]["resources"] == {"cpus": 20, "memory": 40, "shmSizeGB": 8}
     assert list(types) == ["worker-heavy", "worker"]
 
 
@@ -261,7 +269,7 @@ def test_all_that_runs_at_once_on_aichor_stays_within_the_total(scenario, render
     for one in types:
         at_once = one["count"] * one["parallelisms"]
         cpus += at_once * one["resources"]["cpus"]
-        memory_gb += at_once * one["resources"]["cpus"] * one["resources"]["ramRatio"]
+        memory_gb += at_once * one["resources"]["memory"]
         compared = one["completions"] - one["parallelisms"]
         assert compared > 0 if scenario == 4 else compared == 0
         assert one["resources"]["shmSizeGB"] > 0
@@ -285,8 +293,16 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (["aichor", "ci_cpu", "--scenario", "1", *STORE], "give --total-cpus"),
         (["aichor", "ci_cpu", "--scenario", "2"], "add --store s3://"),
         (["aichor", "ci_cpu", "--scenario", "2", "--store", "wandb"], "add --store s3://"),
-        (["aichor", "gpu_h100", "--scenario", "2", *STORE], "accelerators"),
-        (["aichor", "ci_cpu", "--scenario", "2", *STORE, "--shared-memory", "0"], "workers=2"),
+        (["aichor", "gpu_h100", "--scenario", "2", *STORE], "NVIDIA-H100-80GB-HBM3:1"),
+        (["aichor", "gpu_h100", "--scenario", "2", *STORE, "--gpus", "1"], "no product"),
+        (["aichor", "tpu_v5e", "--scenario", "2", *STORE], "render sky"),
+        (["aichor", "ci_cpu", "--scenario", "2", *STORE, "--shared-memory", "0"], "--workers 0"),
+        (["aichor", "ci_cpu", "--scenario", "2", *STORE, "--shared-memory", "40"], "all 40 GB"),
+        (["aichor", "--scenario", "2"], "give a PROFILE"),
+        (["aichor", "ci_cpu", "--scenario", "2", "--command", "x"], "give a PROFILE"),
+        (["aichor", "--scenario", "2", "--command", "x", *STORE], "--store tell"),
+        (["aichor", "--scenario", "2", "--command", "x", "--rounds", "3"], "--rounds tell"),
+        (["aichor", "--scenario", "1", "--command", "x"], "give --total-cpus"),
         (["jobset", "ci_cpu", "--image", "x", *STORE], "give --total-cpus"),
         (["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8"], "add --store s3://"),
         (["jobset", "gpu_h100", "--image", "x", "--total-cpus", "8", *STORE], "give --gpus 1"),
@@ -294,6 +310,22 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--name", "A_b"],
             "no name of a JobSet",
+        ),
+        (
+            [
+                "jobset",
+                "ci_cpu",
+                "--image",
+                "x",
+                "--total-cpus",
+                "8",
+                *STORE,
+                "--cache-policy",
+                "shared",
+                "--cache-root",
+                "$HOME/caches",
+            ],
+            "no container fills in",
         ),
         (["jobset", "ci_cpu", "--image", "a b", "--total-cpus", "8", *STORE], "is no image"),
         (

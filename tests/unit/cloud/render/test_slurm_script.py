@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.main import main
-from skymark.cloud.render.staggered import PLAIN_READS, SHARED_READS
+from skymark.cloud.render.slurm import PLAIN_READS, SHARED_READS
 
+ROOT = Path(__file__).parents[4]
 SPLITS = ("even:1", "even:10", "weighted:heavy=1x60,worker=7x20", "two-level:5x10", "waves:5x10/4")
 TOTAL = ("--total-cpus", "200", "--total-memory", "400")
 CACHES = ("--cache-policy", "per-job", "--cache-root", "/shared/our caches")
@@ -58,7 +59,7 @@ def test_the_words_of_the_user_stay_words(script, tmp_path):
     assert main(["plan", "--scenarios", "TAB-1", "--output", str(plan)]) == 0
     text = script("--plan", str(plan), "--split", "even:2")
     (line,) = [one for one in text.splitlines() if one.startswith("skymark run")]
-    spoken = 'skymark() { printf "%s\\n" "$@"; }; scratch=/s run=r results=/shared\n'
+    spoken = 'skymark() { printf "%s\\n" "$@"; }; scratch=/s run=r store=file:///shared\n'
     said = subprocess.run(
         ["bash", "-c", spoken + line.removesuffix("&")], capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -104,15 +105,15 @@ def test_chained_starts_are_a_program_that_submits_each_task_after_the_one_befor
     )
     assert (tmp_path / "submitted").read_text().splitlines() == [
         "--parsable --array=0 job.sh",
-        "--parsable --array=1 --dependency=after:1+2 job.sh",
-        "--parsable --array=2 --dependency=after:2+2 job.sh",
-        "--parsable --array=3 --dependency=after:3+2 job.sh",
+        "--parsable --array=1 -d after:1+2 job.sh",
+        "--parsable --array=2 -d after:2+2 job.sh",
+        "--parsable --array=3 -d after:3+2 job.sh",
     ]
     assert "of 4 tasks\n# the last starts 6 min after the first" in text
 
 
 def test_the_reason_against_chained_starts_is_what_the_page_has_measured():
-    page = (Path(__file__).parents[4] / "docs" / "caches.md").read_text("utf-8")
+    page = (ROOT / "docs" / "caches.md").read_text("utf-8")
     tables = page.partition("tar table: begin")[2]
     for policy, reads in (("staggered", PLAIN_READS), ("shared", SHARED_READS)):
         row = next(line for line in tables.splitlines() if line.startswith(f"| {policy}, 16 |"))
@@ -135,7 +136,12 @@ def test_types_of_workers_are_submitted_one_by_one_as_parts_of_one_array(script)
 
 @pytest.mark.parametrize(
     ("deadline", "limit", "signal"),
-    [((), "10", 120), (("--deadline", "90s"), "2", 22), (("--deadline", "2h"), "120", 120)],
+    [
+        ((), "0-00:10:00", 120),
+        (("--deadline", "90s"), "0-00:01:30", 22),
+        (("--deadline", "36h"), "1-12:00:00", 120),
+        (("--deadline", "1-12:00:01"), "1-12:00:01", 120),
+    ],
 )
 def test_a_task_is_told_before_its_time_is_up(deadline, limit, signal, script):
     found = directives(script(*deadline))
@@ -205,6 +211,8 @@ def test_a_template_without_its_two_lines_is_refused(template, tmp_path, capsys)
         (["ci_cpu", "--cache-policy", "shared", "--cache-root", "caches"], "give its whole path"),
         (["ci_cpu", "--cache-policy", "prebuilt"], "this plan names none"),
         (["ci_cpu", "--output", "nowhere/job.sh", "--deadline", "soon"], "no duration"),
+        (["ci_cpu", "--results", "a\nrm -rf ~"], "control character"),
+        (["ci_cpu", "--cache-policy", "shared", "--cache-root", "/a\nb"], "control character"),
     ],
 )
 def test_what_sbatch_or_a_task_would_refuse_is_refused_here(words, said, capsys):
@@ -220,6 +228,7 @@ trap 'echo told; touch "$HOME/told"; exit 130' TERM
 case $* in *--split*) ;; *) exit 9 ;; esac
 printf '%s\\n' "$@" > "$HOME/words"
 ls "$HOME/caches" "$HOME/caches/hf-datasets-$SLURM_JOB_ID" > "$HOME/held" 2>/dev/null
+printf '%s\n' "${SKYMARK_CACHE_POLICY:-}" "${SKYMARK_CACHE_ROOT:-}" > "$HOME/caches-told"
 touch "$HOME/begun"
 sleep "${WORK_S:-0}" > /dev/null 2>&1 & wait $!
 exit "${STATUS:-0}"
@@ -251,7 +260,8 @@ def node(tmp_path, script):
     (tmp_path / "scratch").mkdir()
 
     def start(*words: str, **more: str) -> subprocess.Popen[str]:
-        file.write_text(script("--split", "even:10", *words))
+        split = () if "--split" in words else ("--split", "even:10")
+        file.write_text(script(*split, *words))
         return subprocess.Popen(
             ["bash", str(file)],
             env=variables | more,
@@ -291,6 +301,7 @@ def test_a_told_task_lets_its_run_store_and_queues_up_again_near_the_limit_alone
     status, said = ended(process, tmp_path)
     assert (status, (tmp_path / "told").exists()) == (130, True)
     assert (tmp_path / "scontrol").exists() is (signal == "USR1")
+    assert f"what is measured is in {tmp_path}/results/" in said
     if signal == "USR1":
         assert (tmp_path / "scontrol").read_text() == "requeue 11_2\n"
         assert "queues up again" in said
@@ -362,6 +373,80 @@ def test_caches_without_a_directory_of_the_site_lie_in_the_task_s_scratch(node, 
     place = Path(words[words.index("--cache-root") + 1])
     assert place.name == "hf-datasets-13"
     assert place.parent.parent == tmp_path / "scratch"
+
+
+@pytest.mark.parametrize("said", [{}, {"SKYMARK_CACHE_POLICY": "shared"}])
+def test_a_task_has_caches_of_its_own_unless_told_otherwise(said, node, tmp_path):
+    assert ended(node(**said), tmp_path)[0] == 0
+    policy, root = (tmp_path / "caches-told").read_text().splitlines()
+    assert policy == said.get("SKYMARK_CACHE_POLICY", "per-job")
+    assert root.startswith(str(tmp_path / "scratch")) is not bool(said)
+    assert "--cache-policy" not in (tmp_path / "words").read_text()
+
+
+def test_a_directory_of_the_site_s_has_the_user_s_name(node, tmp_path):
+    """Of results and of caches; all else in it is no shell code."""
+    given = ("--results", "~/of $ME $(touch x)", "--cache-policy", "shared")
+    process = node(*given, "--cache-root", "$HOME/caches `touch x`", ME="me")
+    assert ended(process, tmp_path)[0] == 0
+    words = (tmp_path / "words").read_text().splitlines()
+    assert f"file://{tmp_path}/of%20me%20$(touch%20x)" in words
+    assert f"{tmp_path}/caches `touch x`" in words
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_variable_that_a_node_has_not_is_named(node, tmp_path):
+    status, said = ended(node("--results", "/tmp/$NOWHERE"), tmp_path)
+    assert (status != 0, "NOWHERE: is not set on this node" in said) == (True, True)
+
+
+@pytest.mark.parametrize("split", ["even:1", "even:3"])
+def test_a_script_without_slurm_runs_or_says_how(split, node, tmp_path, script):
+    process = node("--split", split, SLURM_JOB_ID="", SLURM_ARRAY_TASK_ID="", SLURM_SUBMIT_DIR="")
+    status, said = ended(process, tmp_path)
+    if split == "even:1":
+        assert (status, (tmp_path / "begun").exists()) == (0, True)
+    else:
+        assert (status, "an array of 3 tasks; submit it with sbatch" in said) == (2, True)
+
+
+@pytest.mark.parametrize("profile", ["a\nrm -rf x.toml", "a\rb.toml", "a\x1b[2J.toml"])
+def test_a_name_with_a_line_break_becomes_no_shell_code(profile, tmp_path, capsys):
+    file = tmp_path / profile
+    file.write_text((ROOT / "benchmarks" / "profiles" / "ci_cpu.toml").read_text())
+    assert main(["render", "slurm", str(file)]) == 2
+    shown = capsys.readouterr()
+    assert ("control character" in " ".join(shown.err.split()), shown.out) == (True, "")
+
+
+def test_a_profile_of_one_s_own_gives_the_job_its_plain_name(script, tmp_path):
+    file = tmp_path / "my $(profile)" / f"{'long ' * 30}.toml"
+    file.parent.mkdir()
+    file.write_text((ROOT / "benchmarks" / "profiles" / "ci_cpu.toml").read_text())
+    (name,) = (one for one in directives(script(profile=str(file))) if "job-name" in one)
+    assert re.fullmatch(r"--job-name=skymark-long-[a-z-]{1,50}", name)
+
+
+SCONTROL_OF = """\
+#!/bin/bash
+[ "$*" = "show config" ] || exit 1
+echo "MaxArraySize            = 1001"
+echo "MaxDBDMsgs = 20008"
+"""
+
+
+def test_an_array_that_slurm_does_not_take_is_refused_with_its_number(
+    tmp_path, monkeypatch, script, capsys
+):
+    (tmp_path / "scontrol").write_text(SCONTROL_OF)
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert "--array=0-1000" in directives(script("--split", "even:1001"))
+    assert main(["render", "slurm", "ci_cpu", "--split", "even:1002"]) == 2
+    assert "Slurm takes 1,001 here (MaxArraySize" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "scontrol").write_text("#!/bin/bash\nexit 1\n")
+    text = script("--split", "even:1002")
+    assert "# 1,002 tasks need a MaxArraySize of 1,002; Slurm's own is 1,001" in text
 
 
 def test_shared_caches_stay(node, tmp_path):
