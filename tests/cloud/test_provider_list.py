@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from skymark.cloud.rehearsal.lambda_cloud import Instance
 from skymark.cloud.sky import client
 from skymark.cloud.sky.hired import ProviderList
 from skymark.cloud.sky.told_prices import at_told_price, told_prices_usd, with_told_prices
+from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
 from tests.cloud.test_lambda_api import Provider
 from tests.unit.cloud.cost.conftest import offer, quote_of
@@ -177,9 +178,8 @@ def test_a_machine_that_ended_itself_is_soon_forgotten_and_one_that_runs_is_not(
     ]
     provider.cloud.preempt(hired.id)
     assert list(forgotten_machines(set(), refresh=True)) == []
-    assert known(NAME).absent_since is not None, "one look proves nothing"
-    long_ago = datetime.now(UTC) - timedelta(hours=1)
-    note_hired(MACHINES.model_copy(update={"absent_since": long_ago}))
+    assert known(NAME).absent_since_s is not None, "one look proves nothing"
+    note_hired(MACHINES.model_copy(update={"absent_since_s": clock_s() - 3600}))
     assert list(forgotten_machines(set(), refresh=True)) == []
     assert all_hired() == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TextIO
 
 from skymark.cloud.errors import CloudError
@@ -22,6 +21,7 @@ from skymark.cloud.sky.managed_jobs import (
     live_managed_jobs,
     show_managed_output,
 )
+from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
 
 PREFIX = "skymark-"
@@ -131,10 +131,10 @@ def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachin
 
 def _note_absence(one: HiredMachines) -> None:
     """Note that a provider does not list machines; forget them when that has lasted."""
-    now = datetime.now(UTC)
-    if one.absent_since is None:
-        note_hired(one.model_copy(update={"absent_since": now}))
-    elif (now - one.absent_since).total_seconds() > QUIET_S:
+    now_s, since_s = clock_s(), one.absent_since_s
+    if since_s is None or since_s > now_s:  # by a clock that begins anew with this machine
+        note_hired(one.model_copy(update={"absent_since_s": now_s}))
+    elif now_s - since_s > QUIET_S:
         forget(one.name)
 
 

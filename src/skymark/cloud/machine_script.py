@@ -47,6 +47,8 @@ LIMIT_VARIABLE = "SKYMARK_DEADLINE_S"
 
 PREAMBLE = f"""\
 trap : TERM  # SkyPilot's cancel tells every process; this one writes down how the run ended
+now() {{ read -r up _ < /proc/uptime; echo "${{up%%.*}}"; }}  # no clock that somebody sets
+began=$(now)
 part=${{SKYMARK_PART:-$SKYMARK_RUN_ID}}  # several jobs may work on one run
 login=~
 if [ -n "${{SLURM_JOB_ID:-}}" ]; then  # whose home SkyPilot removes with the job
@@ -57,9 +59,8 @@ fi
 if [ -d ~/{TIMER}/parts ]; then  # as long as this shell holds the file, the machine's timer waits
   exec 9> ~/{TIMER}/parts/"$part"
   flock 9
-  read -r up _ < /proc/uptime
   [ "${{SKYMARK_DEADLINE_S:-0}}" -le 0 ] ||
-    echo "$((${{up%%.*}} + SKYMARK_DEADLINE_S + {KILL_AFTER_S} + {LATE_S}))" >&9
+    echo "$((began + SKYMARK_DEADLINE_S + {KILL_AFTER_S} + {LATE_S}))" >&9
 fi
 mkdir -p ~/{RESULTS}
 outcome=~/{RESULTS}/"$part".outcome
@@ -69,7 +70,7 @@ limited() {{
   fallocate --length {ROOM_BYTES} "$room" || head -c {ROOM_BYTES} /dev/zero > "$room"
   left=0  # no limit
   if [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ]; then
-    left=$((SKYMARK_DEADLINE_S - SECONDS))
+    left=$((SKYMARK_DEADLINE_S - $(now) + began))
     [ "$left" -gt 0 ] || left=1
   fi
   timeout --signal=TERM --kill-after={KILL_AFTER_S} "$left" bash -c "$2" 9>&-

@@ -15,7 +15,7 @@ from skymark.cloud.known_machines import forget, hired, note_hired
 from skymark.cloud.lifecycle.disappearance import DROPPED_S, QUIET_S, Disappearance
 from skymark.cloud.lifecycle.naming import not_proved_gone
 from skymark.cloud.lifecycle.screen import Say
-from skymark.cloud.waiting import BackgroundCall
+from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.held_interrupts import one_interrupt_held
 
 GONE_TIMEOUT_S = 300.0
@@ -166,7 +166,7 @@ class _Ending:
     def _attempt(self) -> Gone | None:
         """Tell SkyPilot once, and its provider where SkyPilot does not; None if that was vain."""
         # SkyPilot drops what it knows of them when it has told the provider.
-        BackgroundCall(self._learn).wait(time.time() + self._patience.learn_s)
+        BackgroundCall(self._learn).wait(clock_s() + self._patience.learn_s)
         told, began_s = BackgroundCall(self._what.end), time.monotonic()
         told_s: float | None = None
         provider_told_s: float | None = None
@@ -179,7 +179,7 @@ class _Ending:
                 self._problem = self._problem if told.raised is None else str(told.raised)
             said_so = told.done and told.raised is None and told.result is not None
             if gone := self._gone(said_so=said_so):
-                told.wait(time.time() + self._patience.learn_s)  # for its record to go, too
+                told.wait(clock_s() + self._patience.learn_s)  # for its record to go, too
                 return gone
             heard = said_so and told.result
             silent = not told.done and now_s - began_s > self._patience.silent_s

@@ -8,7 +8,7 @@ from typing import Protocol, TextIO, cast
 from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.sky.jobs import ENDS, JobEnd
-from skymark.cloud.waiting import BackgroundCall
+from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.model.errors import UsageError
 from skymark.store.storing import STALLED
 
@@ -86,7 +86,7 @@ def follow(
         job: it is stopped where its time is up, also where the connection was away just then.
         log: gets the output.
         say: told when the connection breaks.
-        until_s: a moment of `time.time`, after which it is stopped; None for no limit.
+        until_s: a moment of `clock_s`, after which it is stopped; None for no limit.
         retry_s: time between two attempts to reach the machine.
         alone: whether it is on one machine: of several, one may wait for a store while others
             measure.
@@ -105,7 +105,7 @@ def follow(
             late = not output.done
             if not late and output.raised is None and output.result in ENDS:
                 return ENDS[output.result]
-        late = late or (until_s is not None and time.time() > until_s)
+        late = late or (until_s is not None and clock_s() > until_s)
         try:
             end = job.ended()
             if end is None and late:
@@ -118,8 +118,8 @@ def follow(
                     f"{job.name} is no longer there: its provider took it away, or somebody ended "
                     "it"
                 ) from error
-            lost_s = lost_s or time.time()
-            if time.time() - lost_s > UNREACHABLE_S:
+            lost_s = lost_s or clock_s()
+            if clock_s() - lost_s > UNREACHABLE_S:
                 raise
             say(f"{job.name} does not answer ({error}); the run goes on there, trying again")
             end = None

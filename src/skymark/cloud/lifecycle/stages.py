@@ -42,7 +42,7 @@ class Hired:
     order: Order
     job: RunningJob
     until_s: float | None
-    """Moment of `time.time` after which the client ends the job."""
+    """Moment of `skymark.cloud.waiting.clock_s` after which the client ends the job."""
 
 
 @dataclass(frozen=True)

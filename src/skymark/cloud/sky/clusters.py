@@ -112,7 +112,8 @@ def _live(record: Any) -> LiveMachine:
     launched = record["launched_at"]
     cost_usd = None
     if hourly_usd is not None and launched is not None:
-        cost_usd = hourly_usd * (time.time() - launched) / 3600
+        # The moment is one of the server's clock, and ours may have been set back.
+        cost_usd = hourly_usd * max(0.0, time.time() - launched) / 3600
     minutes = record["autostop"]
     return LiveMachine(
         name=record["name"],
