@@ -93,7 +93,11 @@ def bring_from_store(address: str, order: Order, directory: Path) -> Results | N
 
 
 def merge(
-    parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str | None
+    parts: Sequence[Path],
+    run_id: str,
+    directory: Path,
+    plan_hash: str | None,
+    left: Sequence[str] = (),
 ) -> Results | None:
     """Put the parts of a run, one from each machine, into one directory and verify the whole.
 
@@ -105,6 +109,7 @@ def merge(
         run_id: the run's name.
         directory: where the whole goes.
         plan_hash: of the plan that was sent; None where that is not known.
+        left: paths of a part that did not come, because they are no regular files or too large.
 
     Returns:
         None if no part holds a run.
@@ -113,7 +118,7 @@ def merge(
         CloudError: a part is of another plan.
     """
     differing: list[str] = []
-    strange: list[str] = []
+    strange = list(left)
     manifests: list[Manifest] = []
     brought: set[str] = set()
     for part in parts:

@@ -28,8 +28,6 @@ def send_source(cluster: str, nodes: int, directory: Path, submission: str) -> N
     """
     there = source_place(submission)
     options = (
-        "--no-owner",
-        "--no-group",
         *without_ignored(directory),
         "--rsync-path",
         f"mkdir -p {SOURCES} && rsync",

@@ -5,20 +5,35 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.sky.internals import SSH_SETTINGS
 from skymark.model.errors import UsageError
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 ATTEMPTS = 4
 PAUSE_S = 3.0
 CONNECT_S = 20
 UNREACHABLE = {10, 12, 30, 35, 255}
 """Exit statuses of rsync where the connection failed, or ssh itself."""
+UNTRUSTED = (
+    "--no-links",
+    "--no-devices",
+    "--no-specials",
+    "--perms",
+    "--chmod=D0755,F0644",
+    "--timeout=120",
+)
+LEAST_LIMIT_S = 600.0
+SLOWEST_BYTES_PER_S = 100e3
+"""Of a copy; a slower one is broken off, for the machine is paid for meanwhile."""
 
 
 def settings_of(cluster: str) -> Path:
@@ -41,41 +56,95 @@ def host(cluster: str, node: int = 0) -> str:
     return cluster if node == 0 else f"{cluster}-worker{node}"
 
 
-def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> str:
+def rsync(
+    cluster: str,
+    *arguments: str,
+    attempts: int = ATTEMPTS,
+    largest: int | None = None,
+    limit_s: float | None = None,
+) -> str:
     """Run rsync with a cluster's SSH settings, again where the connection breaks.
 
-    It is in a session of its own: Ctrl-C at the terminal does not reach it.
+    It is in a session of its own: Ctrl-C at the terminal does not reach it. Owners, devices, FIFOs
+    and setuid bits are not copied.
+
+    Args:
+        cluster: its name.
+        arguments: of rsync.
+        attempts: how often it is tried.
+        largest: bytes of the largest file that is written here; None for no limit.
+        limit_s: longest time of an attempt; None for no limit.
 
     Returns:
         What it wrote on standard output.
 
     Raises:
-        UnreachableError: the machine did not answer, each time.
+        UnreachableError: the machine did not answer, each time, or not in time.
         CloudError: it failed otherwise, each time.
         UsageError: there is no such cluster.
     """
+    if shutil.which("rsync") is None:
+        raise UsageError("rsync is not installed here; apt install rsync")
     shell = shlex.join([*ssh_command(settings_of(cluster)), "-o", "ServerAliveInterval=10"])
-    command: Sequence[str] = ["rsync", "--archive", "--partial", "--rsh", shell, *arguments]
+    blocks = "unlimited" if largest is None else largest // 512
+    limited = ("sh", "-c", f'ulimit -f {blocks} && exec "$@"', "sh")
+    options = ("--recursive", "--links", "--times", "--partial", "--rsh", shell)
+    command = (*limited, "rsync", *options, *arguments)
     for attempt in range(1, attempts + 1):
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                start_new_session=True,
-            )
-        except FileNotFoundError as error:
-            raise UsageError("rsync is not installed here; apt install rsync") from error
-        if done.returncode == 0:
-            return done.stdout
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
+            try:
+                status = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=complained,
+                    check=False,
+                    start_new_session=True,
+                    timeout=limit_s,
+                ).returncode
+            except subprocess.TimeoutExpired as error:
+                raise UnreachableError(
+                    f"rsync with {cluster} took longer than {limit_s:.0f} s"
+                ) from error
+            if status == 0:
+                return _text_of(said)
+            tail = " ".join(_text_of(complained).split())[-300:]
         if attempt < attempts:
             time.sleep(PAUSE_S)
-    tail = " ".join(done.stderr.split())[-300:]
-    problem = f"rsync with {cluster} failed (status {done.returncode}): {tail}"
-    raise (UnreachableError if done.returncode in UNREACHABLE else CloudError)(problem)
+    problem = f"rsync with {cluster} failed (status {status}): {tail}"
+    raise (UnreachableError if status in UNREACHABLE else CloudError)(problem)
+
+
+def take(cluster: str, *arguments: str, attempts: int = ATTEMPTS, size_bytes: int = 0) -> str:
+    """Run rsync from a machine whose words and files nobody trusts.
+
+    Only regular files come, none larger than any file of a run; they are ours, and 0644. The
+    machine may be slow, and may not stop for long.
+
+    Args:
+        cluster: its name.
+        arguments: of rsync.
+        attempts: how often it is tried.
+        size_bytes: of all files together; it sets the longest time.
+
+    Raises:
+        UnreachableError: the machine did not answer, each time, or not in time.
+        CloudError: it failed otherwise, each time.
+        UsageError: there is no such cluster.
+    """
+    return rsync(
+        cluster,
+        *UNTRUSTED,
+        *arguments,
+        attempts=attempts,
+        largest=LARGEST_FILE_BYTES,
+        limit_s=LEAST_LIMIT_S + size_bytes / SLOWEST_BYTES_PER_S,
+    )
+
+
+def _text_of(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
 
 
 def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
@@ -134,7 +203,7 @@ def send_directory(cluster: str, directory: Path) -> None:
     Raises:
         CloudError: it could not be reached.
     """
-    options = ("--no-owner", "--no-group", "--omit-dir-times", "--no-implied-dirs")
+    options = ("--omit-dir-times", "--no-implied-dirs")
     files = sorted(os.fspath(path) for path in directory.iterdir())
     rsync(cluster, *options, *files, f"{host(cluster)}:")
 
