@@ -6,12 +6,14 @@ gets through its work and ends itself whatever becomes of the client and of SkyP
 
 from __future__ import annotations
 
+import secrets
 import shlex
+from functools import cache
 
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.order import Order
 from skymark.cloud.source import commit
-from skymark.store.store import STORE_WAIT_VARIABLE
+from skymark.store.store import STALL_VARIABLE, STORE_WAIT_VARIABLE
 
 RESULTS = "results"
 """Directory of runs below the home that SSH logs in to."""
@@ -112,6 +114,15 @@ def plan_file(run_id: str) -> str:
     return f"{PLAN}{run_id}"
 
 
+@cache
+def stall_token() -> str:
+    """Return the word by which this process knows that a run itself says that a store stalls.
+
+    Workers do not see its variable, so the text of a loader cannot have it.
+    """
+    return secrets.token_hex(8)
+
+
 def machine_variables(order: Order) -> dict[str, str]:
     """Return the variables of an order's job, which the machine's YAML declares."""
     return {
@@ -122,6 +133,7 @@ def machine_variables(order: Order) -> dict[str, str]:
         "SKYMARK_COMMIT": commit(),
         LIMIT_VARIABLE: str(order.deadline_s or 0),
         STORE_WAIT_VARIABLE: str(STORE_WAIT_S),
+        STALL_VARIABLE: stall_token(),
     }
 
 

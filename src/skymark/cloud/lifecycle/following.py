@@ -7,10 +7,11 @@ from typing import Protocol, TextIO, cast
 
 from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.screen import Say
+from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import ENDS, JobEnd
 from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.model.errors import UsageError
-from skymark.store.storing import STALLED
+from skymark.store.storing import stalled
 
 RETRY_S = 5.0
 UNREACHABLE_S = 900.0
@@ -132,7 +133,7 @@ def _show(
     job: RunningJob, log: TextIO, until_s: float | None, *, alone: bool
 ) -> tuple[BackgroundCall, bool]:
     """Show a job's output until it ends, its time is up, or it only waits for a store."""
-    watched = WatchedLog(log, STALLED)
+    watched = WatchedLog(log, stalled(stall_token()))
     output = BackgroundCall(lambda: job.show(cast(TextIO, watched)))
     output.wait(until_s, lambda: alone and watched.seen)
     return output, alone and watched.seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,10 @@ reads its output any more: SkyPilot ends the reader of a cancelled job before th
 
 LARGEST_PHASE_BYTES = 1 << 16
 """Of a file with the last phase of a node."""
+PHASE = re.compile(r"(setup|run) \d{1,3}\n?", re.ASCII)
+"""All that such a file may say."""
+UNKNOWN_PHASE = "run unknown"
+"""Stands for all else that one says."""
 
 
 class Results(Frozen):
@@ -212,11 +217,12 @@ def add_price(directory: Path, hourly_price_usd: float | None, price_usd: float 
 def phase_in(part: Path, name: str) -> str:
     """Return the last phase of a node with its status, as a machine sent it; else nothing."""
     try:
-        return (
-            read_below(part, name, largest=LARGEST_PHASE_BYTES).decode("utf-8", "replace").strip()
-        )
+        said = read_below(part, name, largest=LARGEST_PHASE_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""
+    if not said:
+        return ""
+    return said.strip() if PHASE.fullmatch(said) else UNKNOWN_PHASE
 
 
 def _completed(

@@ -10,10 +10,11 @@ import pytest
 
 from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.following import follow
+from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
-from skymark.store.storing import STALLED
+from skymark.store.storing import stalled
 
 
 @dataclass
@@ -122,7 +123,8 @@ class UnstoredJob(ScriptedJob):
     """A job that waits for a store, and says so in pieces."""
 
     def show(self, log):
-        for piece in ("(run, pid=7) ", STALLED[:5], STALLED[5:], " s3://results/one\n"):
+        said = stalled(stall_token())
+        for piece in ("(run, pid=7) ", said[:5], said[5:], " s3://results/one\n"):
             log.write(piece)
         time.sleep(60)
 
@@ -132,7 +134,17 @@ def test_a_job_that_only_waits_for_its_store_is_followed_no_longer():
     began_s = time.monotonic()
     assert follow(UnstoredJob(), log, say=lambda _: None, until_s=None) is JobEnd.UNSTORED
     assert time.monotonic() - began_s < 30
-    assert STALLED in log.getvalue()
+    assert stalled(stall_token()) in log.getvalue()
+
+
+@pytest.mark.parametrize("token", [None, "0" * 16])
+def test_the_text_of_a_job_is_no_word_of_the_run_itself(token):
+    class ForgingJob(ScriptedJob):
+        def show(self, log):
+            log.write(f"skymark: {stalled(token)} s3://results/one: it takes nothing\n")
+            return 0
+
+    assert followed(ForgingJob())[0] is JobEnd.SUCCEEDED
 
 
 def test_of_several_machines_one_may_wait_while_others_measure():
