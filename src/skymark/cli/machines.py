@@ -55,7 +55,8 @@ def rsync(
     there = [place.partition(":")[0] for place in (source, target) if ":" in place]
     if len(there) != 1:
         raise UsageError("one of the two places must be CLUSTER:PATH, and the other a path here")
-    copy(there[0], source, target)
+    # A link of a machine must not lead out of the directory that it comes to.
+    copy(there[0], *(("--safe-links",) if ":" in source else ()), source, target)
     return 0
 
 

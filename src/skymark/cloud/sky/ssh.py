@@ -31,6 +31,9 @@ UNTRUSTED = (
     "--chmod=D0755,F0644",
     "--timeout=120",
 )
+ANSWER_S = 120.0
+MOST_SAID_BYTES = 1 << 16
+"""Limits of a command on a machine whose output is read here."""
 LEAST_LIMIT_S = 600.0
 SLOWEST_BYTES_PER_S = 100e3
 """Of a copy; a slower one is broken off, for the machine is paid for meanwhile."""
@@ -86,10 +89,8 @@ def rsync(
     if shutil.which("rsync") is None:
         raise UsageError("rsync is not installed here; apt install rsync")
     shell = shlex.join([*ssh_command(settings_of(cluster)), "-o", "ServerAliveInterval=10"])
-    blocks = "unlimited" if largest is None else largest // 512
-    limited = ("sh", "-c", f'ulimit -f {blocks} && exec "$@"', "sh")
     options = ("--recursive", "--links", "--times", "--partial", "--rsh", shell)
-    command = (*limited, "rsync", *options, *arguments)
+    command = (*_writing_at_most(largest), "rsync", *options, *arguments)
     for attempt in range(1, attempts + 1):
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
             try:
@@ -142,6 +143,12 @@ def take(cluster: str, *arguments: str, attempts: int = ATTEMPTS, size_bytes: in
     )
 
 
+def _writing_at_most(largest: int | None) -> tuple[str, ...]:
+    """Return the beginning of a command that writes no file of more bytes; None for no limit."""
+    blocks = "unlimited" if largest is None else largest // 512
+    return ("sh", "-c", f'ulimit -f {blocks} && exec "$@"', "sh")
+
+
 def _text_of(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode("utf-8", "replace")
@@ -153,7 +160,7 @@ def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
     Raises:
         UsageError: there is no such cluster or node, or no ssh here.
     """
-    return _ssh(cluster, command, node).returncode
+    return subprocess.run(_ssh(cluster, command, node), check=False).returncode
 
 
 def output_of(cluster: str, command: Sequence[str], node: int = 0) -> str:
@@ -162,27 +169,25 @@ def output_of(cluster: str, command: Sequence[str], node: int = 0) -> str:
     Raises:
         UsageError: there is no such cluster or node, or no ssh here.
     """
-    done = _ssh(cluster, command, node, captured=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    limited = (*_writing_at_most(MOST_SAID_BYTES), *_ssh(cluster, command, node))
+    with tempfile.TemporaryFile() as said:
+        try:
+            done = subprocess.run(
+                limited, check=False, stdin=subprocess.DEVNULL, stdout=said, timeout=ANSWER_S
+            )
+        except subprocess.TimeoutExpired:
+            return ""
+        return _text_of(said).strip() if done.returncode == 0 else ""
 
 
-def _ssh(
-    cluster: str, command: Sequence[str], node: int, *, captured: bool = False
-) -> subprocess.CompletedProcess[str]:
+def _ssh(cluster: str, command: Sequence[str], node: int) -> list[str]:
+    if shutil.which("ssh") is None:
+        raise UsageError("ssh is not installed here; apt install openssh-client")
     settings = settings_of(cluster)
     name = host(cluster, node)
     if not re.search(rf"^Host {re.escape(name)}$", settings.read_text("utf-8"), re.MULTILINE):
         raise UsageError(f"--node {node}: {cluster} has fewer machines")
-    try:
-        return subprocess.run(
-            [*ssh_command(settings), name, *command],
-            check=False,
-            text=True,
-            stdin=subprocess.DEVNULL if captured else None,
-            stdout=subprocess.PIPE if captured else None,
-        )
-    except FileNotFoundError as error:
-        raise UsageError("ssh is not installed here; apt install openssh-client") from error
+    return [*ssh_command(settings), name, *command]
 
 
 def ssh_command(settings: Path) -> list[str]:
