@@ -141,7 +141,9 @@ class _Ending:
         self._began_s = time.monotonic()
         self._machines = hired(what.name)
         self._proof = Disappearance((), patience.quiet_s, patience.dropped_s)
-        self._problem = "it did not end in time"
+        self._problems: dict[str, str] = {}
+        """What keeps them from being proved gone, by who said it."""
+        self._said = ""
 
     def carry_out(self) -> Gone:
         pause_s = self._patience.pause_s
@@ -155,11 +157,15 @@ class _Ending:
                         return gone
                     if self._over():
                         break
-                    self._say(f"{self._what.name} has not ended ({self._problem}); trying again")
+                    line = f"{self._what.name} has not ended ({self._problem}); trying again "
+                    line += f"for {self._patience.limit_s / 60:.0f} min at most"
+                    if line != self._said:  # of five minutes, one line tells enough
+                        self._say(line)
+                    self._said = line
                     time.sleep(pause_s)
                     pause_s = min(pause_s * 1.5, self._patience.longest_pause_s)
         except KeyboardInterrupt:
-            self._problem = "its ending was interrupted"
+            self._problems = {"user": "its ending was interrupted"}
         self._note_that_it_is_left()
         raise StillBillingError(self._remains())
 
@@ -176,7 +182,7 @@ class _Ending:
             now_s = time.monotonic()
             if told.done:
                 told_s = told_s or now_s
-                self._problem = self._problem if told.raised is None else str(told.raised)
+                self._note("SkyPilot", "" if told.raised is None else str(told.raised))
             said_so = told.done and told.raised is None and told.result is not None
             if gone := self._gone(said_so=said_so):
                 told.wait(clock_s() + self._patience.learn_s)  # for its record to go, too
@@ -211,10 +217,10 @@ class _Ending:
             listed = self._provider.look(self._machines)
             self._proof.look(listed, asked_s, time.monotonic())
         except CloudError as error:
-            self._problem = str(error)
+            self._note("list", str(error))
             return
-        if self._proof.running:
-            self._problem = f"its provider still lists {', '.join(sorted(self._proof.running))}"
+        running = ", ".join(sorted(self._proof.running))
+        self._note("list", running and f"its provider still lists {running}")
 
     def _gone(self, *, said_so: bool) -> Gone | None:
         after_s = time.monotonic() - self._began_s
@@ -232,8 +238,9 @@ class _Ending:
         try:
             self._provider.end(self._machines)
         except CloudError as error:
-            self._problem = str(error)
+            self._note("provider", str(error))
             return False
+        self._note("provider", "")
         return True
 
     def _can_be_asked(self) -> bool:
@@ -241,6 +248,15 @@ class _Ending:
 
     def _over(self) -> bool:
         return time.monotonic() - self._began_s > self._patience.limit_s
+
+    def _note(self, whose: str, problem: str) -> None:
+        self._problems.pop(whose, None)
+        if problem:
+            self._problems[whose] = problem
+
+    @property
+    def _problem(self) -> str:
+        return "; ".join(dict.fromkeys(self._problems.values())) or "it did not end in time"
 
     def _say(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a closed terminal is no reason to leave a machine

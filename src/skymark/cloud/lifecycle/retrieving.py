@@ -13,6 +13,7 @@ from pathlib import Path
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.copying import bring_home
+from skymark.cloud.lifecycle.gone import is_gone
 from skymark.cloud.lifecycle.homes import fault_of, homes
 from skymark.cloud.lifecycle.results import Results, bring_from_store, problems_of
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
@@ -38,19 +39,22 @@ def from_cluster(finished: Finished, results: Path) -> Retrieved:
         came = Retrieved(finished, problems=(GONE,) if finished.begun else ())
     else:
         came = from_machine(finished, finished.order.cluster, results)
-    lost = finished.begun and (came.results is None or not came.safe)
+    lost = finished.begun and (came.results is None or not came.results.faithful)
     return else_stored(came, results) if lost else came
 
 
 def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
     """Bring results from machines that are up, under the name that SSH knows them by."""
     order = finished.order.model_copy(update={"cluster": cluster})
-    return brought(
+    came = brought(
         finished,
         results,
         lambda directory: bring_home(order, directory),
         nothing="the machine has no results: nothing was run",
     )
+    if came.safe or not is_gone(finished.order.cluster):
+        return came
+    return replace(came, problems=(*came.problems, GONE), safe=True)  # nothing is left to be kept
 
 
 def from_store(finished: Finished, results: Path) -> Retrieved:
