@@ -31,7 +31,7 @@ from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrie
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.clusters import costs_of, find_cluster, is_there
+from skymark.cloud.sky.clusters import costs_of, has_earlier_launch, is_there, names_in_use
 from skymark.cloud.sky.early_timers import early_timers
 from skymark.cloud.sky.jobs import MachineJob, await_cluster, queued_jobs, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
@@ -56,8 +56,8 @@ class NewCluster:
         self._is_anothers = False
 
     def claim(self, order: Order) -> None:
-        """Take the cluster's name, which neither SkyPilot nor another launch from here may have."""
-        if find_cluster(order.cluster, refresh=False) is not None:
+        """Take the cluster's name, which no client of the API server may have."""
+        if order.cluster in names_in_use():
             raise taken(order.cluster)
         claim(order)
 
@@ -78,6 +78,10 @@ class NewCluster:
             asked = self._request.make(
                 lambda: request_cluster(task, order.cluster, order.idle_minutes)
             )
+            if has_earlier_launch(order.cluster, asked):  # both have looked before either asked
+                self._is_anothers = True
+                self._request.take_back()
+                raise taken(order.cluster)
             try:
                 with early_timers(order):
                     job = await_cluster(asked, order.cluster, screen.log, order.boot_timeout_s)
