@@ -36,7 +36,7 @@ def from_cluster(finished: Finished, results: Path) -> Retrieved:
         results: directory of runs; others stand in where it does not take this one.
     """
     if _is_gone(finished.order):
-        came = Retrieved(finished, problems=(GONE,) if finished.begun else ())
+        came = Retrieved(finished, problems=(GONE,) if finished.begun else (), gone=True)
     else:
         came = from_machine(finished, finished.order.cluster, results)
     lost = finished.begun and (came.results is None or not came.results.faithful)
@@ -54,7 +54,8 @@ def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
     )
     if came.safe or not is_gone(finished.order.cluster):
         return came
-    return replace(came, problems=(*came.problems, GONE), safe=True)  # nothing is left to be kept
+    # Nothing is left that could be kept.
+    return replace(came, problems=(*came.problems, GONE), safe=True, gone=True)
 
 
 def from_store(finished: Finished, results: Path) -> Retrieved:
@@ -119,10 +120,11 @@ def else_stored(came: Retrieved, results: Path) -> Retrieved:
             continue
         if stored.results.whole:
             problems = (*came.problems, f"they came whole from {address}")
-            return replace(stored, problems=(*problems, *stored.problems), safe=True)
+            problems += stored.problems
+            return replace(came, results=stored.results, problems=problems, safe=True)
         if best.results is None and stored.results.faithful:
             problems = (*came.problems, f"what {address} has of them came from there")
-            best = replace(stored, problems=(*problems, *stored.problems), safe=came.safe)
+            best = replace(came, results=stored.results, problems=(*problems, *stored.problems))
     return best
 
 
