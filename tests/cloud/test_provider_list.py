@@ -76,7 +76,8 @@ def server_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """SkyPilot's API server: of this machine, not there, and never started."""
     from sky.server import common
 
-    monkeypatch.setenv("SKYPILOT_API_SERVER_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.delenv("SKYPILOT_API_SERVER_ENDPOINT", raising=False)
+    monkeypatch.setenv("SKYPILOT_API_SERVER_LOCAL_PORT", "1")
     monkeypatch.setenv("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
     remembered = (common.get_server_url, common.is_api_server_local)
     for one in remembered:

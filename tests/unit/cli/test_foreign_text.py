@@ -125,6 +125,13 @@ def test_another_machine_s_output_is_no_message_of_this_program(said, size, paus
     assert any("mark-cpu-1 is gone" in line.casefold().replace("| ", "") for line in lines)
 
 
+def test_a_further_line_of_a_message_is_no_message_of_its_own(capsys):
+    say(f"the run failed: {FORGED.upper()}\n {FORGED}\r{FORGED}")
+    said = capsys.readouterr().err.splitlines()
+    assert [line.lstrip().startswith("skymark:") for line in said] == [True, False]
+    assert said[1].startswith("|  skymark: ")
+
+
 def test_the_traceback_of_an_unexpected_error_steers_nothing(capsys):
     with pytest.raises(ValueError) as caught:
         int("a\x1b[2Jb\x9b")
