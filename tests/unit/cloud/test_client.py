@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -46,3 +47,6 @@ def test_a_message_of_the_greatest_length_is_whole():
 def test_advice_of_skypilot_names_programs_that_are_here(monkeypatch, advice, here):
     monkeypatch.setattr(client, "sky_program", lambda: "/there/sky")
     assert short(RuntimeError(advice)) == here
+    stream = io.StringIO()
+    print(advice, file=client.OwnWords(stream))
+    assert stream.getvalue() == f"{here}\n"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
@@ -43,7 +43,7 @@ FIRST_CHARACTERS, LAST_CHARACTERS = 200, 400
 OWN_COMMANDS = re.compile(r"(?<![\w./-])sky (status|down|logs|queue|cancel|exec)\b")
 """Commands of SkyPilot that skymark has under the same names."""
 SKY_COMMANDS = re.compile(
-    r"(?<![\w./-])sky (?=(?:api|check|jobs|launch|start|stop|gpus|show-gpus)\b)"
+    r"(?<![\w./-])sky (?=(?:api|autostop|check|jobs|launch|start|stop|gpus|show-gpus)\b)"
 )
 PIP = re.compile(r"(?<![\w-])(?:uv )?pip3? install\b")
 REFUSED = re.compile(
@@ -193,6 +193,36 @@ def short(error: BaseException) -> str:
     if len(text) <= FIRST_CHARACTERS + LAST_CHARACTERS:
         return text
     return f"{text[:FIRST_CHARACTERS]} … {text[-LAST_CHARACTERS:]}"
+
+
+class OwnWords:
+    """Stream of SkyPilot's own words, with commands that work here."""
+
+    def __init__(self, log: TextIO) -> None:
+        self._log = log
+
+    def write(self, text: str) -> int:
+        """Write text and return its length."""
+        self._log.write(_advice_for_here(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        self._log.flush()
+
+    def isatty(self) -> bool:
+        """Return whether it goes to a terminal."""
+        return self._log.isatty()
+
+
+def response_of(asked: Any, log: TextIO, timeout_s: float | None = None) -> Any:
+    """Show SkyPilot's words on a request until it is done; returns the response.
+
+    Raises:
+        TimeoutError: it takes longer than allowed.
+    """
+    stream = OwnWords(log)
+    return in_background(lambda: sdk().stream_and_get(asked, output_stream=stream), timeout_s)
 
 
 def _advice_for_here(text: str) -> str:
