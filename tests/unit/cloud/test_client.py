@@ -41,6 +41,7 @@ def test_a_message_of_the_greatest_length_is_whole():
             "pip install 'skypilot[aws]'",
             f"uv pip install --python {sys.executable} 'skypilot[aws]'",
         ),
+        ("see sky logs --provision box", "see /there/sky logs --provision box"),
         ("the sky is blue; /opt/sky api start", "the sky is blue; /opt/sky api start"),
     ],
 )

@@ -40,11 +40,10 @@ ANSWER_S = 60.0
 FIRST_CHARACTERS, LAST_CHARACTERS = 200, 400
 """Kept of a long message: its beginning says what failed, its end why."""
 
-OWN_COMMANDS = re.compile(r"(?<![\w./-])sky (status|down|logs|queue|cancel|exec)\b")
-"""Commands of SkyPilot that skymark has under the same names."""
-SKY_COMMANDS = re.compile(
-    r"(?<![\w./-])sky (?=(?:api|autostop|check|jobs|launch|start|stop|gpus|show-gpus)\b)"
-)
+_SHARED = "status|down|logs|queue|cancel|exec"
+OWN = rf"(?<![\w./-])sky (?=(?:{_SHARED})\b(?! -))"
+"""Stands before a command of SkyPilot that skymark has, too; not before one with options."""
+OTHERS = rf"(?<![\w./-])sky (?=(?:{_SHARED}|api|autostop|check|gpus|jobs|launch|start|stop)\b)"
 PIP = re.compile(r"(?<![\w-])(?:uv )?pip3? install\b")
 REFUSED = re.compile(
     r"\b401\b|unauthori[sz]ed|invalid\W+(api\W+)?(key|token|credential)|AuthFailure"
@@ -227,6 +226,6 @@ def response_of(asked: Any, log: TextIO, timeout_s: float | None = None) -> Any:
 
 def _advice_for_here(text: str) -> str:
     """Return SkyPilot's advice with commands that work here: it is in a venv of its own."""
-    text = OWN_COMMANDS.sub(r"skymark \1", text)
-    text = SKY_COMMANDS.sub(f"{sky_program()} ", text)
+    text = re.sub(OWN, "skymark ", text)
+    text = re.sub(OTHERS, f"{sky_program()} ", text)
     return PIP.sub(f"uv pip install --python {sys.executable}", text)

@@ -35,8 +35,9 @@ ANSWER_S = 120.0
 MOST_SAID_BYTES = 1 << 16
 """Limits of a command on a machine whose output is read here."""
 LEAST_LIMIT_S = 600.0
+MOST_LIMIT_S = 7200.0
 SLOWEST_BYTES_PER_S = 100e3
-"""Of a copy; a slower one is broken off, for the machine is paid for meanwhile."""
+"""Limits of a copy; a slower one is broken off, for the machine is paid for meanwhile."""
 
 
 def settings_of(cluster: str) -> Path:
@@ -139,7 +140,7 @@ def take(cluster: str, *arguments: str, attempts: int = ATTEMPTS, size_bytes: in
         *arguments,
         attempts=attempts,
         largest=LARGEST_FILE_BYTES,
-        limit_s=LEAST_LIMIT_S + size_bytes / SLOWEST_BYTES_PER_S,
+        limit_s=min(LEAST_LIMIT_S + size_bytes / SLOWEST_BYTES_PER_S, MOST_LIMIT_S),
     )
 
 
