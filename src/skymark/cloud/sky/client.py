@@ -132,7 +132,7 @@ def server_fault() -> str | None:
         return f"SkyPilot's API server was not up after {START_S:g} s; start it: {again}"
     except Exception as error:  # the boundary to SkyPilot
         fault = error
-    where = f": {again}" if is_api_server_here() else " on its own machine"
+    where = f": `{sky_program()} api start`" if is_api_server_here() else " on its own machine"
     why = "it takes no connection" if isinstance(fault, OSError) else short(fault)
     return f"SkyPilot's API server does not answer ({why}); start it{where}"
 
