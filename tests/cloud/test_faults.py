@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.cloud.launches import (
     SMALL,
     LastLook,
     Running,
+    bill_of,
     bucket_of,
     count,
     launch,
@@ -208,6 +210,8 @@ def test_a_machine_whose_results_come_nowhere_is_kept_until_they_are_fetched(
     assert kept.output.count("No space left on device") == 3, "each directory was tried"
     assert len(client.world.hired(name)) == 1
     assert f"the name {name} is in use" in claimed(client, name, tmp_path / "another")
+    other_user = {"SKYPILOT_USER_ID": "abcd1234"}
+    assert f"the name {name} is in use" in claimed(client, name, tmp_path / "another", **other_user)
 
     (fetch,) = (line for line in kept.output.splitlines() if "skymark collect" in line)
     _, cluster, run_id, *_ = fetch.partition("skymark ")[2].split()
@@ -219,7 +223,30 @@ def test_a_machine_whose_results_come_nowhere_is_kept_until_they_are_fetched(
     assert row.home == 1
 
 
-def claimed(client: Client, cluster: str, cache: Path) -> str:
+def test_of_two_clients_that_take_a_name_at_one_moment_one_is_refused(
+    client: Client, tmp_path: Path
+) -> None:
+    """They are two users of one API server, and neither knows of the other's machines."""
+    name = f"skymark-cpu-{secrets.token_hex(3)}"
+    known = [
+        {"SKYPILOT_USER_ID": f"abcd123{user}", "SKYMARK_CACHE": str(tmp_path / f"cache{user}")}
+        for user in (1, 2)
+    ]
+    running = [
+        launching(client, SMALL, tmp_path / f"results{user}", "-c", name, **variables)
+        for user, variables in enumerate(known)
+    ]
+    first, second = sorted((one.end() for one in running), key=lambda ended: ended.status)
+    assert (first.status, second.status) == (0, 2), first.output + second.output
+    assert f"the name {name} is in use" in second.output
+    assert len(bill_of(client, name)) == 1
+    assert sorted(len(list(tmp_path.glob(f"results{user}/*/records/*"))) for user in (0, 1)) == [
+        0,
+        1,
+    ]
+
+
+def claimed(client: Client, cluster: str, cache: Path, **variables: str) -> str:
     """Claim a machine's name as a client with another memory does; returns what it says."""
     program = (
         "import sys; from skymark.cloud.lifecycle.new_cluster import NewCluster; "
@@ -228,7 +255,7 @@ def claimed(client: Client, cluster: str, cache: Path) -> str:
     )
     done = subprocess.run(
         [sys.executable, "-c", program, cluster],
-        env={**client.world.variables(), "SKYMARK_CACHE": str(cache)},
+        env={**client.world.variables(), "SKYMARK_CACHE": str(cache), **variables},
         capture_output=True,
         text=True,
         check=False,

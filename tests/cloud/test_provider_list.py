@@ -5,22 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from skymark.cloud.errors import CloudError
+from skymark.cli.machines import status
+from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
 from skymark.cloud.known_machines import all_hired, note_hired
 from skymark.cloud.known_machines import hired as known
+from skymark.cloud.lifecycle.disappearance import Disappearance
 from skymark.cloud.lifecycle.ending import Patience, until_gone
-from skymark.cloud.lifecycle.gone import EndableCluster
+from skymark.cloud.lifecycle.gone import EndableCluster, is_gone
 from skymark.cloud.live import forgotten_machines
 from skymark.cloud.rehearsal.lambda_cloud import Instance
 from skymark.cloud.sky import client
 from skymark.cloud.sky.hired import ProviderList
 from skymark.cloud.sky.told_prices import at_told_price, told_prices_usd, with_told_prices
+from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
 from tests.cloud.test_lambda_api import Provider
 from tests.unit.cloud.cost.conftest import offer, quote_of
@@ -65,6 +69,22 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provid
 @pytest.fixture
 def hired(provider: Provider) -> Instance:
     return provider.cloud._instances[provider.launched()]
+
+
+@pytest.fixture
+def server_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """SkyPilot's API server: of this machine, not there, and never started."""
+    from sky.server import common
+
+    monkeypatch.delenv("SKYPILOT_API_SERVER_ENDPOINT", raising=False)
+    monkeypatch.setenv("SKYPILOT_API_SERVER_LOCAL_PORT", "1")
+    monkeypatch.setenv("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
+    remembered = (common.get_server_url, common.is_api_server_local)
+    for one in remembered:
+        one.cache_clear()
+    yield
+    for one in remembered:
+        one.cache_clear()
 
 
 class Forgotten:
@@ -177,11 +197,76 @@ def test_a_machine_that_ended_itself_is_soon_forgotten_and_one_that_runs_is_not(
     ]
     provider.cloud.preempt(hired.id)
     assert list(forgotten_machines(set(), refresh=True)) == []
-    assert known(NAME).absent_since is not None, "one look proves nothing"
-    long_ago = datetime.now(UTC) - timedelta(hours=1)
-    note_hired(MACHINES.model_copy(update={"absent_since": long_ago}))
+    assert known(NAME).absent_since_s is not None, "one look proves nothing"
+    note_hired(MACHINES.model_copy(update={"absent_since_s": clock_s() - 3600}))
     assert list(forgotten_machines(set(), refresh=True)) == []
     assert all_hired() == []
+
+
+def test_a_machine_counts_as_gone_when_its_list_has_lacked_it_for_long(
+    provider: Provider, hired: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = partial(Disappearance, quiet_s=2.5)
+    monkeypatch.setattr("skymark.cloud.lifecycle.gone.Disappearance", quick)
+    assert not is_gone(NAME), "nobody knows it"
+    note_hired(MACHINES)
+    assert not is_gone(NAME), "it runs"
+    provider.cloud.preempt(hired.id)
+    began_s = time.monotonic()
+    assert is_gone(NAME)
+    assert time.monotonic() - began_s >= 2.5
+    provider.api.break_down(60)
+    assert not is_gone(NAME), "its provider does not answer"
+
+
+def test_a_key_that_is_revoked_is_named_and_not_only_the_refusal(
+    provider: Provider, tmp_path: Path
+) -> None:
+    (tmp_path / ".lambda_cloud" / "lambda_keys").write_text("api_key = revoked\n")
+    with pytest.raises(CloudError, match="lambda refuses the key that is set up here"):
+        ProviderList().look(MACHINES)
+
+
+@pytest.mark.parametrize("listed", ["running", "not listed by its provider", "unknown"])
+def test_without_an_api_server_the_noted_machines_are_shown_at_once(
+    provider: Provider,
+    hired: Instance,
+    listed: str,
+    server_away: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(client, "request", pytest.fail)  # it waits for a server that restarts
+    if listed.startswith("not"):
+        provider.cloud.preempt(hired.id)
+    note_hired(MACHINES.model_copy(update={"address": None} if listed == "unknown" else {}))
+    assert status() == 1
+    out, err = capsys.readouterr()
+    assert NAME in out
+    assert listed in out
+    assert "SkyPilot's API server does not answer" in err
+    assert "start it: " in err
+
+
+def test_without_an_api_server_a_machine_is_ended_and_a_refused_key_is_said(
+    provider: Provider,
+    hired: Instance,
+    server_away: None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(client, "AWAY_S", 0.0)
+    monkeypatch.setattr(client, "RETRY_S", 0.0)
+    note_hired(MACHINES)
+    keys = tmp_path / ".lambda_cloud" / "lambda_keys"
+    keys.write_text("api_key = revoked\n")
+    said: list[str] = []
+    impatient = replace(QUICK, limit_s=3.0)
+    with pytest.raises(StillBillingError, match="refuses the key"):
+        until_gone(EndableCluster(NAME), ProviderList(), said.append, impatient)
+    assert len(said) == len(set(said)), "no line is said twice"
+    assert any("refuses the key" in line for line in said)
+    assert hired.status == "active"
 
 
 def test_a_quote_is_made_at_the_price_that_the_provider_tells(

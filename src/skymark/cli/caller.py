@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import traceback
@@ -10,6 +11,7 @@ from types import FrameType, TracebackType
 USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+FORGED = re.compile(r"\n(?=\s*skymark:)", re.IGNORECASE)
 
 
 def say(text: str, program: str = "skymark") -> None:
@@ -18,10 +20,14 @@ def say(text: str, program: str = "skymark") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line on standard error, without passwords; foreign text steers no terminal."""
+    """Print a line on standard error, without passwords; foreign text steers no terminal.
+
+    A bar stands before a further line of foreign text that begins as messages do.
+    """
     from skymark.report.text import plain, without_credentials
 
-    print(plain(without_credentials(text)), file=sys.stderr, flush=True)
+    shown = FORGED.sub("\n| ", plain(without_credentials(text)))
+    print(shown, file=sys.stderr, flush=True)
 
 
 def ask(question: str) -> str:

@@ -31,7 +31,7 @@ def collect(
     Exit status: 0 the results are whole, 1 some are missing or damaged, or could not come home, 2
     there is no such machine or run.
     """
-    from skymark.cloud.lifecycle.adopting import newest_run, order_of
+    from skymark.cloud.lifecycle.adopting import newest_run, order_of, require_run_id
     from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.retrieving import from_cluster
     from skymark.cloud.lifecycle.stages import Finished
@@ -40,7 +40,8 @@ def collect(
     from skymark.model.errors import UsageError
 
     order = order_of(cluster)
-    run_id = run_id or order.run_id or newest_run(cluster)
+    run_id = order.run_id if run_id is None else require_run_id(run_id)
+    run_id = run_id or newest_run(cluster)
     if run_id != order.run_id:
         order = order.model_copy(update={"run_id": run_id, "plan_hash": None, "stores": ()})
     if order.lasting_store is not None:

@@ -13,6 +13,8 @@ from skymark.report.text import plain
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Sequences that set colours (SGR of ECMA-48); they are dropped."""
+OWN = "skymark:"
+"""The beginning of this program's own messages."""
 
 
 class PlainConsole(Console):
@@ -33,19 +35,43 @@ class PlainConsole(Console):
 
 
 class PlainStream:
-    """Stream of the output of another machine; lines end where it wanted to overwrite them."""
+    """Stream of the output of another machine, which cannot be taken for a message of skymark.
+
+    A line ends where it wanted to be overwritten. A bar stands before one that begins as messages
+    do; so much of a line is held back until it is told apart.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._begun = ""
+        """Beginning of a line, as long as it may become a message."""
+        self._within = False
+        """Whether a line was written in part."""
 
     def write(self, text: str) -> int:
         """Write text without colours and control characters, and return its length."""
         lines = COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-        self._stream.write(plain(lines))
+        shown = "".join(map(self._shown, plain(lines).splitlines(keepends=True)))
+        self._stream.write(shown)
         return len(text)
+
+    def _shown(self, line: str) -> str:
+        if not self._within:
+            line, self._begun = self._begun + line, ""
+            start = line.lstrip().casefold()
+            if OWN.startswith(start) and not line.endswith("\n"):
+                self._begun = line
+                return ""
+            if start.startswith(OWN):
+                line = f"| {line}"
+        self._within = not line.endswith("\n")
+        return line
 
     def flush(self) -> None:
         """Write what is held back."""
+        if self._begun:
+            self._stream.write(f"| {self._begun}")
+            self._begun, self._within = "", True
         self._stream.flush()
 
     def isatty(self) -> bool:

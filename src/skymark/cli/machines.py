@@ -14,16 +14,26 @@ from skymark.model.errors import SkymarkError, UsageError
 
 
 def status(*, json: Json = False) -> int:
-    """List the machines that are running, and what they cost; asks their providers."""
-    from skymark.cloud.live import live_machines
+    """List the machines that are running, and what they cost; asks their providers.
 
-    found = live_machines()
+    Exit status: 0, or 1 where SkyPilot does not answer: then the list has the machines that were
+    hired from here.
+    """
+    from skymark.cloud.live import live_machines, noted_machines
+    from skymark.cloud.sky.client import server_fault
+
+    if (fault := server_fault()) is None:
+        found = live_machines()
+    else:
+        found = noted_machines()
+        say(f"{fault}. Only machines that were hired from here are known; `skymark down` ends them")
+    exit_code = 0 if fault is None else 1
     if json:
         print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
-        return 0
+        return exit_code
     if not found:
-        print_plain("no machine is running")
-        return 0
+        print_plain("no machine is running" if fault is None else "no machine is known here")
+        return exit_code
     print_rows(
         ("machine", "status", "what", "idle timer", "USD/h", "USD so far"),
         [
@@ -38,7 +48,7 @@ def status(*, json: Json = False) -> int:
             for one in found
         ],
     )
-    return 0
+    return exit_code
 
 
 def rsync(
@@ -55,7 +65,8 @@ def rsync(
     there = [place.partition(":")[0] for place in (source, target) if ":" in place]
     if len(there) != 1:
         raise UsageError("one of the two places must be CLUSTER:PATH, and the other a path here")
-    copy(there[0], source, target)
+    # A link of a machine must not lead out of the directory that it comes to.
+    copy(there[0], *(("--safe-links",) if ":" in source else ()), source, target)
     return 0
 
 

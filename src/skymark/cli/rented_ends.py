@@ -37,7 +37,7 @@ def show_end(ended: Ended | Kept | Left, output: Path) -> int:
     _say_how_to_store(ended)
     if isinstance(ended, Kept):
         _say_what_is_kept(ended, output)
-    elif ended.gone_after_s is None:
+    elif ended.gone_after_s is None and not ended.retrieved.gone:
         _say_how_to_come_back(ended.order, output)
     elif ended.bill is not None:
         say(f"{ended.order.cluster} cost {ended.bill.in_words}")
@@ -71,7 +71,8 @@ def show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> i
         _say_how_to_store(ended)
         if isinstance(ended, Kept):
             _say_what_is_kept(ended, output)
-    _say_how_to_come_back(all_ended[-1].order, output)
+    if not all_ended[-1].retrieved.gone:
+        _say_how_to_come_back(all_ended[-1].order, output)
     if any(ended.interrupted for ended in all_ended):
         return INTERRUPTED
     good = all(is_well(run.records) for run in runs.values())

@@ -40,8 +40,9 @@ class HiredMachines(Frozen):
     address: ProviderAddress | None = None
     not_ended_since: AwareDatetime | None = None
     """When their ending was given up; None while nobody has tried in vain."""
-    absent_since: AwareDatetime | None = None
-    """Since when SkyPilot and their provider have none of them, as far as somebody looked."""
+    absent_since_s: float | None = None
+    """Moment of `skymark.cloud.waiting.clock_s` since which SkyPilot and their provider have none
+    of them, as far as somebody looked."""
 
     def with_what_was_told(self, before: HiredMachines | None) -> HiredMachines:
         """Return it with the ids that it lacks and the price that the provider told before."""

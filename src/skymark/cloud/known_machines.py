@@ -47,8 +47,8 @@ def claim(order: Order) -> None:
 def taken(cluster: str) -> NameTakenError:
     """Return the error of a launch under a name that another one has."""
     return NameTakenError(
-        f"nothing was hired: the name {cluster} is in use by another launch; see `skymark status`, "
-        f"and end that one with `skymark down {cluster}`"
+        f"nothing was hired: the name {cluster} is in use by another launch, of "
+        f"yours or of another user; give another --cluster, or end yours: `skymark down {cluster}`"
     )
 
 

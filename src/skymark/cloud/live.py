@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TextIO
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import all_hired, forget, is_known, note_hired
+from skymark.cloud.known_machines import (
+    all_hired,
+    forget,
+    is_known,
+    known_names,
+    note_hired,
+    recall,
+)
 from skymark.cloud.lifecycle.disappearance import QUIET_S
 from skymark.cloud.lifecycle.ending import Gone
 from skymark.cloud.lifecycle.gone import prove_gone, prove_job_gone
 from skymark.cloud.lifecycle.screen import Say
-from skymark.cloud.sky.client import sky_program
+from skymark.cloud.sky.client import server_fault, sky_program
 from skymark.cloud.sky.clusters import LiveMachine, find_cluster, live_clusters
 from skymark.cloud.sky.hired import ProviderList
 from skymark.cloud.sky.jobs import show_output
@@ -22,9 +28,12 @@ from skymark.cloud.sky.managed_jobs import (
     live_managed_jobs,
     show_managed_output,
 )
+from skymark.cloud.waiting import clock_s, in_background
 from skymark.model.errors import UsageError
 
 PREFIX = "skymark-"
+ASK_S = 10.0
+"""Longest wait for the providers of all noted machines, where SkyPilot does not answer."""
 
 
 def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
@@ -43,9 +52,41 @@ def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
     return [*found, *forgotten_machines({one.name for one in found}, refresh=refresh)]
 
 
+def noted_machines() -> list[LiveMachine]:
+    """Return the machines that were hired from here and not proved gone, without SkyPilot.
+
+    Their providers are asked, as far as they answer within seconds.
+    """
+    noted, until_s = {one.name: one for one in all_hired()}, clock_s() + ASK_S
+    for name in known_names() - noted.keys():
+        noted[name] = HiredMachines(name=name, cluster=name)
+    found = [_unproved(one, _state_of(one, until_s)) for _, one in sorted(noted.items())]
+    return [one.model_copy(update={"idle_minutes": _idle_minutes(one.name)}) for one in found]
+
+
+def _idle_minutes(name: str) -> int | None:
+    try:
+        return recall(name).idle_minutes
+    except UsageError:
+        return None
+
+
+def _state_of(one: HiredMachines, until_s: float) -> str:
+    provider = ProviderList()
+    if not provider.can_be_asked(one):
+        return "unknown"
+    try:
+        listed = in_background(lambda: provider.look(one), max(0.1, until_s - clock_s()))
+    except (CloudError, TimeoutError):
+        return "unknown, its provider does not answer"
+    return "running" if any(listed.values()) else "not listed by its provider"
+
+
 def names_of_machines() -> list[str]:
     """Return the names of all that may be there; also where SkyPilot does not answer."""
     noted = {one.name for one in all_hired()}
+    if server_fault() is not None:
+        return sorted(noted)
     try:
         return sorted(noted | {one.name for one in live_machines(refresh=False)})
     except CloudError:
@@ -88,6 +129,11 @@ def down(name: str, say: Say) -> Gone:
             f"{name} was not hired by skymark; nothing was ended. `{sky_program()} down {name}` "
             "ends what is not skymark's"
         )
+    if (fault := server_fault()) is not None:
+        if not known:
+            raise CloudError(fault)
+        say(f"{fault}. Ending {name} all the same")
+        return prove_gone(name, say)
     try:
         there = find_cluster(name, refresh=False) is not None
         managed = None if there else find_managed_job(name)
@@ -131,10 +177,10 @@ def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachin
 
 def _note_absence(one: HiredMachines) -> None:
     """Note that a provider does not list machines; forget them when that has lasted."""
-    now = datetime.now(UTC)
-    if one.absent_since is None:
-        note_hired(one.model_copy(update={"absent_since": now}))
-    elif (now - one.absent_since).total_seconds() > QUIET_S:
+    now_s, since_s = clock_s(), one.absent_since_s
+    if since_s is None or since_s > now_s:  # by a clock that begins anew with this machine
+        note_hired(one.model_copy(update={"absent_since_s": now_s}))
+    elif now_s - since_s > QUIET_S:
         forget(one.name)
 
 

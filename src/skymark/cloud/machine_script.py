@@ -6,12 +6,14 @@ gets through its work and ends itself whatever becomes of the client and of SkyP
 
 from __future__ import annotations
 
+import secrets
 import shlex
+from functools import cache
 
 from skymark.cloud.machine_timer import TIMER
 from skymark.cloud.order import Order
 from skymark.cloud.source import commit
-from skymark.store.store import STORE_WAIT_VARIABLE
+from skymark.store.store import STALL_VARIABLE, STORE_WAIT_VARIABLE
 
 RESULTS = "results"
 """Directory of runs below the home that SSH logs in to."""
@@ -50,6 +52,8 @@ UNTIL_VARIABLE = "SKYMARK_UNTIL_S"
 
 PREAMBLE = f"""\
 trap : TERM  # SkyPilot's cancel tells every process; this one writes down how the run ended
+now() {{ read -r up _ < /proc/uptime; echo "${{up%%.*}}"; }}  # no clock that somebody sets
+began=$(now)
 part=${{SKYMARK_PART:-$SKYMARK_RUN_ID}}  # several jobs may work on one run
 if [ "${{{UNTIL_VARIABLE}:-0}}" -gt 0 ]; then  # of all jobs of a submission, whenever each begins
   read -r up _ < /proc/uptime
@@ -67,9 +71,8 @@ fi
 if [ -d ~/{TIMER}/parts ]; then  # as long as this shell holds the file, the machine's timer waits
   exec 9> ~/{TIMER}/parts/"$part"
   flock 9
-  read -r up _ < /proc/uptime
   [ "${{SKYMARK_DEADLINE_S:-0}}" -le 0 ] ||
-    echo "$((${{up%%.*}} + SKYMARK_DEADLINE_S + {KILL_AFTER_S} + {LATE_S}))" >&9
+    echo "$((began + SKYMARK_DEADLINE_S + {KILL_AFTER_S} + {LATE_S}))" >&9
 fi
 mkdir -p ~/{RESULTS}
 outcome=~/{RESULTS}/"$part".outcome
@@ -79,7 +82,7 @@ limited() {{
   fallocate --length {ROOM_BYTES} "$room" || head -c {ROOM_BYTES} /dev/zero > "$room"
   left=0  # no limit
   if [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ]; then
-    left=$((SKYMARK_DEADLINE_S - SECONDS))
+    left=$((SKYMARK_DEADLINE_S - $(now) + began))
     [ "$left" -gt 0 ] || left=1
   fi
   timeout --signal=TERM --kill-after={KILL_AFTER_S} "$left" bash -c "$2" 9>&-
@@ -121,6 +124,15 @@ def plan_file(run_id: str) -> str:
     return f"{PLAN}{run_id}"
 
 
+@cache
+def stall_token() -> str:
+    """Return the word by which this process knows that a run itself says that a store stalls.
+
+    Workers do not see its variable, so the text of a loader cannot have it.
+    """
+    return secrets.token_hex(8)
+
+
 def machine_variables(order: Order) -> dict[str, str]:
     """Return the variables of an order's job, which the machine's YAML declares."""
     return {
@@ -131,6 +143,7 @@ def machine_variables(order: Order) -> dict[str, str]:
         "SKYMARK_COMMIT": commit(),
         LIMIT_VARIABLE: str(order.deadline_s or 0),
         STORE_WAIT_VARIABLE: str(STORE_WAIT_S),
+        STALL_VARIABLE: stall_token(),
     }
 
 

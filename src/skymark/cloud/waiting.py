@@ -8,6 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 POLL_S = 0.1
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def clock_s() -> float:
+    """Return seconds of a clock that nobody sets; it runs while this machine sleeps, on Linux."""
+    return time.clock_gettime(_CLOCK)
 
 
 class BackgroundCall:
@@ -29,13 +35,13 @@ class BackgroundCall:
         """Wait for its end; returns False if the time is up first, or it is enough.
 
         Args:
-            until_s: a moment of `time.time`; None for no limit.
+            until_s: a moment of `clock_s`; None for no limit.
             enough: asked all the time.
         """
         while self._thread.is_alive():
             if enough():
                 return False
-            if until_s is not None and time.time() > until_s:
+            if until_s is not None and clock_s() > until_s:
                 return False
             self._thread.join(POLL_S)
         return True
@@ -54,7 +60,7 @@ def in_background(call: Callable[[], Any], timeout_s: float | None = None) -> An
         TimeoutError: it took longer than allowed.
     """
     made = BackgroundCall(call)
-    if not made.wait(None if timeout_s is None else time.time() + timeout_s):
+    if not made.wait(None if timeout_s is None else clock_s() + timeout_s):
         raise TimeoutError
     if made.raised is not None:
         raise made.raised

@@ -10,6 +10,8 @@ FINISH_S = 120.0
 """Longest wait at the end of a run for stores that are slow or away."""
 STORE_WAIT_VARIABLE = "SKYMARK_STORE_WAIT_S"
 """Another wait in seconds, where `skymark run --store-wait` says none."""
+STALL_VARIABLE = "SKYMARK_STALL_TOKEN"
+"""A word with which a run says that a store takes nothing, for a client that follows it."""
 
 
 class RunSource(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from tenacity import stop_after_delay
 from skymark.model.errors import StoreError
 from skymark.run.directory import TOO_LARGE, RunDirectory
 from skymark.store.attempts import attempts
-from skymark.store.store import FINISH_S, Store
+from skymark.store.store import FINISH_S, STALL_VARIABLE, Store
 from skymark.store.upload import Upload
 
 POLL_S = 0.5
@@ -28,10 +29,19 @@ RESPITE_S = 0.1
 STALLED_S = 30.0
 """Time at the end of a run in which a store takes no file, after which that is said."""
 NAMED_FILES = 5
-STALLED = "NOT STORED YET in"
-"""Begins what is said then; who follows a run on another machine looks for it."""
+STALLED = "NOT STORED YET"
+"""Begins what is said then."""
 FLUSH_S = 15.0
 """`FINISH_S` of a run that was interrupted: a preempted machine has 30 s or more."""
+
+
+def stalled(token: str | None) -> str:
+    """Return the beginning of the message that a store takes nothing.
+
+    Args:
+        token: of `STALL_VARIABLE`: a client that follows the run looks for the message with it.
+    """
+    return f"{STALLED} ({token}) in" if token else f"{STALLED} in"
 
 
 @dataclass(frozen=True)
@@ -214,7 +224,8 @@ def _told_when_stalled(
                 stored, since_s = now, time.monotonic()
             still_s = time.monotonic() - since_s
             if still_s > FINISH_S or (still_s > STALLED_S and upload and upload.left):
-                announce(f"{STALLED} {store.url}: it takes nothing; trying again")
+                said = stalled(os.environ.get(STALL_VARIABLE))
+                announce(f"{said} {store.url}: it takes nothing; trying again")
                 return
 
     watching = threading.Thread(target=watch, name="stalled-store", daemon=True)

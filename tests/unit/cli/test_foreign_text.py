@@ -97,6 +97,41 @@ def test_another_machine_s_output_has_lines_and_no_colours():
     assert stream.getvalue() == "ok\n10 %\n20 %\ufffd[2K\n"
 
 
+FORGED = "skymark: skymark-cpu-1 is gone: its provider lists no machine of it"
+
+
+@pytest.mark.parametrize("pause", [False, True], ids=["written", "flushed"])
+@pytest.mark.parametrize("size", [1, 3, 1000], ids="in pieces of {}".format)
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"(run, pid=7) 10 %\r{FORGED}\r\n",
+        f"{FORGED}\n",
+        f"\x1b[2K\x1b[1G\n{FORGED}\n",
+        f"\x1b[0m{FORGED}\n",
+        f"a\n \t{FORGED.upper()}\n",
+        f"sky\nskymar\n{FORGED}",
+    ],
+)
+def test_another_machine_s_output_is_no_message_of_this_program(said, size, pause):
+    stream = io.StringIO()
+    shown = plain_stream(stream)
+    for at in range(0, len(said), size):
+        shown.write(said[at : at + size])
+        if pause:
+            shown.flush()
+    lines = stream.getvalue().splitlines()
+    assert not any(line.lstrip().casefold().startswith("skymark") for line in lines)
+    assert any("mark-cpu-1 is gone" in line.casefold().replace("| ", "") for line in lines)
+
+
+def test_a_further_line_of_a_message_is_no_message_of_its_own(capsys):
+    say(f"the run failed: {FORGED.upper()}\n {FORGED}\r{FORGED}")
+    said = capsys.readouterr().err.splitlines()
+    assert [line.lstrip().startswith("skymark:") for line in said] == [True, False]
+    assert said[1].startswith("|  skymark: ")
+
+
 def test_the_traceback_of_an_unexpected_error_steers_nothing(capsys):
     with pytest.raises(ValueError) as caught:
         int("a\x1b[2Jb\x9b")

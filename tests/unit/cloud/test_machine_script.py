@@ -128,6 +128,33 @@ def test_the_set_up_counts_into_the_time(run):
     assert run("sleep 60", "echo never", limit_s=1) == (1, "", "setup 124")
 
 
+@pytest.mark.parametrize("step_s", [120, 3600, -3600])
+def test_a_clock_that_is_set_moves_no_deadline(tmp_path, step_s):
+    """bash's SECONDS goes by the clock that somebody may set; here it steps at each command."""
+    shows = "echo told $((SKYMARK_DEADLINE_S - $(cat ~/left)))"
+    (tmp_path / "timeout").write_text('#!/bin/sh\necho "$3" > ~/left; shift 3; exec "$@"\n')
+    (tmp_path / "timeout").chmod(0o755)
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"trap 'SECONDS=$((SECONDS + {step_s}))' DEBUG\nset -T\n{script('sleep 2', shows)}",
+        ],
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "SKYMARK_RUN_ID": "one",
+            "SKYMARK_DEADLINE_S": "900",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    word, taken_s = done.stdout.split()
+    assert word == "told"
+    assert 2 <= int(taken_s) < 60
+
+
 def test_room_is_kept_on_the_disk_until_the_run_has_ended(run, tmp_path):
     shows = f"du --bytes ~/{RESULTS}/one.room | cut -f 1"
     assert run(None, shows) == (0, f"{ROOM_BYTES}\n", "run 0")

@@ -152,7 +152,7 @@ def test_a_store_that_takes_nothing_at_the_end_is_said_so_once(store, directory,
     assert stored.ok
     assert said == [
         f"storing in {store.url}",
-        f"{STALLED} {store.url}: it takes nothing; trying again",
+        f"{STALLED} in {store.url}: it takes nothing; trying again",
     ]
 
 

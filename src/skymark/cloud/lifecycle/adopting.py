@@ -9,6 +9,7 @@ from skymark.cloud.order import Order
 from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.sky.made_with import image_of, profile_of
 from skymark.cloud.sky.ssh import output_of
+from skymark.model.cell import FILE_NAME
 from skymark.model.errors import UsageError
 
 
@@ -38,7 +39,18 @@ def newest_run(cluster: str) -> str:
     found = output_of(cluster, ("readlink", f"{RESULTS}/{LATEST}"))
     if not found:
         raise UsageError(f"{cluster} has no run yet; `skymark queue {cluster}` shows its jobs")
-    return found
+    return require_run_id(found)
+
+
+def require_run_id(text: str) -> str:
+    """Return the id of a run, which becomes a directory's name.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not FILE_NAME.fullmatch(text):
+        raise UsageError(f"{text!r} is no id of a run; `skymark ssh NAME -- ls results` lists them")
+    return text
 
 
 def _adopted(cluster: str, profile: str | None) -> Order:

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from skymark.cloud.errors import UnreachableError
+from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.results import Results, launch_of, merge
 from skymark.cloud.lifecycle.stored_part import stored_part
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
 from skymark.cloud.sky.hired import running_machines
-from skymark.cloud.sky.ssh import host, rsync
-from skymark.model.errors import DamagedManifestError, StoreRefusedError
+from skymark.cloud.sky.ssh import host, take
+from skymark.model.errors import DamagedManifestError, SkymarkError, StoreRefusedError
 from skymark.run.directory import RunDirectory
-from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
-
-PLAIN = ("--no-links", "--no-devices", "--no-specials")
-"""Options of rsync that leave what is no file or directory on the machine."""
-
-CONTENT = ("--no-times", "--no-perms", "--no-owner", "--no-group")
-"""Options of rsync that leave a file's attributes alone."""
+from skymark.run.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 COPIES = 3
 """How often a run is copied, where what came is not what lies on the machine."""
+
+LISTED = ("--ignore-missing-args", f"--max-size={LARGEST_FILE_BYTES}")
+"""Options of rsync for files that were listed: some may have gone since, or grown."""
+LITTLE_BYTES = 32 << 20
+"""A run of this size comes in one go; of a larger one the small files come first."""
+STEPS = (("", "records", "rounds"), ("samples",), ("logs",))
+"""Folders of a run in the order in which they come: a machine may go away on the way."""
 
 
 def bring_home(
@@ -64,6 +69,8 @@ def bring_home(
                 shutil.rmtree(kept, ignore_errors=True)
                 staging.rename(kept)
                 raise StoreRefusedError(f"{error}; all that came is in {kept}") from error
+            except CloudError as error:
+                raise _with_what_came(error, order, staging, whole, directory) from error
             if last or results is None or (results.faithful and not results.differing):
                 break
         if results is None or not whole.exists():
@@ -81,18 +88,15 @@ def _copy(
 
     Where a machine is lost, what a store has of the run is one more part.
     """
-    parts = [staging / str(node) for node in range(order.num_nodes)]
+    parts = _parts(order, staging)
     silent: dict[int, UnreachableError] = {}
+    taken: dict[int, list[str]] = {}
+    left: list[str] = []
     for node, place in enumerate(parts):
         place.mkdir(parents=True)
-        wanted = (
-            *PLAIN,
-            f"--include=/{order.run_id}/***",
-            f"--include=/{order.run_id}.outcome",
-            "--exclude=*",
-        )
         try:
-            rsync(order.cluster, *wanted, f"{host(order.cluster, node)}:{RESULTS}/", f"{place}/")
+            taken[node], strange = _take(order, node, place)
+            left += strange
         except UnreachableError as error:
             silent[node] = error
     living = running(order.cluster) if 0 < len(silent) < order.num_nodes else None
@@ -100,20 +104,98 @@ def _copy(
         raise next(iter(silent.values()))
     stored = stored_part(order, staging / "stored") if silent else None
     all_parts = parts if stored is None else [*parts, stored]
-    results = merge(all_parts, order.run_id, whole, order.plan_hash)
+    results = merge(all_parts, order.run_id, whole, order.plan_hash, left)
     if results is None:
         return None
-    had = [node for node, place in enumerate(parts) if (place / order.run_id).is_dir()]
-    unequal = _unequal(order, whole, had)
-    left = {path.partition("/")[2] for path in results.strange}
     changes: dict[str, object] = {
-        "unequal": tuple(path for path in unequal if path not in left),
+        "unequal": _unequal(order, whole, taken, staging),
         "lost": tuple(silent),
     }
     if silent and results.missing:
         cells = RunDirectory(whole).manifest().cells
         changes["again"] = launch_of((cells[id] for id in results.missing), order)
     return results.model_copy(update=changes)
+
+
+def _parts(order: Order, staging: Path) -> list[Path]:
+    return [staging / str(node) for node in range(order.num_nodes)]
+
+
+def _with_what_came(
+    error: CloudError, order: Order, staging: Path, whole: Path, directory: Path
+) -> CloudError:
+    """Put what came before an error into a run's directory; returns the error that says so."""
+    shutil.rmtree(whole, ignore_errors=True)
+    with suppress(SkymarkError, OSError):
+        came = merge(_parts(order, staging), order.run_id, whole, order.plan_hash)
+        if came is not None and came.records and not directory.exists():
+            _put_in_place(whole, directory, better=False)
+            count = sum(came.records.values())
+            return type(error)(f"{error}; {count} records that came before are in {directory}")
+    return error
+
+
+def _take(order: Order, node: int, place: Path) -> tuple[list[str], list[str]]:
+    """Copy the files of a run from a node, the small ones first; returns their paths.
+
+    Returns:
+        The paths that came, and those that were left there: no regular files, or too large.
+    """
+    sizes, left = _listed(order, node, place)
+    there = f"{host(order.cluster, node)}:{RESULTS}/"
+    steps = [[path for path in sizes if _step_of(order, path) == step] for step in STEPS]
+    if sum(sizes.values()) <= LITTLE_BYTES:
+        steps = [list(sizes)]
+    for paths in filter(None, steps):
+        size_bytes = sum(sizes[path] for path in paths)
+        free_bytes = shutil.disk_usage(place).free
+        if free_bytes < 2 * size_bytes:  # the parts of a run are put together in another place
+            raise CloudError(
+                f"{2 * size_bytes >> 20} MiB are needed below {place}, which has "
+                f"{free_bytes >> 20} MiB"
+            )
+        listed = place.with_suffix(".list")
+        listed.write_text("\n".join(paths))
+        options = (*LISTED, f"--files-from={listed}")
+        take(order.cluster, *options, there, f"{place}/", size_bytes=size_bytes)
+    return [path for path in sizes if path != f"{order.run_id}.outcome"], left
+
+
+def _listed(order: Order, node: int, place: Path) -> tuple[dict[str, int], list[str]]:
+    """Return the sizes of a run's files on a node by path, small ones first, and what is left."""
+    run = order.run_id
+    folders = [f"--include=/{run}/{one}" for name in FOLDERS for one in (f"{name}/", f"{name}/*")]
+    listed = take(
+        order.cluster,
+        *("--dry-run", "--out-format=%i %l %n", "--links", "--specials"),
+        *(f"--include=/{one}" for one in (f"{run}.outcome", f"{run}/")),
+        *(f"--include=/{run}/{one}" for one in (MANIFEST, SUMS, "rounds/*/*")),
+        *folders,
+        "--exclude=*",
+        f"{host(order.cluster, node)}:{RESULTS}/",
+        f"{place}/",
+    )
+    found: list[tuple[int, str]] = []
+    left: list[str] = []
+    for line in listed.splitlines():
+        kind, _, rest = line.partition(" ")
+        size, _, path = rest.partition(" ")
+        name = path.removeprefix(f"{run}/")
+        if kind[1:2] == "d" or not (path == f"{run}.outcome" or RUN_FILE.fullmatch(name)):
+            continue
+        if kind.startswith(">f") and size.isdecimal() and int(size) <= LARGEST_FILE_BYTES:
+            found.append((int(size), path))
+        else:
+            left.append(path)
+    found.sort(key=lambda one: (_step_of(order, one[1]) != STEPS[0], one[0]))
+    whole_bytes = list(itertools.accumulate(size for size, _ in found))
+    most = min(MOST_FILES, bisect.bisect_right(whole_bytes, MOST_BYTES))
+    return {path: size for size, path in found[:most]}, left + [path for _, path in found[most:]]
+
+
+def _step_of(order: Order, path: str) -> tuple[str, ...]:
+    folder, slash, _ = path.removeprefix(f"{order.run_id}/").partition("/")
+    return next(step for step in STEPS if (folder if slash else "") in step)
 
 
 def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
@@ -132,24 +214,29 @@ def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
         os.close(parent)
 
 
-def _unequal(order: Order, directory: Path, nodes: Sequence[int]) -> tuple[str, ...]:
+def _unequal(
+    order: Order, directory: Path, taken: Mapping[int, Sequence[str]], staging: Path
+) -> tuple[str, ...]:
     """Return the files of a run that are not what lies on its machines, compared by checksum.
 
     The manifest and the list of digests here are those of the whole, and other than a machine's.
     """
     ours = {name for name in (MANIFEST, SUMS) if (directory / name).is_file()}
     found: list[str] = []
-    for node in nodes:
-        listed = rsync(
+    listed = staging / "compared"
+    for node, paths in taken.items():
+        names = [path.removeprefix(f"{order.run_id}/") for path in paths]
+        listed.write_text("\n".join(name for name in names if name not in ours))
+        if not listed.stat().st_size:
+            continue
+        said = take(
             order.cluster,
-            "--checksum",
-            "--dry-run",
+            *(*LISTED, "--checksum", "--dry-run", "--no-times", "--no-perms"),
             "--out-format=%i %n",
-            *PLAIN,
-            *CONTENT,
+            f"--files-from={listed}",
             f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}/",
             f"{directory}/",
         )
-        lines = [line.partition(" ") for line in listed.splitlines()]
-        found += [path for change, _, path in lines if change.startswith(">f")]
-    return tuple(path for path in found if RUN_FILE.fullmatch(path) and path not in ours)
+        lines = [line.partition(" ") for line in said.splitlines()]
+        found += [path for change, _, path in lines if change.startswith(">f") and path in names]
+    return tuple(found)

@@ -15,7 +15,7 @@ from skymark.cloud.known_machines import forget, hired, note_hired
 from skymark.cloud.lifecycle.disappearance import DROPPED_S, QUIET_S, Disappearance
 from skymark.cloud.lifecycle.naming import not_proved_gone
 from skymark.cloud.lifecycle.screen import Say
-from skymark.cloud.waiting import BackgroundCall
+from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.held_interrupts import one_interrupt_held
 
 GONE_TIMEOUT_S = 300.0
@@ -141,7 +141,9 @@ class _Ending:
         self._began_s = time.monotonic()
         self._machines = hired(what.name)
         self._proof = Disappearance((), patience.quiet_s, patience.dropped_s)
-        self._problem = "it did not end in time"
+        self._problems: dict[str, str] = {}
+        """What keeps them from being proved gone, by who said it."""
+        self._said = ""
 
     def carry_out(self) -> Gone:
         pause_s = self._patience.pause_s
@@ -155,18 +157,22 @@ class _Ending:
                         return gone
                     if self._over():
                         break
-                    self._say(f"{self._what.name} has not ended ({self._problem}); trying again")
+                    line = f"{self._what.name} has not ended ({self._problem}); trying again "
+                    line += f"for {self._patience.limit_s / 60:.0f} min at most"
+                    if line != self._said:  # of five minutes, one line tells enough
+                        self._say(line)
+                    self._said = line
                     time.sleep(pause_s)
                     pause_s = min(pause_s * 1.5, self._patience.longest_pause_s)
         except KeyboardInterrupt:
-            self._problem = "its ending was interrupted"
+            self._problems = {"user": "its ending was interrupted"}
         self._note_that_it_is_left()
         raise StillBillingError(self._remains())
 
     def _attempt(self) -> Gone | None:
         """Tell SkyPilot once, and its provider where SkyPilot does not; None if that was vain."""
         # SkyPilot drops what it knows of them when it has told the provider.
-        BackgroundCall(self._learn).wait(time.time() + self._patience.learn_s)
+        BackgroundCall(self._learn).wait(clock_s() + self._patience.learn_s)
         told, began_s = BackgroundCall(self._what.end), time.monotonic()
         told_s: float | None = None
         provider_told_s: float | None = None
@@ -176,10 +182,10 @@ class _Ending:
             now_s = time.monotonic()
             if told.done:
                 told_s = told_s or now_s
-                self._problem = self._problem if told.raised is None else str(told.raised)
+                self._note("SkyPilot", "" if told.raised is None else str(told.raised))
             said_so = told.done and told.raised is None and told.result is not None
             if gone := self._gone(said_so=said_so):
-                told.wait(time.time() + self._patience.learn_s)  # for its record to go, too
+                told.wait(clock_s() + self._patience.learn_s)  # for its record to go, too
                 return gone
             heard = said_so and told.result
             silent = not told.done and now_s - began_s > self._patience.silent_s
@@ -211,10 +217,10 @@ class _Ending:
             listed = self._provider.look(self._machines)
             self._proof.look(listed, asked_s, time.monotonic())
         except CloudError as error:
-            self._problem = str(error)
+            self._note("list", str(error))
             return
-        if self._proof.running:
-            self._problem = f"its provider still lists {', '.join(sorted(self._proof.running))}"
+        running = ", ".join(sorted(self._proof.running))
+        self._note("list", running and f"its provider still lists {running}")
 
     def _gone(self, *, said_so: bool) -> Gone | None:
         after_s = time.monotonic() - self._began_s
@@ -232,8 +238,9 @@ class _Ending:
         try:
             self._provider.end(self._machines)
         except CloudError as error:
-            self._problem = str(error)
+            self._note("provider", str(error))
             return False
+        self._note("provider", "")
         return True
 
     def _can_be_asked(self) -> bool:
@@ -241,6 +248,15 @@ class _Ending:
 
     def _over(self) -> bool:
         return time.monotonic() - self._began_s > self._patience.limit_s
+
+    def _note(self, whose: str, problem: str) -> None:
+        self._problems.pop(whose, None)
+        if problem:
+            self._problems[whose] = problem
+
+    @property
+    def _problem(self) -> str:
+        return "; ".join(dict.fromkeys(self._problems.values())) or "it did not end in time"
 
     def _say(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a closed terminal is no reason to leave a machine

@@ -7,10 +7,11 @@ from typing import Protocol, TextIO, cast
 
 from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.screen import Say
+from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import ENDS, JobEnd
-from skymark.cloud.waiting import BackgroundCall
+from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.model.errors import UsageError
-from skymark.store.storing import STALLED
+from skymark.store.storing import stalled
 
 RETRY_S = 5.0
 UNREACHABLE_S = 900.0
@@ -86,7 +87,7 @@ def follow(
         job: it is stopped where its time is up, also where the connection was away just then.
         log: gets the output.
         say: told when the connection breaks.
-        until_s: a moment of `time.time`, after which it is stopped; None for no limit.
+        until_s: a moment of `clock_s`, after which it is stopped; None for no limit.
         retry_s: time between two attempts to reach the machine.
         alone: whether it is on one machine: of several, one may wait for a store while others
             measure.
@@ -105,7 +106,7 @@ def follow(
             late = not output.done
             if not late and output.raised is None and output.result in ENDS:
                 return ENDS[output.result]
-        late = late or (until_s is not None and time.time() > until_s)
+        late = late or (until_s is not None and clock_s() > until_s)
         try:
             end = job.ended()
             if end is None and late:
@@ -118,8 +119,8 @@ def follow(
                     f"{job.name} is no longer there: its provider took it away, or somebody ended "
                     "it"
                 ) from error
-            lost_s = lost_s or time.time()
-            if time.time() - lost_s > UNREACHABLE_S:
+            lost_s = lost_s or clock_s()
+            if clock_s() - lost_s > UNREACHABLE_S:
                 raise
             say(f"{job.name} does not answer ({error}); the run goes on there, trying again")
             end = None
@@ -132,7 +133,7 @@ def _show(
     job: RunningJob, log: TextIO, until_s: float | None, *, alone: bool
 ) -> tuple[BackgroundCall, bool]:
     """Show a job's output until it ends, its time is up, or it only waits for a store."""
-    watched = WatchedLog(log, STALLED)
+    watched = WatchedLog(log, stalled(stall_token()))
     output = BackgroundCall(lambda: job.show(cast(TextIO, watched)))
     output.wait(until_s, lambda: alone and watched.seen)
     return output, alone and watched.seen

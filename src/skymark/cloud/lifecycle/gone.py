@@ -8,11 +8,14 @@ from typing import ClassVar
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import hired
+from skymark.cloud.lifecycle.disappearance import Disappearance
 from skymark.cloud.lifecycle.ending import Gone, until_gone
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.sky.clusters import end_cluster, find_cluster, is_up
 from skymark.cloud.sky.hired import ProviderList, hired_machines
 from skymark.cloud.sky.managed_jobs import ManagedJob, find_managed_job
+from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
 
 POLL_S = 1.0
@@ -42,6 +45,26 @@ def prove_job_gone(name: str, say: Say, job: ManagedJob | None = None) -> Gone:
         StillBillingError: a machine is not proved gone; the message has its id and price.
     """
     return until_gone(EndableJob(name, job), ProviderList(), say)
+
+
+def is_gone(cluster: str) -> bool:
+    """Whether a cluster's provider has listed none of its machines for long; ends nothing.
+
+    It returns at once where a machine runs, or nobody can tell.
+    """
+    machines, provider, proof = hired(cluster), ProviderList(), Disappearance()
+    if machines is None or not provider.can_be_asked(machines):
+        return False
+    while not proof.proved:
+        try:
+            asked_s = clock_s()
+            proof.look(provider.look(machines), asked_s, clock_s())
+        except CloudError:
+            return False
+        if proof.running:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +36,7 @@ from skymark.cloud.sky.sources import send_source
 from skymark.cloud.sky.ssh import output_of, send
 from skymark.cloud.sky.tasks import make_run_task, set_limits, source_of
 from skymark.cloud.submission import job_name
+from skymark.cloud.waiting import clock_s
 from skymark.execute.plan_file import write_plan
 from skymark.model.errors import SkymarkError, UsageError
 
@@ -138,7 +138,7 @@ class KeptMachine:
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Return the run's job, which is in the queue; its time begins when it is its turn."""
-        until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
+        until_s = None if quoted.limit_s is None else clock_s() + quoted.limit_s + GRACE_S
         job = JobWithOutcome(self._jobs[quoted.order.run_id], quoted.order, screen.say)
         return Hired(quoted.order, job, until_s)
 

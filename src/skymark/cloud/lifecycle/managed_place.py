@@ -34,6 +34,7 @@ from skymark.cloud.sky.managed_jobs import (
     request_managed_job,
 )
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
+from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
 
 
@@ -58,7 +59,7 @@ class ManagedPlace:
     def __init__(self) -> None:
         self._request = RequestInFlight()
         self._job: ManagedJob | None = None
-        self._asked_s = time.time()
+        self._asked_s = clock_s()
         self._machines: HiredMachines | None = None
 
     def claim(self, order: Order) -> None:
@@ -80,7 +81,7 @@ class ManagedPlace:
             CloudError: it has not.
         """
         order = quoted.order
-        self._asked_s = time.time()
+        self._asked_s = clock_s()
         screen.say(f"hiring {order.cluster} as a managed job")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
@@ -113,9 +114,9 @@ class ManagedPlace:
         job.remove_plain_files()
         self._machines = note_machines(quoted, job.machine)
         check_price(quoted, self._machines)
-        until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
+        until_s = None if quoted.limit_s is None else clock_s() + quoted.limit_s + GRACE_S
         screen.say(
-            f"{order.cluster} is up after {time.time() - self._asked_s:.0f} s; if its machine is "
+            f"{order.cluster} is up after {clock_s() - self._asked_s:.0f} s; if its machine is "
             f"taken away, another one goes on from {order.lasting_store}"
         )
         return Hired(order, job, until_s)
@@ -159,7 +160,7 @@ class ManagedPlace:
         try:
             return bill_of_all(self._job.machines(), self._machines)
         except CloudError:
-            return bill_of_time(time.time() - self._asked_s, self._machines)
+            return bill_of_time(clock_s() - self._asked_s, self._machines)
 
 
 def _await_machine(job: ManagedJob, asked_s: float, timeout_s: float, say: Say) -> None:
@@ -167,7 +168,7 @@ def _await_machine(job: ManagedJob, asked_s: float, timeout_s: float, say: Say) 
 
     Args:
         job: what is waited for.
-        asked_s: moment of `time.time` when it was asked for.
+        asked_s: moment of `clock_s` when it was asked for.
         timeout_s: longest time from then.
         say: told that SkyPilot does not answer.
 
@@ -180,7 +181,7 @@ def _await_machine(job: ManagedJob, asked_s: float, timeout_s: float, say: Say) 
                 return
         except CloudError as error:
             say(f"SkyPilot does not answer ({error}); trying again")
-        if time.time() > asked_s + timeout_s:
+        if clock_s() > asked_s + timeout_s:
             break
         time.sleep(LOOK_S)
     raise CloudError(

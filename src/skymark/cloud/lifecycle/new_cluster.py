@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
@@ -32,10 +31,11 @@ from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrie
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.clusters import costs_of, find_cluster, is_there
+from skymark.cloud.sky.clusters import costs_of, has_earlier_launch, is_there, names_in_use
 from skymark.cloud.sky.early_timers import early_timers
 from skymark.cloud.sky.jobs import MachineJob, await_cluster, queued_jobs, request_cluster
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
+from skymark.cloud.waiting import clock_s
 from skymark.model.errors import SkymarkError
 
 FIRST_JOB = 1
@@ -50,21 +50,21 @@ class NewCluster:
 
     def __init__(self) -> None:
         self._request = RequestInFlight()
-        self._asked_s = time.time()
+        self._asked_s = clock_s()
         self._machines: HiredMachines | None = None
         self._several: SeveralMachines | None = None
         self._is_anothers = False
 
     def claim(self, order: Order) -> None:
-        """Take the cluster's name, which neither SkyPilot nor another launch from here may have."""
-        if find_cluster(order.cluster, refresh=False) is not None:
+        """Take the cluster's name, which no client of the API server may have."""
+        if order.cluster in names_in_use():
             raise taken(order.cluster)
         claim(order)
 
     def hire(self, quoted: Quoted, screen: Screen) -> Hired:
         """Hire the machine with its idle timer armed and start the job."""
         order = quoted.order
-        self._asked_s = time.time()
+        self._asked_s = clock_s()
         screen.say(f"hiring {order.cluster}")
         task = make_task(order)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
@@ -78,6 +78,10 @@ class NewCluster:
             asked = self._request.make(
                 lambda: request_cluster(task, order.cluster, order.idle_minutes)
             )
+            if has_earlier_launch(order.cluster, asked):  # both have looked before either asked
+                self._is_anothers = True
+                self._request.take_back()
+                raise taken(order.cluster)
             try:
                 with early_timers(order):
                     job = await_cluster(asked, order.cluster, screen.log, order.boot_timeout_s)
@@ -91,8 +95,8 @@ class NewCluster:
         forget_secrets(order.cluster)
         self._machines = note_machines(quoted, order.cluster)
         check_price(quoted, self._machines)
-        until_s = None if quoted.limit_s is None else time.time() + quoted.limit_s + GRACE_S
-        took_s = time.time() - self._asked_s
+        until_s = None if quoted.limit_s is None else clock_s() + quoted.limit_s + GRACE_S
+        took_s = clock_s() - self._asked_s
         screen.say(
             f"{order.cluster} is up after {took_s:.0f} s; it ends itself after "
             f"{order.idle_minutes} idle min, whatever happens here"
@@ -144,7 +148,7 @@ class NewCluster:
         try:
             bill = bill_of_last(costs_of(order.cluster), self._machines)
         except CloudError:
-            bill = bill_of_time(time.time() - self._asked_s, self._machines)
+            bill = bill_of_time(clock_s() - self._asked_s, self._machines)
         if bill is None or self._several is None:
             return bill
         absent_s = self._several.absent_s(self._asked_s + bill.seconds)

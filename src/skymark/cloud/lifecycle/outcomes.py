@@ -10,14 +10,13 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.lifecycle.copying import PLAIN
 from skymark.cloud.lifecycle.following import RunningJob
 from skymark.cloud.lifecycle.results import phase_in
 from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
 from skymark.cloud.sky.jobs import JobEnd
-from skymark.cloud.sky.ssh import PAUSE_S, host, rsync
+from skymark.cloud.sky.ssh import PAUSE_S, host, take
 from skymark.model.errors import UsageError
 
 SET_UP_DONE = "setup 0"
@@ -127,5 +126,5 @@ def _fetch(order: Order, node: int, attempts: int = 1) -> str:
     name = f"{order.run_id}.outcome"
     there = f"{host(order.cluster, node)}:{RESULTS}/{name}"
     with TemporaryDirectory() as place:  # rsync would take another node's for this one's
-        rsync(order.cluster, *PLAIN, there, place, attempts=attempts)
+        take(order.cluster, there, place, attempts=attempts)
         return phase_in(Path(place), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,10 @@ reads its output any more: SkyPilot ends the reader of a cancelled job before th
 
 LARGEST_PHASE_BYTES = 1 << 16
 """Of a file with the last phase of a node."""
+PHASE = re.compile(r"(setup|run) \d{1,3}\n?", re.ASCII)
+"""All that such a file may say."""
+UNKNOWN_PHASE = "run unknown"
+"""Stands for all else that one says."""
 
 
 class Results(Frozen):
@@ -93,7 +98,11 @@ def bring_from_store(address: str, order: Order, directory: Path) -> Results | N
 
 
 def merge(
-    parts: Sequence[Path], run_id: str, directory: Path, plan_hash: str | None
+    parts: Sequence[Path],
+    run_id: str,
+    directory: Path,
+    plan_hash: str | None,
+    left: Sequence[str] = (),
 ) -> Results | None:
     """Put the parts of a run, one from each machine, into one directory and verify the whole.
 
@@ -105,6 +114,7 @@ def merge(
         run_id: the run's name.
         directory: where the whole goes.
         plan_hash: of the plan that was sent; None where that is not known.
+        left: paths of a part that did not come, because they are no regular files or too large.
 
     Returns:
         None if no part holds a run.
@@ -113,7 +123,7 @@ def merge(
         CloudError: a part is of another plan.
     """
     differing: list[str] = []
-    strange: list[str] = []
+    strange = list(left)
     manifests: list[Manifest] = []
     brought: set[str] = set()
     for part in parts:
@@ -207,11 +217,12 @@ def add_price(directory: Path, hourly_price_usd: float | None, price_usd: float 
 def phase_in(part: Path, name: str) -> str:
     """Return the last phase of a node with its status, as a machine sent it; else nothing."""
     try:
-        return (
-            read_below(part, name, largest=LARGEST_PHASE_BYTES).decode("utf-8", "replace").strip()
-        )
+        said = read_below(part, name, largest=LARGEST_PHASE_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""
+    if not said:
+        return ""
+    return said.strip() if PHASE.fullmatch(said) else UNKNOWN_PHASE
 
 
 def _completed(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.copying import bring_home
+from skymark.cloud.lifecycle.gone import is_gone
 from skymark.cloud.lifecycle.homes import fault_of, homes
 from skymark.cloud.lifecycle.results import Results, bring_from_store, problems_of
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
@@ -35,22 +36,26 @@ def from_cluster(finished: Finished, results: Path) -> Retrieved:
         results: directory of runs; others stand in where it does not take this one.
     """
     if _is_gone(finished.order):
-        came = Retrieved(finished, problems=(GONE,) if finished.begun else ())
+        came = Retrieved(finished, problems=(GONE,) if finished.begun else (), gone=True)
     else:
         came = from_machine(finished, finished.order.cluster, results)
-    lost = finished.begun and (came.results is None or not came.safe)
+    lost = finished.begun and (came.results is None or not came.results.faithful)
     return else_stored(came, results) if lost else came
 
 
 def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
     """Bring results from machines that are up, under the name that SSH knows them by."""
     order = finished.order.model_copy(update={"cluster": cluster})
-    return brought(
+    came = brought(
         finished,
         results,
         lambda directory: bring_home(order, directory),
         nothing="the machine has no results: nothing was run",
     )
+    if came.safe or not is_gone(finished.order.cluster):
+        return came
+    # Nothing is left that could be kept.
+    return replace(came, problems=(*came.problems, GONE), safe=True, gone=True)
 
 
 def from_store(finished: Finished, results: Path) -> Retrieved:
@@ -115,10 +120,11 @@ def else_stored(came: Retrieved, results: Path) -> Retrieved:
             continue
         if stored.results.whole:
             problems = (*came.problems, f"they came whole from {address}")
-            return replace(stored, problems=(*problems, *stored.problems), safe=True)
+            problems += stored.problems
+            return replace(came, results=stored.results, problems=problems, safe=True)
         if best.results is None and stored.results.faithful:
             problems = (*came.problems, f"what {address} has of them came from there")
-            best = replace(stored, problems=(*problems, *stored.problems), safe=came.safe)
+            best = replace(came, results=stored.results, problems=(*problems, *stored.problems))
     return best
 
 

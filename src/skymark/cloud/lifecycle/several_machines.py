@@ -5,7 +5,6 @@ SkyPilot's own job does not end then, for it waits for the lost machine.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -17,7 +16,7 @@ from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.order import Order
 from skymark.cloud.sky.hired import running_machines
 from skymark.cloud.sky.jobs import ENDS, JobEnd
-from skymark.cloud.waiting import BackgroundCall
+from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.model.errors import UsageError
 
 LOOK_S = 30.0
@@ -38,7 +37,7 @@ class SeveralMachines:
     _living: int | None = field(default=None, init=False)
     """Machines that are left, once some are lost."""
     _lost: list[tuple[int, float]] = field(default_factory=list, init=False)
-    """How many were found lost, and at which moment of `time.time`."""
+    """How many were found lost, and at which moment of `clock_s`."""
 
     @property
     def name(self) -> str:
@@ -48,7 +47,7 @@ class SeveralMachines:
     def show(self, log: TextIO) -> int | None:
         """Write the output until the job ends, or the part of each machine that is left."""
         output = BackgroundCall(lambda: self.job.show(log))
-        while not output.wait(time.time() + self.look_s):
+        while not output.wait(clock_s() + self.look_s):
             if self._over():
                 return FAILED
         if output.raised is not None:
@@ -96,7 +95,7 @@ class SeveralMachines:
             return False
         if living != self._living:
             before = self.order.num_nodes if self._living is None else self._living
-            self._lost.append((before - living, time.time()))
+            self._lost.append((before - living, clock_s()))
             self._living = living
             self.say(
                 f"{self.name} has lost machines: {living} of {self.order.num_nodes} are left; "

@@ -42,7 +42,7 @@ class Hired:
     order: Order
     job: RunningJob
     until_s: float | None
-    """Moment of `time.time` after which the client ends the job."""
+    """Moment of `skymark.cloud.waiting.clock_s` after which the client ends the job."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class Retrieved:
     """With the results, or with their way home."""
     safe: bool = True
     """Whether the machine may go: what it measured is verified here or in a store."""
+    gone: bool = False
+    """Whether the machine is no longer there, though nobody ended it."""
 
     def interrupted(self) -> Self:
         """Return it as one that the user stopped."""

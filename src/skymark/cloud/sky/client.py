@@ -11,11 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
-from skymark.cloud.sky.internals import refuse_strangers, withhold_bucket_keys
+from skymark.cloud.sky.internals import (
+    is_api_server_here,
+    may_start_api_server,
+    refuse_strangers,
+    withhold_bucket_keys,
+)
 from skymark.cloud.waiting import in_background
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
@@ -23,6 +28,9 @@ from skymark.store.bucket.address import ENDPOINT_VARIABLES
 QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
 """No report of what a user launches goes to SkyPilot's authors, unless the user set it so."""
 
+LOOK_S = 5.0
+START_S = 45.0
+"""Longest waits of `server_fault`."""
 AWAY_S = 60.0
 """How long SkyPilot's API server may be away, as it is while it restarts."""
 RETRY_S = 2.0
@@ -32,6 +40,18 @@ ANSWER_S = 60.0
 
 FIRST_CHARACTERS, LAST_CHARACTERS = 200, 400
 """Kept of a long message: its beginning says what failed, its end why."""
+
+_SHARED = "status|down|logs|queue|cancel|exec"
+OWN = rf"(?<![\w./-])sky (?=(?:{_SHARED})\b(?! -))"
+"""Stands before a command of SkyPilot that skymark has, too; not before one with options."""
+OTHERS = rf"(?<![\w./-])sky (?=(?:{_SHARED}|api|autostop|check|gpus|jobs|launch|start|stop)\b)"
+PIP = re.compile(r"(?<![\w-])(?:uv )?pip3? install\b")
+REFUSED = re.compile(
+    r"\b401\b|unauthori[sz]ed|invalid\W+(api\W+)?(key|token|credential)|AuthFailure"
+    r"|InvalidClientTokenId|ExpiredToken|SignatureDoesNotMatch|invalid_grant",
+    re.IGNORECASE,
+)
+"""Words of providers for a key that is wrong, revoked or too old."""
 
 _IMPORTING = threading.Lock()
 
@@ -92,6 +112,33 @@ def request(question: Callable[[Any], Any]) -> Any:
         time.sleep(RETRY_S)
 
 
+def server_fault() -> str | None:
+    """Return why SkyPilot's API server does not answer, with how to start it; None where it does.
+
+    It is told within seconds. Where SkyPilot may start one here, that is awaited for longer.
+    """
+    sky, again = sdk(), f"`{sky_program()} api stop; {sky_program()} api start`"
+    try:
+        in_background(sky.api_info, LOOK_S)
+    except TimeoutError:
+        return f"SkyPilot's API server did not answer in {LOOK_S:g} s; start it anew: {again}"
+    except Exception as error:  # the boundary to SkyPilot
+        fault = error
+    else:
+        return None
+    try:
+        if may_start_api_server():
+            in_background(lambda: sky.status([]), START_S)
+            return None
+    except TimeoutError:
+        return f"SkyPilot's API server was not up after {START_S:g} s; start it: {again}"
+    except Exception as error:  # the boundary to SkyPilot
+        fault = error
+    where = f": `{sky_program()} api start`" if is_api_server_here() else " on its own machine"
+    why = "it takes no connection" if isinstance(fault, OSError) else short(fault)
+    return f"SkyPilot's API server does not answer ({why}); start it{where}"
+
+
 def sky_program() -> str:
     """Return SkyPilot's program as a user can type it; mostly it is on no path."""
     beside = Path(sys.executable).with_name("sky")
@@ -131,12 +178,56 @@ def answer_of(provider: str, question: Callable[[], Any]) -> Any:
             return in_background(question, ANSWER_S)
         except TimeoutError as error:
             raise CloudError(f"{provider} did not answer in {ANSWER_S:g} s") from error
+        except Exception as error:  # of SkyPilot's part for the provider
+            if not REFUSED.search(str(error)):
+                raise
+            raise CloudError(
+                f"{provider} refuses the key that is set up here: it is wrong, revoked or too old "
+                f"({short(error)}); set up another one, see `skymark doctor --cloud`"
+            ) from error
 
 
 def short(error: BaseException) -> str:
     """Return an error's text on one line, without colours, of a readable length."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error) or type(error).__name__)
-    text = " ".join(plain.split())
+    text = _advice_for_here(" ".join(plain.split()))
     if len(text) <= FIRST_CHARACTERS + LAST_CHARACTERS:
         return text
     return f"{text[:FIRST_CHARACTERS]} … {text[-LAST_CHARACTERS:]}"
+
+
+class OwnWords:
+    """Stream of SkyPilot's own words, with commands that work here."""
+
+    def __init__(self, log: TextIO) -> None:
+        self._log = log
+
+    def write(self, text: str) -> int:
+        """Write text and return its length."""
+        self._log.write(_advice_for_here(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        self._log.flush()
+
+    def isatty(self) -> bool:
+        """Return whether it goes to a terminal."""
+        return self._log.isatty()
+
+
+def response_of(asked: Any, log: TextIO, timeout_s: float | None = None) -> Any:
+    """Show SkyPilot's words on a request until it is done; returns the response.
+
+    Raises:
+        TimeoutError: it takes longer than allowed.
+    """
+    stream = OwnWords(log)
+    return in_background(lambda: sdk().stream_and_get(asked, output_stream=stream), timeout_s)
+
+
+def _advice_for_here(text: str) -> str:
+    """Return SkyPilot's advice with commands that work here: it is in a venv of its own."""
+    text = re.sub(OWN, "skymark ", text)
+    text = re.sub(OTHERS, f"{sky_program()} ", text)
+    return PIP.sub(f"uv pip install --python {sys.executable}", text)

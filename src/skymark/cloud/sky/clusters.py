@@ -8,8 +8,11 @@ from typing import Any
 
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError
-from skymark.cloud.sky.client import ask, sdk
+from skymark.cloud.sky.client import ask, explained, sdk
 from skymark.model.base import Frozen
+
+LAUNCH = "sky.launch"
+"""Name of a launch among the API server's requests."""
 
 
 class LiveMachine(Frozen):
@@ -36,6 +39,38 @@ def find_cluster(cluster: str, *, refresh: bool) -> Any | None:
     """
     found = ask(lambda sky: sky.status([cluster], refresh=_mode(refresh=refresh)))
     return found[0] if found else None
+
+
+def names_in_use() -> set[str]:
+    """Return the names of the clusters of all clients of the API server, those on the way too."""
+    sky = sdk()
+    records = ask(lambda sky: sky.status(refresh=_mode(refresh=False), all_users=True))
+    with explained("the requests of SkyPilot's API server"):
+        launches = [one for one in sky.api_status() if one.name == LAUNCH]
+    return {one["name"] for one in records} | {one.cluster_name for one in launches}
+
+
+def has_earlier_launch(cluster: str, asked: Any) -> bool:
+    """Whether another client's launch of a cluster, which is still going on, came before ours.
+
+    SkyPilot gives the later launch of a name no machine, but a job on the other one's.
+
+    Args:
+        cluster: its name.
+        asked: our request.
+    """
+    sky = sdk()
+    with explained(f"the requests for {cluster}"):
+        found = sky.api_status(cluster_name=cluster)
+    launches = {
+        str(one.request_id): one.created_at
+        for one in found
+        if one.name == LAUNCH and one.cluster_name == cluster
+    }
+    ours = launches.pop(str(asked), None)
+    return ours is not None and any(
+        (at, name) < (ours, str(asked)) for name, at in launches.items()
+    )
 
 
 def is_there(cluster: str) -> bool:
@@ -112,7 +147,8 @@ def _live(record: Any) -> LiveMachine:
     launched = record["launched_at"]
     cost_usd = None
     if hourly_usd is not None and launched is not None:
-        cost_usd = hourly_usd * (time.time() - launched) / 3600
+        # The moment is one of the server's clock, and ours may have been set back.
+        cost_usd = hourly_usd * max(0.0, time.time() - launched) / 3600
     minutes = record["autostop"]
     return LiveMachine(
         name=record["name"],

@@ -280,6 +280,17 @@ def is_api_server_here() -> bool:
     return bool(common.is_api_server_local())
 
 
+def may_start_api_server() -> bool:
+    """Whether SkyPilot starts an API server here where there is none and one is needed."""
+    from sky.server import common
+
+    try:
+        common.check_local_api_server_enabled_or_raise()
+    except RuntimeError:
+        return False
+    return is_api_server_here()
+
+
 def runs_job_controllers() -> bool:
     """Whether the API server runs controllers of managed jobs itself, instead of renting one."""
     from sky.utils import controller_utils

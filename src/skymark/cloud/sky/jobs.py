@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
-from skymark.cloud.sky.client import ask, explained, request, sdk
+from skymark.cloud.sky.client import ask, explained, request, response_of, sdk
 from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.waiting import in_background
 from skymark.model.base import Frozen
@@ -113,7 +113,7 @@ def await_cluster(asked: Any, cluster: str, log: TextIO, timeout_s: float) -> Ma
     Raises:
         TimeoutError: it is not up in time.
     """
-    number, _ = in_background(lambda: sdk().stream_and_get(asked, output_stream=log), timeout_s)
+    number, _ = response_of(asked, log, timeout_s)
     return MachineJob(cluster, int(number))
 
 

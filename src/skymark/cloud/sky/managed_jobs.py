@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from skymark.cloud.cost.bill import MachineCost, bill_of_all
 from skymark.cloud.errors import CloudError
-from skymark.cloud.sky.client import ask, explained, sdk, sky_program
+from skymark.cloud.sky.client import ask, explained, response_of, sdk, sky_program
 from skymark.cloud.sky.clusters import LiveMachine, costs_of
 from skymark.cloud.sky.internals import (
     MANAGED_JOB_FILES,
@@ -133,7 +133,7 @@ def request_managed_job(task: Any, name: str, secrets: Mapping[str, str]) -> Any
 
 def await_managed_job(asked: Any, name: str, log: TextIO) -> ManagedJob:
     """Return the job of `request_managed_job` once SkyPilot has taken it."""
-    numbers, _ = in_background(lambda: sdk().stream_and_get(asked, output_stream=log))
+    numbers, _ = response_of(asked, log)
     return ManagedJob(name, numbers[0])
 
 

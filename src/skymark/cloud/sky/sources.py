@@ -24,8 +24,6 @@ def send_source(cluster: str, nodes: int, directory: Path, submission: str) -> N
     """
     there = source_place(submission)
     options = (
-        "--no-owner",
-        "--no-group",
         "--rsync-path",
         f"mkdir -p {SOURCES} && rsync",
     )

@@ -5,20 +5,39 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.sky.internals import SSH_SETTINGS
 from skymark.model.errors import UsageError
+from skymark.whole_files import LARGEST_FILE_BYTES
 
 ATTEMPTS = 4
 PAUSE_S = 3.0
 CONNECT_S = 20
 UNREACHABLE = {10, 12, 30, 35, 255}
 """Exit statuses of rsync where the connection failed, or ssh itself."""
+UNTRUSTED = (
+    "--no-links",
+    "--no-devices",
+    "--no-specials",
+    "--perms",
+    "--chmod=D0755,F0644",
+    "--timeout=120",
+)
+ANSWER_S = 120.0
+MOST_SAID_BYTES = 1 << 16
+"""Limits of a command on a machine whose output is read here."""
+LEAST_LIMIT_S = 600.0
+MOST_LIMIT_S = 7200.0
+SLOWEST_BYTES_PER_S = 100e3
+"""Limits of a copy; a slower one is broken off, for the machine is paid for meanwhile."""
 
 
 def settings_of(cluster: str) -> Path:
@@ -41,41 +60,99 @@ def host(cluster: str, node: int = 0) -> str:
     return cluster if node == 0 else f"{cluster}-worker{node}"
 
 
-def rsync(cluster: str, *arguments: str, attempts: int = ATTEMPTS) -> str:
+def rsync(
+    cluster: str,
+    *arguments: str,
+    attempts: int = ATTEMPTS,
+    largest: int | None = None,
+    limit_s: float | None = None,
+) -> str:
     """Run rsync with a cluster's SSH settings, again where the connection breaks.
 
-    It is in a session of its own: Ctrl-C at the terminal does not reach it.
+    It is in a session of its own: Ctrl-C at the terminal does not reach it. Owners, devices, FIFOs
+    and setuid bits are not copied.
+
+    Args:
+        cluster: its name.
+        arguments: of rsync.
+        attempts: how often it is tried.
+        largest: bytes of the largest file that is written here; None for no limit.
+        limit_s: longest time of an attempt; None for no limit.
 
     Returns:
         What it wrote on standard output.
 
     Raises:
-        UnreachableError: the machine did not answer, each time.
+        UnreachableError: the machine did not answer, each time, or not in time.
         CloudError: it failed otherwise, each time.
         UsageError: there is no such cluster.
     """
+    if shutil.which("rsync") is None:
+        raise UsageError("rsync is not installed here; apt install rsync")
     shell = shlex.join([*ssh_command(settings_of(cluster)), "-o", "ServerAliveInterval=10"])
-    command: Sequence[str] = ["rsync", "--archive", "--partial", "--rsh", shell, *arguments]
+    options = ("--recursive", "--links", "--times", "--partial", "--rsh", shell)
+    command = (*_writing_at_most(largest), "rsync", *options, *arguments)
     for attempt in range(1, attempts + 1):
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                start_new_session=True,
-            )
-        except FileNotFoundError as error:
-            raise UsageError("rsync is not installed here; apt install rsync") from error
-        if done.returncode == 0:
-            return done.stdout
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
+            try:
+                status = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=complained,
+                    check=False,
+                    start_new_session=True,
+                    timeout=limit_s,
+                ).returncode
+            except subprocess.TimeoutExpired as error:
+                raise UnreachableError(
+                    f"rsync with {cluster} took longer than {limit_s:.0f} s"
+                ) from error
+            if status == 0:
+                return _text_of(said)
+            tail = " ".join(_text_of(complained).split())[-300:]
         if attempt < attempts:
             time.sleep(PAUSE_S)
-    tail = " ".join(done.stderr.split())[-300:]
-    problem = f"rsync with {cluster} failed (status {done.returncode}): {tail}"
-    raise (UnreachableError if done.returncode in UNREACHABLE else CloudError)(problem)
+    problem = f"rsync with {cluster} failed (status {status}): {tail}"
+    raise (UnreachableError if status in UNREACHABLE else CloudError)(problem)
+
+
+def take(cluster: str, *arguments: str, attempts: int = ATTEMPTS, size_bytes: int = 0) -> str:
+    """Run rsync from a machine whose words and files nobody trusts.
+
+    Only regular files come, none larger than any file of a run; they are ours, and 0644. The
+    machine may be slow, and may not stop for long.
+
+    Args:
+        cluster: its name.
+        arguments: of rsync.
+        attempts: how often it is tried.
+        size_bytes: of all files together; it sets the longest time.
+
+    Raises:
+        UnreachableError: the machine did not answer, each time, or not in time.
+        CloudError: it failed otherwise, each time.
+        UsageError: there is no such cluster.
+    """
+    return rsync(
+        cluster,
+        *UNTRUSTED,
+        *arguments,
+        attempts=attempts,
+        largest=LARGEST_FILE_BYTES,
+        limit_s=min(LEAST_LIMIT_S + size_bytes / SLOWEST_BYTES_PER_S, MOST_LIMIT_S),
+    )
+
+
+def _writing_at_most(largest: int | None) -> tuple[str, ...]:
+    """Return the beginning of a command that writes no file of more bytes; None for no limit."""
+    blocks = "unlimited" if largest is None else largest // 512
+    return ("sh", "-c", f'ulimit -f {blocks} && exec "$@"', "sh")
+
+
+def _text_of(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
 
 
 def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
@@ -84,7 +161,7 @@ def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
     Raises:
         UsageError: there is no such cluster or node, or no ssh here.
     """
-    return _ssh(cluster, command, node).returncode
+    return subprocess.run(_ssh(cluster, command, node), check=False).returncode
 
 
 def output_of(cluster: str, command: Sequence[str], node: int = 0) -> str:
@@ -93,27 +170,25 @@ def output_of(cluster: str, command: Sequence[str], node: int = 0) -> str:
     Raises:
         UsageError: there is no such cluster or node, or no ssh here.
     """
-    done = _ssh(cluster, command, node, captured=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    limited = (*_writing_at_most(MOST_SAID_BYTES), *_ssh(cluster, command, node))
+    with tempfile.TemporaryFile() as said:
+        try:
+            done = subprocess.run(
+                limited, check=False, stdin=subprocess.DEVNULL, stdout=said, timeout=ANSWER_S
+            )
+        except subprocess.TimeoutExpired:
+            return ""
+        return _text_of(said).strip() if done.returncode == 0 else ""
 
 
-def _ssh(
-    cluster: str, command: Sequence[str], node: int, *, captured: bool = False
-) -> subprocess.CompletedProcess[str]:
+def _ssh(cluster: str, command: Sequence[str], node: int) -> list[str]:
+    if shutil.which("ssh") is None:
+        raise UsageError("ssh is not installed here; apt install openssh-client")
     settings = settings_of(cluster)
     name = host(cluster, node)
     if not re.search(rf"^Host {re.escape(name)}$", settings.read_text("utf-8"), re.MULTILINE):
         raise UsageError(f"--node {node}: {cluster} has fewer machines")
-    try:
-        return subprocess.run(
-            [*ssh_command(settings), name, *command],
-            check=False,
-            text=True,
-            stdin=subprocess.DEVNULL if captured else None,
-            stdout=subprocess.PIPE if captured else None,
-        )
-    except FileNotFoundError as error:
-        raise UsageError("ssh is not installed here; apt install openssh-client") from error
+    return [*ssh_command(settings), name, *command]
 
 
 def ssh_command(settings: Path) -> list[str]:
@@ -134,7 +209,7 @@ def send_directory(cluster: str, directory: Path) -> None:
     Raises:
         CloudError: it could not be reached.
     """
-    options = ("--no-owner", "--no-group", "--omit-dir-times", "--no-implied-dirs")
+    options = ("--omit-dir-times", "--no-implied-dirs")
     files = sorted(os.fspath(path) for path in directory.iterdir())
     rsync(cluster, *options, *files, f"{host(cluster)}:")
 

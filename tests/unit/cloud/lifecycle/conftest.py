@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -22,6 +24,13 @@ from tests.unit.run.past_runs import cell, plan
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELLS = (cell("TAB-1"), cell("NLP-1"))
 PLAN = plan(CELLS, profile="test")
+
+
+@pytest.fixture(autouse=True)
+def stepped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wall clock that is set forward and back by hours, between any two looks at it."""
+    looks, began_s = itertools.count(1), time.time()
+    monkeypatch.setattr(time, "time", lambda: began_s + (-1) ** (look := next(looks)) * 3600 * look)
 
 
 @pytest.fixture

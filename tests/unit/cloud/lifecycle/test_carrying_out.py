@@ -18,9 +18,10 @@ from skymark.cloud.lifecycle.carrying_out import carry_out
 from skymark.cloud.lifecycle.results import Results
 from skymark.cloud.lifecycle.screen import Choice, Screen
 from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
+from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.model.errors import UsageError
-from skymark.store.storing import STALLED
+from skymark.store.storing import stalled
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob
 from tests.unit.cloud.test_order import order_of
 from tests.unit.run.past_runs import cell, plan
@@ -239,7 +240,7 @@ class UnstoredJob(ScriptedJob):
     """A job that waits for a store."""
 
     def show(self, log):
-        log.write(f"{STALLED} s3://results/run")
+        log.write(f"{stalled(stall_token())} s3://results/run")
         time.sleep(60)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from contextlib import closing
 from hashlib import sha256
 
@@ -14,10 +15,11 @@ from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.copying import bring_home
 from skymark.cloud.lifecycle.results import problems_of
 from skymark.cloud.machine_script import RESULTS
-from skymark.cloud.sky.ssh import rsync
+from skymark.cloud.sky.ssh import rsync, take
 from skymark.model.errors import StoreRefusedError
 from skymark.model.record import Status
 from skymark.run.damage import damages
+from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST
 from skymark.store.kinds import open_store
 from skymark.whole_files import LARGEST_FILE_BYTES
@@ -178,9 +180,9 @@ def test_of_a_lost_node_the_cells_are_named_and_the_others_come_home(machines, w
 @pytest.mark.parametrize("running", [2, None])
 def test_a_node_that_may_still_be_there_is_not_given_up(machines, write_run, tmp_path, running):
     write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableError, match="1 records that came before are in"):
         bring_home(order(num_nodes=2), tmp_path / "one", lambda _: running)
-    assert not (tmp_path / "one").exists()
+    assert RunDirectory(tmp_path / "one").record(CELLS[0]) is not None
 
 
 def test_of_a_lost_node_comes_what_it_had_sent_to_a_store(machines, write_run, stored, tmp_path):
@@ -240,3 +242,127 @@ def test_all_that_came_of_a_run_that_is_refused_stays(machines, write_run, tmp_p
     with pytest.raises(StoreRefusedError, match="all that came is in"):
         bring_home(order(), tmp_path / "one")
     assert len(list((tmp_path / "one.refused").rglob("*.json"))) == 3
+
+
+HUGE_BYTES = 6 << 30
+
+
+def sparse(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(HUGE_BYTES)
+
+
+def device(path):
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:  # without root: there are FIFOs
+        os.mkfifo(path)
+
+
+def file_of_another(path):
+    path.write_text("a secret")
+    path.chmod(0o6777)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 12345)
+
+
+PLANTED = {
+    "core": sparse,
+    "core.4711": sparse,
+    "logs/core": sparse,
+    "samples/huge.parquet": sparse,
+    "records/huge.json": sparse,
+    "records/below/huge.json": sparse,
+    "logs/key.log": lambda path: path.symlink_to("/etc/passwd"),
+    "logs/away": lambda path: path.symlink_to("/etc"),
+    "logs/fifo.log": os.mkfifo,
+    "logs/device.log": device,
+    "device": device,
+    ".env": file_of_another,
+    "run.sh": file_of_another,
+    "report.html": file_of_another,
+    "logs/a\nmanifest.json": file_of_another,
+    "logs/\x1b[2J.log": file_of_another,
+    "rounds/one/1.json": lambda path: (path.parent.mkdir(parents=True), sparse(path)),
+}
+"""Files that a hostile machine puts into a run, and those that break off beside one."""
+
+
+def test_of_a_hostile_tree_only_files_of_a_run_come_and_none_is_lost(
+    machines, write_run, tmp_path, monkeypatch
+):
+    there = machines.node(CLUSTER) / RESULTS / "one"
+    run = write_run(there, *CELLS)
+    file_of_another(run.log_path(CELLS[0]))
+    run.write_sums()
+    for name, plant in PLANTED.items():
+        plant(there / name)
+    staged = []
+    usual = shutil.rmtree
+
+    def look(path, **options):
+        staged.extend(found for found in path.rglob("*") if not found.is_dir())
+        assert all(found.is_file() and not found.is_symlink() for found in staged if found.exists())
+        assert sum(found.stat().st_size for found in staged if found.exists()) < 1 << 20
+        usual(path, **options)
+
+    monkeypatch.setattr("skymark.cloud.lifecycle.copying.shutil.rmtree", look)
+    home = tmp_path / "came"
+    results = bring_home(order(), home / "one")
+    assert results.whole
+    assert results.records == {Status.OK: 2}
+    assert {path.name for path in home.rglob("*") if path.is_file()} == {
+        "manifest.json",
+        "SHA256SUMS",
+        *(f"{one.id}{suffix}" for one in CELLS for suffix in (".json", ".log")),
+    }
+    for path in (*home.rglob("*"), *staged):
+        if path.is_file():
+            assert path.stat().st_mode & 0o7777 == 0o644
+            assert path.stat().st_uid == os.geteuid()
+    assert set(results.strange) >= {
+        f"one/{name}"
+        for name in ("samples/huge.parquet", "records/huge.json", "logs/key.log", "logs/fifo.log")
+    }
+    assert all(name.isprintable() for name in results.strange)
+
+
+BREAKING = """#!/bin/sh
+for word in "$@"; do
+  case $word in --files-from=/*) grep -q {folder}/ "${{word#--files-from=}}" && exit 12 ;; esac
+done
+exec {rsync} "$@"
+"""
+
+
+def test_a_machine_that_goes_away_on_the_way_has_given_its_records(
+    machines, write_run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("skymark.cloud.lifecycle.copying.LITTLE_BYTES", 0)
+    write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
+    machines.program("rsync", BREAKING.format(rsync=RSYNC, folder="logs"))
+    with pytest.raises(UnreachableError, match=f"2 records .* are in {tmp_path}/one"):
+        bring_home(order(), tmp_path / "one")
+    run = RunDirectory(tmp_path / "one")
+    assert all(run.record(one) is not None for one in CELLS)
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith("incoming")] == []
+    machines.program("rsync", f'#!/bin/sh\nexec {RSYNC} "$@"\n')
+    assert bring_home(order(), tmp_path / "one").whole
+
+
+def test_a_machine_that_never_ends_its_answer_is_given_up(machines, tmp_path, monkeypatch):
+    monkeypatch.setattr("skymark.cloud.sky.ssh.LEAST_LIMIT_S", 1.0)
+    machines.node(CLUSTER)
+    machines.program("ssh", "#!/bin/sh\nexec sleep 600\n")
+    with pytest.raises(UnreachableError, match="took longer than 1 s"):
+        bring_home(order(), tmp_path / "one")
+
+
+def test_a_file_that_grows_on_its_way_ends_at_the_limit(machines, monkeypatch, tmp_path):
+    monkeypatch.setattr("skymark.cloud.sky.ssh.LARGEST_FILE_BYTES", 1 << 20)
+    machines.node(CLUSTER)
+    machines.program("rsync", f"#!/bin/sh\nexec head -c {1 << 30} /dev/zero > {tmp_path}/file\n")
+    with pytest.raises(CloudError):
+        take(CLUSTER, "from", "to")
+    assert (tmp_path / "file").stat().st_size == 1 << 20

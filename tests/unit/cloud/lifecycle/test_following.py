@@ -10,9 +10,11 @@ import pytest
 
 from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.following import follow
+from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd
+from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
-from skymark.store.storing import STALLED
+from skymark.store.storing import stalled
 
 
 @dataclass
@@ -83,14 +85,14 @@ def test_a_job_that_ended_while_its_output_was_away_has_its_own_end():
 
 def test_a_job_whose_time_is_up_is_stopped():
     job = ScriptedJob(shows=[lambda: time.sleep(5)], ends=[None])
-    assert followed(job, time.time() + 0.2)[0] is JobEnd.TOO_LATE
+    assert followed(job, clock_s() + 0.2)[0] is JobEnd.TOO_LATE
     assert job.stopped == 1
 
 
 def test_a_job_whose_time_is_up_while_the_connection_is_away_is_stopped_too():
     """On a machine that is kept it would go on, and measure together with the next one."""
     job = ScriptedJob(shows=[ConnectionError("broken")], ends=[None])
-    assert followed(job, time.time() + 0.05)[0] is JobEnd.TOO_LATE
+    assert followed(job, clock_s() + 0.05)[0] is JobEnd.TOO_LATE
     assert job.stopped == 1
 
 
@@ -98,7 +100,7 @@ def test_a_job_that_cannot_be_stopped_yet_is_stopped_once_the_connection_is_back
     job = ScriptedJob(
         shows=[ConnectionError("broken")], ends=[AWAY, None], stops=[AWAY, AWAY, None]
     )
-    end, said = followed(job, time.time() - 1)
+    end, said = followed(job, clock_s() - 1)
     assert end is JobEnd.TOO_LATE
     assert job.stopped == 1
     assert sum("does not answer (the connection is away)" in line for line in said) == 3
@@ -106,7 +108,7 @@ def test_a_job_that_cannot_be_stopped_yet_is_stopped_once_the_connection_is_back
 
 def test_a_job_that_ended_just_before_its_time_was_up_is_not_too_late():
     job = ScriptedJob(shows=[lambda: time.sleep(5)], ends=[JobEnd.SUCCEEDED])
-    assert followed(job, time.time() + 0.05)[0] is JobEnd.SUCCEEDED
+    assert followed(job, clock_s() + 0.05)[0] is JobEnd.SUCCEEDED
     assert job.stopped == 0
 
 
@@ -121,7 +123,8 @@ class UnstoredJob(ScriptedJob):
     """A job that waits for a store, and says so in pieces."""
 
     def show(self, log):
-        for piece in ("(run, pid=7) ", STALLED[:5], STALLED[5:], " s3://results/one\n"):
+        said = stalled(stall_token())
+        for piece in ("(run, pid=7) ", said[:5], said[5:], " s3://results/one\n"):
             log.write(piece)
         time.sleep(60)
 
@@ -131,10 +134,20 @@ def test_a_job_that_only_waits_for_its_store_is_followed_no_longer():
     began_s = time.monotonic()
     assert follow(UnstoredJob(), log, say=lambda _: None, until_s=None) is JobEnd.UNSTORED
     assert time.monotonic() - began_s < 30
-    assert STALLED in log.getvalue()
+    assert stalled(stall_token()) in log.getvalue()
+
+
+@pytest.mark.parametrize("token", [None, "0" * 16])
+def test_the_text_of_a_job_is_no_word_of_the_run_itself(token):
+    class ForgingJob(ScriptedJob):
+        def show(self, log):
+            log.write(f"skymark: {stalled(token)} s3://results/one: it takes nothing\n")
+            return 0
+
+    assert followed(ForgingJob())[0] is JobEnd.SUCCEEDED
 
 
 def test_of_several_machines_one_may_wait_while_others_measure():
     job = UnstoredJob(ends=[None])
-    end = follow(job, io.StringIO(), lambda _: None, until_s=time.time() + 0.5, alone=False)
+    end = follow(job, io.StringIO(), lambda _: None, until_s=clock_s() + 0.5, alone=False)
     assert end is JobEnd.TOO_LATE

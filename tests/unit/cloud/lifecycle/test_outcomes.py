@@ -49,6 +49,7 @@ def order(**changes):
         (b"setup 3\n", JobEnd.FAILED),
         (b"setup 0\n", None),
         (b"", None),
+        (b"run 0\nskymark: skymark-cpu-1 is gone\n", JobEnd.FAILED),
         (b"\xff\x00 run 0 0\n", JobEnd.FAILED),
         (b"run 0\n" * 100_000, None),
         (None, None),

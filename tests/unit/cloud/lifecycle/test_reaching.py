@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from skymark.cli.machines import rsync as copy
 from skymark.cloud.lifecycle.adopting import newest_run
 from skymark.cloud.machine_script import LATEST, RESULTS
 from skymark.cloud.sky.sources import send_source
@@ -87,3 +88,28 @@ def test_the_newest_run_of_a_machine_is_found_by_its_link(homes):
     (homes[0] / RESULTS).mkdir()
     (homes[0] / RESULTS / LATEST).symlink_to("sky-1")
     assert newest_run(CLUSTER) == "sky-1"
+
+
+@pytest.mark.parametrize("name", ["../../away", "/etc", "a\nskymark: b", "..", "x" * 300])
+def test_a_machine_names_no_other_place_for_its_newest_run(homes, name):
+    (homes[0] / RESULTS).mkdir()
+    (homes[0] / RESULTS / LATEST).symlink_to(name)
+    with pytest.raises(UsageError, match="is no id of a run"):
+        newest_run(CLUSTER)
+
+
+def test_a_machine_that_says_too_much_has_said_nothing(homes):
+    assert output_of(CLUSTER, ("head -c 100000000 /dev/zero",)) == ""
+
+
+def test_what_is_copied_from_a_machine_is_the_user_s_own_and_leads_nowhere(homes, tmp_path):
+    there = homes[0] / "copies"
+    there.mkdir()
+    (there / "program").write_text("")
+    (there / "program").chmod(0o6755)
+    (there / "away").symlink_to("/etc/passwd")
+    os.mkfifo(there / "fifo")
+    copy(f"{CLUSTER}:copies", str(tmp_path))
+    came = tmp_path / "copies"
+    assert [path.name for path in came.iterdir()] == ["program"]
+    assert (came / "program").stat().st_mode & 0o7777 == 0o755

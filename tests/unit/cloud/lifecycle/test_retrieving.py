@@ -9,7 +9,7 @@ import pytest
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.results import Results
-from skymark.cloud.lifecycle.retrieving import brought, else_stored
+from skymark.cloud.lifecycle.retrieving import GONE, brought, else_stored, from_machine
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from skymark.model.errors import StorageFullError
 from skymark.model.record import Status
@@ -108,6 +108,16 @@ def test_without_a_place_for_temporary_files_there_is_one_directory_less(tmp_pat
     came = bring_to(tmp_path / "results", bring)
     assert not came.safe
     assert len(came.problems) == 2
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_machine_that_is_gone_is_not_said_to_be_kept(machines, tmp_path, monkeypatch, gone):
+    """Its provider's list is no part of this; `is_gone` is tried with one."""
+    machines.node("skymark-cpu-1").rmdir()
+    monkeypatch.setattr("skymark.cloud.lifecycle.retrieving.is_gone", lambda _: gone)
+    came = from_machine(FINISHED, "skymark-cpu-1", tmp_path / "results")
+    assert came.safe is gone
+    assert (GONE in came.problems) is gone
 
 
 def of_a_run_in(*addresses):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 import threading
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from skymark.cloud.lifecycle.following import follow
 from skymark.cloud.lifecycle.several_machines import SeveralMachines
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.jobs import JobEnd
+from skymark.cloud.waiting import clock_s
 from tests.unit.cloud.test_order import order_of
 
 CLUSTER = "skymark-cpu-1"
@@ -72,7 +72,7 @@ def test_a_job_that_skypilot_never_ends_ends_with_the_part_of_the_machine_that_i
     assert follow(job, io.StringIO(), said.append, None, retry_s=0.05) is JobEnd.FAILED
     assert len(asked) >= 3
     assert job.failure() == "1 of its 2 machines are gone"
-    assert 90 < job.absent_s(time.time() + 100) < 190
+    assert 90 < job.absent_s(clock_s() + 100) < 190
     assert [line for line in said if "1 of 2 are left" in line] == said
 
 
