@@ -6,16 +6,21 @@ import gc
 import os
 import re
 import sys
+from difflib import get_close_matches
 from inspect import cleandoc
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
+from cyclopts.exceptions import UnknownOptionError, UnusedCliTokensError
 
 from skymark import __version__
 from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say, tell_fault
 from skymark.cli.handing_over import hand_over
+from skymark.cli.sky_words import in_own_words, taken_words
 from skymark.model.errors import SkymarkError
 
+LIKELY = 0.75
+"""Likeness from which on an option is taken for a mistyped one."""
 RENTED = "Measure on rented machines"
 COMMANDS = {
     "Measure on this machine": {
@@ -122,7 +127,10 @@ def main(arguments: list[str] | None = None) -> int:
         app.help_format = "plaintext"
     try:
         result = app(
-            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+            in_own_words(words, tuple(app)),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
         )
     except CycloptsError as error:
         tell_usage(error)
@@ -144,7 +152,25 @@ def tell_usage(error: CycloptsError) -> None:
     from skymark.cli.console import PlainConsole
     from skymark.report.text import without_credentials
 
-    PlainConsole(stderr=True).print(CycloptsPanel(without_credentials(str(error))))
+    PlainConsole(stderr=True).print(CycloptsPanel(without_credentials(_fault(error))))
+
+
+def _fault(error: CycloptsError) -> str:
+    """Return what is wrong with the arguments, and what to do about it."""
+    command = " ".join(("skymark", *(error.command_chain or ())))
+    advice = f"`{command} --help` lists its words"
+    if isinstance(error, UnknownOptionError):
+        option = (error.token.keyword or error.token.value).partition("=")[0]
+        known = [name for one in error.argument_collection if one.parse for name in one.names]
+        known += taken_words(error.command_chain or ())
+        near = get_close_matches(option, known, n=1, cutoff=LIKELY)
+        return f"`{command}` has no option {option}; " + (f"try {near[0]}" if near else advice)
+    if isinstance(error, UnusedCliTokensError):
+        words = " ".join(error.unused_tokens or ())
+        if error.command_chain == ("launch",):
+            advice = "a command runs with `skymark exec NAME -- COMMAND`, on a machine that is up"
+        return f"`{command}` takes no more words: {words}; {advice}"
+    return str(error)
 
 
 def entry_point() -> None:

@@ -20,8 +20,9 @@ YAML_ENDINGS = (".yaml", ".yml")
 def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, Path | None]:
     """Return the task of a user's job, and the directory that is sent with it.
 
-    A command runs in skymark's own source, a YAML in its ``workdir``. Both come into the directory
-    of a submission; as with ``sky exec``, neither set-up nor file mounts are done again.
+    A command runs in skymark's own source, a YAML in its ``workdir``, unless the job has another
+    one. Either comes into the directory of a submission; as with ``sky exec``, neither set-up nor
+    file mounts are done again.
 
     Args:
         job: the command or YAML, and what is asked for it.
@@ -34,7 +35,11 @@ def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, P
     yaml = is_yaml(job.words)
     task = _of_yaml(job) if yaml else _of_command(job)
     source: Path | None = None
-    if not yaml:
+    if job.workdir is not None:
+        source, task.workdir = job.workdir.expanduser().absolute(), None
+        if not source.is_dir():
+            raise UsageError(f"--workdir {source} is no directory")
+    elif not yaml:
         source = source_directory()
     elif isinstance(task.workdir, str):  # else from git, which SkyPilot fetches itself
         source, task.workdir = Path(task.workdir).expanduser().absolute(), None
