@@ -115,7 +115,7 @@ def test_a_profile_for_gpus_is_refused_on_a_cpu(tmp_path):
 
 @pytest.mark.parametrize(
     ("option", "said"),
-    [("--scenarioes", "Unknown option"), ("--profile", "unknown profile 'CV-1'")],
+    [("--scenarioes", "has no option --scenarioes"), ("--profile", "unknown profile 'CV-1'")],
 )
 def test_what_run_does_not_know_ends_with_status_2(tmp_path, option, said):
     place = ("--platform", "cpu", "--output", str(tmp_path / "out"))

@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
         app.help_format = "plaintext"
     try:
         result = app(
-            in_own_words(words, tuple(app)),
+            in_own_words(words, lambda name: name in app),
             exit_on_error=False,
             print_error=False,
             result_action="return_value",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
 from skymark.model.errors import UsageError
@@ -145,12 +145,12 @@ COMMANDS: Mapping[str, str] = {
 """Answers to commands of SkyPilot's that skymark has not."""
 
 
-def in_own_words(words: Sequence[str], commands: Collection[str]) -> list[str]:
+def in_own_words(words: Sequence[str], is_ours: Callable[[str], bool]) -> list[str]:
     """Return a command line with SkyPilot's options in skymark's words.
 
     Args:
         words: of the command line, the command first.
-        commands: that skymark has.
+        is_ours: whether skymark has a command of a name.
 
     Raises:
         UsageError: skymark has nothing that the word could be put as; it says what to do.
@@ -158,7 +158,7 @@ def in_own_words(words: Sequence[str], commands: Collection[str]) -> list[str]:
     own = list(takewhile(lambda word: word != "--", words))
     if not own:
         return list(words)
-    if own[0] not in commands:
+    if not is_ours(own[0]):
         for command in (" ".join(own[:2]), own[0]):
             if command in COMMANDS:
                 raise UsageError(_said(f"skymark has no `{command}`", COMMANDS[command], command))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 from collections import Counter
@@ -23,6 +24,7 @@ from skymark.cli.submit_managed import ManagedOptions, submit_managed
 from skymark.cli.tables import print_rows
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
+from skymark.execute.profiles import load_profile
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from skymark.cloud.slots import SlotJob
 
 EIGHTH = 0.125
+ALL = "all"
 DEFAULT_HIRING = ManagedOptions()
 
 
@@ -104,7 +107,8 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
 ) -> int:
     """Submit a plan to a machine that is there, or to several that are hired for it.
 
-    With --cluster, workers on that machine take its groups until none is left. Cells of a group
+    Without names of scenarios and adapters it is all that the profile's suite has. With --cluster,
+    workers on that machine take its groups until none is left. Cells of a group
     share what they load, such as a model. Each worker has a part of a card and takes one group
     after another; no two have the same one, also of several submissions. When one is killed,
     another takes over what it held. What others have measured on the machine already is taken from
@@ -132,7 +136,8 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         "--one-job-per-group": one_job_per_group,
     }
     _require_one_way(of_cluster, hiring, managed=managed)
-    wanted = first_groups(wanted_plan(options, plan), max_jobs)
+    named = options if plan is not None else with_all_names(options)
+    wanted = first_groups(wanted_plan(named, plan), max_jobs)
     if managed:
         profile = options.profile if plan is None else wanted.profile  # a file, or a name
         return submit_managed(wanted, profile, variables, hiring, deadline, store, dry_run=dry_run)
@@ -219,6 +224,19 @@ def _require_one_way(
             "nothing says where: give --cluster NAME (`skymark status` shows names), or --managed "
             "with --store s3://BUCKET/PREFIX"
         )
+
+
+def with_all_names(options: PlanOptions) -> PlanOptions:
+    """Return the options of all that a suite has, where they name nothing of it.
+
+    What was measured already is left out later, by the machine or by the jobs that are there. A
+    suite whose cells disturb one another keeps to the profile, which fits into its time.
+    """
+    suite = suite_named(load_profile(options.profile).suite)
+    if options.scenarios or options.adapters or not suite.shares_machine:
+        return options
+    say(f"nothing of {suite.name} was named, so all of it that is not measured yet is taken")
+    return dataclasses.replace(options, scenarios=(ALL,), adapters=(ALL,))
 
 
 def first_groups(plan: Plan, count: int | None) -> Plan:
