@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cyclopts import CycloptsError
 
-from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say
+from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say, use_any_output
 from skymark.cli.main import add_suites, app, main, tell_usage
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.execute.accelerator import require_accelerator
@@ -212,4 +212,5 @@ def carry_out(request: Callable[[], Request]) -> int:
 
 
 if __name__ == "__main__":
+    use_any_output()
     sys.exit(entry_point())

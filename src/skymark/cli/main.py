@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 import sys
 from difflib import get_close_matches
@@ -14,7 +13,14 @@ from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
 from cyclopts.exceptions import UnknownOptionError, UnusedCliTokensError
 
 from skymark import __version__
-from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say, tell_fault
+from skymark.cli.caller import (
+    BROKEN_PIPE,
+    INTERRUPTED,
+    USAGE_ERROR,
+    say,
+    tell_fault,
+    use_any_output,
+)
 from skymark.cli.handing_over import hand_over
 from skymark.cli.sky_words import in_own_words, taken_words
 from skymark.model.errors import SkymarkError
@@ -118,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid, or all
     that could run were skipped; 2 bad usage, nothing was started; 3 a gate said no; 130
-    interrupted; 141 nobody reads the output.
+    interrupted; 141 nobody reads the output. 1, too, where the output cannot be written.
     """
     words = sys.argv[1:] if arguments is None else arguments
     add_suites(words)
@@ -132,18 +138,16 @@ def main(arguments: list[str] | None = None) -> int:
             print_error=False,
             result_action="return_value",
         )
+        sys.stdout.flush()
     except CycloptsError as error:
         tell_usage(error)
         return USAGE_ERROR
     except SkymarkError as error:
-        say(str(error))
+        if error.exit_code != BROKEN_PIPE:  # who reads the output has enough
+            say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Who reads the output has enough; Python must not try to flush the rest at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
     return result if isinstance(result, int) else 0
 
 
@@ -179,6 +183,7 @@ def entry_point() -> None:
     # part of its time and frees next to nothing.
     gc.set_threshold(200_000, 50, 50)
     sys.excepthook = tell_fault
+    use_any_output()
     try:
         hand_over(sys.argv[1:], COMMANDS[RENTED])
     except SkymarkError as error:

@@ -100,12 +100,21 @@ def margin(figure: Figure | None) -> str:
     return f"±{width:.1%}".replace("%", " %") if width < 0.1 else f"±{width:.0%}".replace("%", " %")
 
 
-def escaped_json(text: str) -> str:
-    """Return JSON with control characters as escapes, as only strings can hold them."""
-    if text.isprintable():
+def escaped_json(text: str, *, ascii_only: bool = False) -> str:
+    """Return JSON with control characters as escapes, as only strings can hold them.
+
+    Args:
+        text: JSON.
+        ascii_only: escape all that is not ASCII, too.
+    """
+    if text.isprintable() and not ascii_only:
         return text
     return "".join(
-        character if character == "\n" or character.isprintable() else _escape(character)
+        character
+        if character == "\n"
+        or (character.isprintable() and not ascii_only)
+        or " " <= character <= "~"
+        else _escape(character)
         for character in text
     )
 
