@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
+import pytest
+
+from skymark.cli.main import main
 from skymark.plain_files import entries_below
 
 

@@ -84,12 +84,6 @@ def test_output_that_nobody_reads_ends_quietly():
 
 
 OUTPUTS = (["list", "adapters"], ["plan", "--json"], ["--help"], ["--version"])
-    ["list", "adapters"],
-    ["list", "profiles"],
-    ["plan", "--json"],
-    ["--help"],
-    ["--version"],
-]
 
 
 @pytest.mark.parametrize("arguments", OUTPUTS, ids=" ".join)
