@@ -126,11 +126,13 @@ def _escape(character: str) -> str:
 
 CREDENTIALS = re.compile(r"(:/{1,2})[^/\s]+@")
 """A user's name, mostly with a password, in an address."""
+QUERY = re.compile(r"(\w:/{1,2}[^\s?'\"]*\?)[^\s'\";,)]+?(?=:?(?:[\s'\";,)]|$))")
+"""The query of an address, which may have a token or a signature."""
 
 
 def without_credentials(text: str) -> str:
-    """Return text without the users and passwords of addresses in it."""
-    return CREDENTIALS.sub(r"\1***@", text)
+    """Return text without the users, passwords and queries of addresses in it."""
+    return QUERY.sub(r"\1***", CREDENTIALS.sub(r"\1***@", text))
 
 
 def plain(text: str) -> str:
