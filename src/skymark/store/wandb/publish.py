@@ -76,13 +76,13 @@ def _name_files_from_here() -> None:
     def add_entry(
         manifest: ArtifactManifest,
         entry: ArtifactManifestEntry,
-        overwrite: bool = False,  # noqa: FBT001, FBT002  # as wandb has it
+        overwrite: bool = False,  # as wandb has it
     ) -> None:
         if entry.local_path:
             entry.local_path = os.path.relpath(entry.local_path)
         add(manifest, entry, overwrite)
 
-    artifact_manifest.ArtifactManifest.add_entry = add_entry  # type: ignore[method-assign]
+    artifact_manifest.ArtifactManifest.add_entry = add_entry  # type: ignore[method-assign, assignment]
 
 
 def _quiet() -> wandb.Settings:
