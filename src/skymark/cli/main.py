@@ -10,7 +10,7 @@ from inspect import cleandoc
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
-from cyclopts.exceptions import UnknownOptionError, UnusedCliTokensError
+from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
 from skymark import __version__
 from skymark.cli.caller import (
@@ -174,6 +174,10 @@ def _fault(error: CycloptsError) -> str:
         if error.command_chain == ("launch",):
             advice = "a command runs with `skymark exec NAME -- COMMAND`, on a machine that is up"
         return f"`{command}` takes no more words: {words}; {advice}"
+    if isinstance(error, MissingArgumentError):
+        if "CLUSTER" in str(error):
+            advice = "`skymark status` shows the names of machines"
+        return f"{str(error).rstrip('.')}; {advice}"
     return str(error)
 
 

@@ -89,6 +89,8 @@ def test_a_command_in_launch_is_sent_to_exec(refused):
         (("run", "--worker", "3"), "try --workers"),
         (("launch", "cpu", "--foo"), "`skymark launch --help` lists its words"),
         (("exec", "box", "--foo=3"), "`skymark exec` has no option --foo; "),
+        (("queue",), "`skymark status` shows the names of machines"),
+        (("launch",), "`skymark launch --help` lists its words"),
     ],
 )
 def test_an_unknown_option_names_one_that_is_near_or_where_all_are(refused, words, said):
