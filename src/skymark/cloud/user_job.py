@@ -18,8 +18,8 @@ class UserJob:
     """Such as ``H100:0.5``; None for what the YAML says, or none."""
     num_nodes: int | None = None
     """None for what the YAML says, or one."""
-    workdir: Path | None = None
-    """Directory that is sent; None for the YAML's, or skymark's source."""
     variables: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """SkyPilot keeps them in its API server's database, as with ``sky exec --secret``."""
+    workdir: Path | None = None
+    """Directory that is sent; None for the YAML's, or skymark's source."""
