@@ -20,13 +20,14 @@ from pathlib import Path
 
 from cyclopts import CycloptsError
 
-from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say
+from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say, use_any_output
 from skymark.cli.main import add_suites, app, main, tell_usage
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.platform import Platform
+from skymark.run.layout import MANIFEST
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 PROGRAM = "full_runner"
@@ -70,7 +71,12 @@ def read(arguments: Sequence[str] | None = None) -> Request:
         "(default: the profile's)",
     )
     where = parser.add_argument_group("where the run lies, one of")
-    where.add_argument("--output", type=Path, metavar="DIR", help="the run's own directory")
+    where.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="the run's own directory; one that holds runs is taken as --results",
+    )
     where.add_argument(
         "--results",
         type=Path,
@@ -100,17 +106,29 @@ def read(arguments: Sequence[str] | None = None) -> Request:
 
 
 def directory_of_job() -> Path | None:
-    """Return the run's directory in a job of SkyPilot, and link it as the newest; else None."""
+    """Return the run's directory in a job of SkyPilot that names none; else None."""
     job = os.environ.get(JOB_VARIABLE)
-    if not job:
-        return None
-    results = RESULTS.expanduser()
+    return RESULTS.expanduser() / job if job else None
+
+
+def link_as_newest(run: Path) -> None:
+    """Let the link to a machine's newest run lead to this one, in a job of SkyPilot."""
+    job, results = os.environ.get(JOB_VARIABLE), RESULTS.expanduser()
+    if not job or run.absolute().parent != results:
+        return
     results.mkdir(parents=True, exist_ok=True)
     link = results / f".{LATEST}-{job}"
     link.unlink(missing_ok=True)
-    link.symlink_to(job)
+    link.symlink_to(run.name)
     link.rename(results / LATEST)
-    return results / job
+
+
+def holds_runs(directory: Path) -> bool:
+    """Whether a directory is one of runs, and no run itself."""
+    if (directory / MANIFEST).exists():
+        return False
+    below = directory.glob(f"*/{MANIFEST}")
+    return directory.absolute() == RESULTS.expanduser() or next(below, None) is not None
 
 
 def part_of_node(passed_on: Sequence[str]) -> tuple[str, ...]:
@@ -137,10 +155,11 @@ def plan_of(passed_on: Sequence[str], command: Sequence[str] = ("run",)) -> Plan
 
 def directory_of(request: Request, plan: Plan) -> Path:
     """Return the run's directory: the one given, else one that the same command finds again."""
-    if request.output is not None:
+    if request.output is not None and not holds_runs(request.output):
         return request.output
-    assert request.results is not None
-    return request.results / f"{Path(plan.profile).stem}-{plan.hash[:12]}"
+    results = request.output or request.results
+    assert results is not None
+    return results / f"{Path(plan.profile).stem}-{plan.hash[:12]}"
 
 
 def run(request: Request) -> int:
@@ -163,6 +182,7 @@ def run(request: Request) -> int:
     if platform != plan.platform:  # else the run itself asks
         require_accelerator(platform, lambda text: say(text, PROGRAM), own=request.own_venvs)
     output = directory_of(request, plan)
+    link_as_newest(output)
     venvs = "own" if request.own_venvs else "current"
     options = ["--output", os.fspath(output), "--env", venvs]
     # Without a run to go on with, --resume begins one.
@@ -192,4 +212,5 @@ def carry_out(request: Callable[[], Request]) -> int:
 
 
 if __name__ == "__main__":
+    use_any_output()
     sys.exit(entry_point())

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.runners import full_runner
+from skymark.cli.caller import use_any_output
 from skymark.cli.suite_commands import helps
 from skymark.model.errors import UnknownNameError, UsageError
 
@@ -63,4 +64,5 @@ def entry_point(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    use_any_output()
     sys.exit(entry_point())

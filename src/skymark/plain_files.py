@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from skymark.model.errors import UsageError
 from skymark.whole_files import LARGEST_FILE_BYTES, write_whole
 
 OPENING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -73,6 +74,20 @@ def read_regular(
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def read_named(path: Path, remedy: str) -> bytes:
+    """Read a file that the user named, through links; nothing else is waited for.
+
+    Raises:
+        UsageError: it is not there, no regular file, or may not be read.
+    """
+    try:
+        return read_regular(path, through_links=True)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; {remedy}") from error
+    except ValueError as error:
+        raise UsageError(f"cannot read {path}: it {error}; {remedy}") from error
 
 
 def open_regular(path: str | Path, *, through_links: bool = False) -> int:

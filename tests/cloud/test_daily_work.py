@@ -308,6 +308,39 @@ def test_a_command_runs_in_the_source_with_skymark_s_python_and_fails_with_its_j
     assert done.status == 1
 
 
+def test_everyday_words_of_sky_work_as_they_are_printed(
+    client: Client, shared: str, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    (tmp_path / "mine").write_text("from my directory")
+    sent = ("--workdir", str(tmp_path), "-y", "--no-async")
+    assert "from my directory" in skymark(client, "exec", NAME, *sent, "--", "cat mine").output
+    grid = ("--grid", "lr=0.1,0.2", "-n", "point", "--async")
+    done = skymark(client, "exec", NAME, *grid, "--", "echo first; echo lr={lr} of mine")
+    assert done.status == 0, done.output
+    numbers = [int(one) for one in re.findall(r"job (\d+) of", done.output)]
+    ended = await_end(client, eventually, *numbers)
+    assert {ended[one]["name"] for one in numbers} == {"point-lr-0.1", "point-lr-0.2"}
+    said = skymark(client, "logs", NAME, str(numbers[1]), "--no-follow", "--tail", "2", "--follow")
+    assert "lr=0.2 of mine" in said.output
+    assert "first" not in said.output
+    assert NAME in skymark(client, "status", NAME, "-r", "-v").output
+    assert skymark(client, "status", "nowhere").status == 2
+    assert skymark(client, "queue", NAME, "-u").status == 0
+    assert "no job waits" in skymark(client, "cancel", NAME, "-u", "-y").output
+
+
+def test_a_runner_that_is_given_the_directory_of_runs_is_what_collect_brings(
+    client: Client, shared: str, tmp_path: Path
+) -> None:
+    command = f"python -m benchmarks.runners.full_runner --profile {ONE_CELL} --rounds 2"
+    said = client.sky("exec", NAME, "--num-nodes", "2", f"{command} --output ~/results/")
+    assert "Job finished (status: SUCCEEDED)" in said
+    brought = skymark(client, "collect", NAME, "--output", str(tmp_path))
+    assert brought.status == 0, brought.output
+    (run,) = tmp_path.iterdir()
+    assert RunDirectory(run).manifest().effort.max_rounds == 2
+
+
 def test_jobs_are_cancelled_by_number_and_all_at_once(client: Client, shared: str) -> None:
     for _ in range(3):
         done = skymark(client, "exec", NAME, "-d", "-n", "sleeper", "--", "sleep 600")

@@ -121,6 +121,14 @@ def test_a_yaml_keeps_what_it_says_but_for_the_options(
     assert (source.named.files, task.workdir) == ({"job.yaml": yaml}, None)
     assert task.envs == {"A": "1", "B": "2"}
     assert sky.task.get_plaintext_secrets(task.secrets) == {"S": "3"}
+    other = tmp_path / "other"
+    elsewhere = UserJob((str(yaml),), variables={"B": "2"}, secrets={"S": "3"}, workdir=other)
+    with pytest.raises(UsageError, match="is no directory"):
+        make_user_task(elsewhere, eight, "first")
+    other.mkdir()
+    task, source = make_user_task(elsewhere, eight, "first")
+    assert (source, task.workdir) == (other, None)
+    assert source_place("first") in task.run
     changed = UserJob((str(yaml),), "mine", "H100:1", 1, {"B": "2"}, {"S": "3"})
     task, _ = make_user_task(changed, eight, "first")
     (resources,) = task.resources

@@ -55,6 +55,7 @@ def test_a_job_of_skypilot_has_a_directory_of_its_own_and_a_link_leads_to_the_ne
         monkeypatch.setenv("SKYPILOT_TASK_ID", job)
         request = full_runner.read(ONE_CELL)
         assert request.output == tmp_path / "results" / job
+        full_runner.link_as_newest(request.output)
         assert request.platform is None
         assert request.passed_on == ONE_CELL
     assert (tmp_path / "results" / "latest").readlink() == Path("sky-2")
@@ -105,6 +106,28 @@ def test_an_output_directory_is_taken_as_it_is():
     assert full_runner.directory_of(request, plan) == Path("out")
 
 
+def test_a_directory_of_runs_as_output_gets_the_run_as_a_directory_of_its_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SKYPILOT_TASK_ID", "sky-1")
+    monkeypatch.setenv("SKYMARK_LOCK", str(tmp_path / "machine.lock"))
+    results = tmp_path / "results"
+    for _ in ("before anything has run", "again, which finds the same run"):
+        assert (
+            full_runner.entry_point(["--output", f"{results}/", "--env", "current", *ONE_CELL]) == 0
+        )
+        (run,) = results.glob("ci_cpu-*")
+        assert (results / "latest").resolve() == run
+    other = ("--output", str(results), "--env", "current", *ONE_CELL, "--seed", "8")
+    assert full_runner.entry_point(other) == 0
+    newest = (results / "latest").resolve()
+    assert newest != run
+    assert not (results / "manifest.json").exists()
+    elsewhere = full_runner.read(["--output", str(run), *ONE_CELL])
+    assert full_runner.directory_of(elsewhere, full_runner.plan_of(ONE_CELL)) == run
+
+
 def test_a_profile_for_gpus_is_refused_on_a_cpu(tmp_path):
     output = tmp_path / "out"
     done = runner(tmp_path, "--platform", "cpu", "--profile", "gpu_a100", "--output", str(output))
@@ -115,7 +138,7 @@ def test_a_profile_for_gpus_is_refused_on_a_cpu(tmp_path):
 
 @pytest.mark.parametrize(
     ("option", "said"),
-    [("--scenarioes", "Unknown option"), ("--profile", "unknown profile 'CV-1'")],
+    [("--scenarioes", "has no option --scenarioes"), ("--profile", "unknown profile 'CV-1'")],
 )
 def test_what_run_does_not_know_ends_with_status_2(tmp_path, option, said):
     place = ("--platform", "cpu", "--output", str(tmp_path / "out"))

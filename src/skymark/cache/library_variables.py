@@ -28,7 +28,8 @@ def folder_of(addresses: Sequence[str]) -> str:
     """Return the name of the folder for the shards of a data set: another one for each."""
     if not addresses:
         return "data"
-    first = re.sub(r"[^A-Za-z0-9_-]+", "_", addresses[0].rpartition("/")[2])[:LONGEST_NAME]
+    last = addresses[0].partition("?")[0].rpartition("/")[2]  # a query may hold a key
+    first = re.sub(r"[^A-Za-z0-9_-]+", "_", last)[:LONGEST_NAME]
     return f"{first}-{digest_of(list(addresses))[:12]}"
 
 

@@ -40,11 +40,13 @@ def writable(directory: Path) -> None:
 
 def refusal(directory: Path, error: OSError) -> str:
     """Return what keeps this user from writing an entry, and what to do."""
-    place = Path(error.filename or directory.parent)
+    asked = Path(error.filename or directory.parent)
+    place = next(one for one in (asked, *asked.absolute().parents) if os.path.lexists(one))
+    remedy = f"run `chmod -R g+w {place}`" if place == asked else f"make {asked} for your group"
     return (
         f"permission denied: {place} is {owner_of(place)}'s, and you may not build "
-        f"{directory.name} there; have its owner build it or run `chmod -R g+w {place}`, or name "
-        "a directory of your own with --cache-root"
+        f"{directory.name} there; have its owner build it or {remedy}, or name a directory of "
+        "your own with --cache-root"
     )
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import CacheError, UsageError
 
 LOG_TAIL_LINES = 12
+CHAIN = ("The above exception was", "During handling of the above")
+"""Lines of Python between the tracebacks of a chain."""
 LONGEST_NAME = 60
 LIBRARIES = {"json": "datasets", "csv": "datasets", "parquet": "datasets", "tar": "webdataset"}
 """Library that reads a kind of data."""
@@ -230,7 +232,8 @@ def run_builder(
         limit_s: longest time that it may take.
 
     Raises:
-        CacheError: it failed or took too long; the message has the tail of what it wrote.
+        CacheError: it failed or took too long; the message has the exceptions of a traceback, else
+            the tail of what it wrote.
     """
     try:
         done = run_tied(command, {**os.environ, **variables}, limit_s=limit_s)
@@ -240,7 +243,26 @@ def run_builder(
             "more time with --build-limit"
         ) from error
     if done.returncode:
-        tail = "\n".join(done.stdout.strip().splitlines()[-LOG_TAIL_LINES:])
+        lines = done.stdout.strip().splitlines()
+        causes = "\nbecause of ".join(exceptions_in(lines))
+        told = causes or "\n".join(lines[-LOG_TAIL_LINES:])
         raise CacheError(
-            f"{failure}: `{Path(command[0]).name}` ended with status {done.returncode}\n{tail}"
+            f"{failure}: `{Path(command[0]).name}` ended with status {done.returncode}\n{told}"
         )
+
+
+def exceptions_in(lines: Iterable[str]) -> list[str]:
+    """Return the exceptions of Python's last chain of tracebacks, each one before its cause."""
+    found: list[list[str]] = []
+    inside = after = False
+    for line in lines:
+        if line.startswith("Traceback (most recent call last):"):
+            inside, after = True, False
+        elif inside and not line.startswith(" "):
+            found.append([line])
+            inside, after = False, True
+        elif after and line and not line.startswith(CHAIN):
+            found[-1].append(line)  # a message of several lines
+        else:
+            after = after and bool(line)
+    return ["\n".join(one) for one in reversed(found)]

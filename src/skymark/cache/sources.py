@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from urllib.error import URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
@@ -105,6 +106,8 @@ def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables
         found = path.stat()
     except OSError as error:
         raise CacheError(f"{path}: {error.strerror}; check the name of the source") from error
+    if not (S_ISREG(found.st_mode) or S_ISDIR(found.st_mode)):
+        raise UsageError(f"{path} is no regular file; name the file that has the data")
     return Source(
         address=str(path),
         split=split,

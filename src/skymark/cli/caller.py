@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
+import os
 import re
 import signal
 import sys
 import traceback
+from io import BufferedWriter, FileIO, TextIOWrapper
+from pathlib import Path
 from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
 
+from skymark.model.errors import SkymarkError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
+
+UNWRITTEN = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -46,10 +58,49 @@ def print_plain(text: str, end: str = "\n") -> None:
 
 
 def print_json(text: str) -> None:
-    """Print JSON on standard output, control characters in its strings as escapes."""
+    """Print JSON on standard output, control characters in its strings as escapes.
+
+    So are those that the encoding of the output may not have.
+    """
     from skymark.report.text import escaped_json
 
-    print(escaped_json(text))
+    encoding = codecs.lookup(sys.stdout.encoding or "utf-8").name
+    print(escaped_json(text, ascii_only=encoding != "utf-8"))
+
+
+class OutputError(SkymarkError):
+    """Standard output takes nothing more: its disk is full, or nobody reads it."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to standard output: {error.strerror}; send it elsewhere")
+        self.exit_code = BROKEN_PIPE if error.errno == errno.EPIPE else UNWRITTEN
+
+
+class _Output(FileIO):
+    """Standard output; what follows a refused write goes nowhere, as Python flushes at its end."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            raise OutputError(error) from error
+
+
+def use_any_output() -> None:
+    """Print with whatever encoding standard output has, and raise `OutputError` where it ends.
+
+    A character that the encoding has not becomes a question mark.
+    """
+    if sys.stdout is None:  # closed by the shell
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # until the process ends
+        return
+    sys.stdout = TextIOWrapper(
+        BufferedWriter(_Output(sys.stdout.fileno(), "w", closefd=False)),
+        encoding=sys.stdout.encoding,
+        errors="replace",
+        line_buffering=sys.stdout.isatty(),
+    )
 
 
 def tell_fault(

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit
+from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit, ProfileName
 from skymark.cli.splitting import idle_machines, split_of_machines
 from skymark.cli.suite_commands import helps
 from skymark.cli.tables import Json, print_rows, stdout_console
@@ -51,6 +51,10 @@ class MachineOptions:
         ),
     ] = None
     spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False
+    gpus: Annotated[
+        str | None,
+        Parameter(group=WHERE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
+    ] = None
     num_nodes: Annotated[
         int, NODES, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
     ] = 1
@@ -87,9 +91,7 @@ DEFAULT_MACHINE = MachineOptions()
 
 
 def cost(
-    profile: Annotated[
-        str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
-    ],
+    profile: ProfileName,
     /,
     options: CostOptions = DEFAULT_OPTIONS,
     where: MachineOptions = DEFAULT_MACHINE,
@@ -230,6 +232,7 @@ def _task_of(plan: Plan, profile: str, where: MachineOptions) -> Any:
         machine=where.machine,
         infra=where.infra,
         spot=where.spot,
+        gpus=where.gpus,
         num_nodes=where.num_nodes,
         split=where.split or Balanced.kind,
     )

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,11 +16,13 @@ from cyclopts import Parameter
 from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
+from skymark.cli.grid import points_of_job
 from skymark.cli.launch import screen_for
 from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
     HOW,
+    JOB,
     NODES,
     USD,
     Cluster,
@@ -69,7 +72,8 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(
             group=HOW,
             help="NAME=VALUE,VALUE,… of a setting that `skymark run --set` knows, such as "
-            "workers=1,4,16: a run for each value; of several grids, for each combination.",
+            "workers=1,4,16: a run for each value; of several grids, for each combination. Of a "
+            "command: a job for each, with the value in place of {NAME}; of a YAML: as variable.",
         ),
     ] = (),
     gpus: Annotated[
@@ -90,6 +94,14 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         ),
     ] = None,
     split: MachinesSplit = None,
+    workdir: Annotated[
+        Path | None,
+        Parameter(
+            group=JOB,
+            help="The directory that a YAML or a command is sent with and runs in. [default: the "
+            "YAML's, or skymark's source]",
+        ),
+    ] = None,
     name: JobName = None,
     detach: Detach = False,
     sync: Sync = (),
@@ -119,29 +131,30 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     sends the source as it is here into a directory of its own, so that jobs which wait or run keep
     theirs. Results come home as with `launch`; the machine stays, and its idle timer too. With
     --grid workers=1,4,16 there is a run for each value, all queued at once, with a directory each;
-    with --gpus H100:1 besides, as many at once as the machine has cards.
+    with --gpus H100:1 besides, as many at once as the machine has cards. Of a command there is a
+    job for each: skymark exec NAME --grid lr=0.1,0.01 -- python train.py --lr {lr}.
 
     Exit status: 0 all is well, 1 the machine, a cell or the job failed or the time was up, 2 bad
     usage or no such machine, nothing was queued, 130 interrupted.
     """
     if job:
-        if given := (*options.given(), *_given(profile, grid, split, deadline, max_cost, store)):
+        if given := (*options.given(), *_given(profile, split, deadline, max_cost, store)):
             raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
         from skymark.cloud.user_job import UserJob
 
-        return _submit(
-            cluster,
-            UserJob(
-                words=job,
-                name=name,
-                gpus=gpus,
-                num_nodes=num_nodes,
-                variables=variables.variables(),
-                secrets=variables.secrets(),
-                files=sync,
-            ),
-            detach=detach,
+        one = UserJob(
+            words=job,
+            name=name,
+            gpus=gpus,
+            num_nodes=num_nodes,
+            workdir=workdir,
+            variables=variables.variables(),
+            secrets=variables.secrets(),
+            files=sync,
         )
+        return _submit(cluster, points_of_job(one, grid) if grid else [one], detach=detach)
+    if workdir is not None:
+        raise UsageError(f"--workdir {workdir}: a run has skymark's source; give a YAML or -- too")
     from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.lifecycle.adopting import order_of
     from skymark.cloud.lifecycle.homes import check_home
@@ -199,7 +212,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
 
 
 def _given(*values: object) -> list[str]:
-    names = ("--profile", "--grid", "--split", "--deadline", "--max-cost", "--store")
+    names = ("--profile", "--split", "--deadline", "--max-cost", "--store")
     return [name for name, value in zip(names, values, strict=True) if value]
 
 
@@ -263,26 +276,32 @@ def _say_how_to_follow(runs: Sequence[Quoted], output: Path) -> None:
         note(f"  fetch:   {how_to_collect(one.order, output)}")
 
 
-def _submit(cluster: str, job: UserJob, *, detach: bool) -> int:
-    """Put a user's job into a machine's queue, and show it to its end unless told otherwise."""
+def _submit(cluster: str, jobs: Sequence[UserJob], *, detach: bool) -> int:
+    """Put a user's jobs into a machine's queue, and show them to their end unless told not to."""
     from skymark.cloud.lifecycle.screen import Choice, Screen
     from skymark.cloud.lifecycle.user_jobs import show, submit
     from skymark.cloud.sky.user_tasks import is_yaml
 
-    def announce(source: Source) -> None:
+    def announce(job: UserJob, source: Source) -> None:
         say_sent(source)
         for word in [] if is_yaml(job.words) else " ".join(job.words).split():
             path = Path(word)
             if path.is_file() and not path.is_absolute() and not (source.directory / path).exists():
                 say(f"{word} is a file here that is not sent; --sync {word} sends it")
 
-    one = submit(cluster, job, announce)
-    say(f"job {one.number} of {cluster}; skymark logs {cluster} {one.number}")
+    queued = []
+    for job in jobs:
+        one = submit(cluster, job, partial(announce, job))
+        queued.append(one)
+        words = f": {' '.join(job.words)}" if len(jobs) > 1 else ""
+        say(f"job {one.number} of {cluster}{words}; skymark logs {cluster} {one.number}")
     if detach:
         return 0
     screen = Screen(say=say, log=plain_stream(sys.stdout), interrupted=lambda: Choice.LEAVE)
     try:
-        return 0 if show(one, screen) else 1
+        well = [show(one, screen) for one in queued]
+        return 0 if all(well) else 1
     except KeyboardInterrupt:
-        say(f"job {one.number} goes on; end it with skymark cancel {cluster} {one.number}")
+        numbers = " ".join(str(one.number) for one in queued)
+        say(f"what was queued goes on; end it with skymark cancel {cluster} {numbers}")
         return INTERRUPTED

@@ -5,19 +5,24 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from skymark.cli.options import OPTIONS_OF_SETTINGS, PlanOptions
 from skymark.cli.tables import print_rows
+from skymark.cli.variables import NAME
 from skymark.model.errors import UsageError
 from skymark.model.setting_text import read_pair
 from skymark.report.text import MISSING, margin, writer
 
 if TYPE_CHECKING:
+    from skymark.cloud.user_job import UserJob
     from skymark.run.reader import Run
 
+PLACE = re.compile(r"\{([^{}]+)\}")
+"""Place of a point's value in a command."""
+UNSAFE = re.compile("[^A-Za-z0-9._-]+")
 Options = TypeVar("Options", bound=PlanOptions)
 
 
@@ -32,11 +37,13 @@ def points(options: Options, grid: Sequence[str]) -> dict[str, Options]:
     Raises:
         UsageError: a name or value is wrong, or there twice.
     """
-    axes = _axes(options, grid)
+    given = {read_pair(text)[0] for text in options.set}
+    given |= {name for name in OPTIONS_OF_SETTINGS if getattr(options, name) is not None}
+    axes = _axes(grid, given)
     found: dict[str, Options] = {}
     for values in itertools.product(*axes.values()):
         settings = tuple(f"{name}={value}" for name, value in zip(axes, values, strict=True))
-        point = "_".join(re.sub("[^A-Za-z0-9._-]+", "-", one) for one in settings)
+        point = "_".join(UNSAFE.sub("-", one) for one in settings)
         if point in found:
             raise UsageError(f"--grid has two points that would both be called {point}")
         found[point] = dataclasses.replace(options, set=(*options.set, *settings))
@@ -44,10 +51,55 @@ def points(options: Options, grid: Sequence[str]) -> dict[str, Options]:
     return found
 
 
-def _axes(options: PlanOptions, grid: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each setting, as they were typed."""
-    given = {read_pair(text)[0] for text in options.set}
-    given |= {name for name in OPTIONS_OF_SETTINGS if getattr(options, name) is not None}
+def points_of_job(job: UserJob, grid: Sequence[str]) -> list[UserJob]:
+    """Return a user's job for each point of a grid.
+
+    A value stands in the place of ``{NAME}`` in a command. A YAML has it as variable NAME.
+
+    Raises:
+        UsageError: a name or value is wrong, or there twice, or a command has no place for it.
+    """
+    from skymark.cloud.sky.user_tasks import is_yaml
+
+    axes = _axes(grid)
+    is_command = not is_yaml(job.words)
+    places = {name.replace("-", "_") for word in job.words for name in PLACE.findall(word)}
+    for name in axes:
+        if is_command and name not in places:
+            raise UsageError(
+                f"--grid {name}=…: the command has no {{{name}}}, which the value would replace; "
+                f"write it, such as: -- python train.py --{name} {{{name}}}"
+            )
+        if not is_command and not NAME.fullmatch(name):
+            raise UsageError(f"--grid {name}=…: no variable of a YAML can have that name")
+    return [
+        _at_point(job, dict(zip(axes, values, strict=True)), is_command=is_command)
+        for values in itertools.product(*axes.values())
+    ]
+
+
+def _at_point(job: UserJob, point: Mapping[str, str], *, is_command: bool) -> UserJob:
+    behind = UNSAFE.sub("-", "_".join(f"{name}={value}" for name, value in point.items()))
+    named = dataclasses.replace(job, name=None if job.name is None else f"{job.name}-{behind}")
+    if not is_command:
+        return dataclasses.replace(named, variables={**job.variables, **point})
+
+    def value_of(place: re.Match[str]) -> str:
+        return point.get(place[1].replace("-", "_"), place[0])
+
+    return dataclasses.replace(named, words=tuple(PLACE.sub(value_of, one) for one in job.words))
+
+
+def _axes(grid: Sequence[str], given: Collection[str] = ()) -> dict[str, list[str]]:
+    """Return the values of each name, as they were typed.
+
+    Args:
+        grid: ``NAME=VALUE,VALUE,…``.
+        given: names that have a value already.
+
+    Raises:
+        UsageError: a name or value is wrong, or there twice.
+    """
     axes: dict[str, list[str]] = {}
     for text in grid:
         typed, _, listed = text.partition("=")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import note, print_json
+from skymark.cli.caller import note, print_json, say
 from skymark.cli.parameters import DIFFERENCE
 from skymark.cli.tables import Json, stdout_console
 
@@ -41,7 +41,10 @@ def history(
     from skymark.report.history import history_of, runs_in
     from skymark.report.history_table import print_history
 
-    found = history_of(runs_in([directory, *directories]), practical)
+    runs, problems = runs_in([directory, *directories])
+    for problem in problems:
+        say(f"left out: {problem}")
+    found = history_of(runs, practical)
     if json:
         print_json(found.model_dump_json(indent=1))
     else:

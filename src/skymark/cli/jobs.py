@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from skymark.cli.caller import print_json, print_plain
 from skymark.cli.console import plain_stream
-from skymark.cli.parameters import COUNT, Cluster
+from skymark.cli.parameters import COUNT, MOST, Cluster
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import UsageError
 
@@ -87,6 +88,9 @@ def logs(
     so_far: Annotated[
         bool, Parameter(name=("--so-far", "--no-follow"), help="Show what there is, and end.")
     ] = False,
+    tail: Annotated[
+        int, Parameter(validator=Number(gte=0, lte=MOST), help="Only the last lines; 0 for all.")
+    ] = 0,
 ) -> int:
     """Show a job's output from its beginning, until it ends.
 
@@ -97,7 +101,10 @@ def logs(
     if None not in {job, job_id} and job != job_id:
         raise UsageError(f"job {job} and --job-id {job_id} are two; give one")
     one = job if job_id is None else job_id
-    return 0 if show_log(cluster, one, plain_stream(sys.stdout), wait_for_end=not so_far) else 1
+    shown = show_log(
+        cluster, one, plain_stream(sys.stdout), wait_for_end=not so_far, last_lines=tail
+    )
+    return 0 if shown else 1
 
 
 def cancel(

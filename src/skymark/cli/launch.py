@@ -25,6 +25,7 @@ from skymark.cli.parameters import (
     JobName,
     MachinesSplit,
     Output,
+    ProfileName,
 )
 from skymark.cli.rented_ends import show_end
 from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
 
 
 def launch(  # noqa: PLR0913  # its parameters are the options of a command
-    profile: Annotated[
-        str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
-    ],
+    profile: ProfileName,
     /,
     options: CostOptions = DEFAULT_OPTIONS,
     variables: VariableOptions = DEFAULT_VARIABLES,

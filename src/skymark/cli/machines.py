@@ -13,7 +13,10 @@ from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import SkymarkError, UsageError
 
 
-def status(*, json: Json = False) -> int:
+def status(
+    *clusters: Annotated[str, Parameter(help="These machines alone. [default: all]")],
+    json: Json = False,
+) -> int:
     """List the machines that are running, and what they cost; asks their providers.
 
     Exit status: 0, or 1 where SkyPilot does not answer: then the list has the machines that were
@@ -28,6 +31,9 @@ def status(*, json: Json = False) -> int:
         found = noted_machines()
         say(f"{fault}. Only machines that were hired from here are known; `skymark down` ends them")
     exit_code = 0 if fault is None else 1
+    if unknown := set(clusters) - {one.name for one in found}:
+        raise UsageError(f"there is no machine {min(unknown)}; `skymark status` shows all")
+    found = [one for one in found if not clusters or one.name in clusters]
     if json:
         print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
         return exit_code
@@ -87,7 +93,9 @@ def ssh(
 
 def down(
     *clusters: Annotated[str, Parameter(help="Names that `skymark status` shows.")],
-    all: Annotated[bool, Parameter(help="Every machine that skymark hired.")] = False,
+    all: Annotated[
+        bool, Parameter(name=("--all", "-a"), help="Every machine that skymark hired.")
+    ] = False,
 ) -> int:
     """End machines, and return when their provider's own list has none of them left.
 

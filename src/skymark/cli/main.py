@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 import sys
+from difflib import get_close_matches
 from inspect import cleandoc
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
+from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
 from skymark import __version__
-from skymark.cli.caller import BROKEN_PIPE, INTERRUPTED, USAGE_ERROR, say, tell_fault
+from skymark.cli.caller import (
+    BROKEN_PIPE,
+    INTERRUPTED,
+    USAGE_ERROR,
+    say,
+    tell_fault,
+    use_any_output,
+)
 from skymark.cli.handing_over import hand_over
+from skymark.cli.sky_words import in_own_words, taken_words
 from skymark.model.errors import SkymarkError
 
+LIKELY = 0.75
+"""Likeness from which on an option is taken for a mistyped one."""
 RENTED = "Measure on rented machines"
 COMMANDS = {
     "Measure on this machine": {
@@ -113,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid, or all
     that could run were skipped; 2 bad usage, nothing was started; 3 a gate said no; 130
-    interrupted; 141 nobody reads the output.
+    interrupted; 141 nobody reads the output. 1, too, where the output cannot be written.
     """
     words = sys.argv[1:] if arguments is None else arguments
     add_suites(words)
@@ -122,20 +133,21 @@ def main(arguments: list[str] | None = None) -> int:
         app.help_format = "plaintext"
     try:
         result = app(
-            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+            in_own_words(words, lambda name: name in app),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
         )
+        sys.stdout.flush()
     except CycloptsError as error:
         tell_usage(error)
         return USAGE_ERROR
     except SkymarkError as error:
-        say(str(error))
+        if error.exit_code != BROKEN_PIPE:  # who reads the output has enough
+            say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Who reads the output has enough; Python must not try to flush the rest at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
     return result if isinstance(result, int) else 0
 
 
@@ -144,7 +156,29 @@ def tell_usage(error: CycloptsError) -> None:
     from skymark.cli.console import PlainConsole
     from skymark.report.text import without_credentials
 
-    PlainConsole(stderr=True).print(CycloptsPanel(without_credentials(str(error))))
+    PlainConsole(stderr=True).print(CycloptsPanel(without_credentials(_fault(error))))
+
+
+def _fault(error: CycloptsError) -> str:
+    """Return what is wrong with the arguments, and what to do about it."""
+    command = " ".join(("skymark", *(error.command_chain or ())))
+    advice = f"`{command} --help` lists its words"
+    if isinstance(error, UnknownOptionError):
+        option = (error.token.keyword or error.token.value).partition("=")[0]
+        known = [name for one in error.argument_collection if one.parse for name in one.names]
+        known += taken_words(error.command_chain or ())
+        near = get_close_matches(option, known, n=1, cutoff=LIKELY)
+        return f"`{command}` has no option {option}; " + (f"try {near[0]}" if near else advice)
+    if isinstance(error, UnusedCliTokensError):
+        words = " ".join(error.unused_tokens or ())
+        if error.command_chain == ("launch",):
+            advice = "a command runs with `skymark exec NAME -- COMMAND`, on a machine that is up"
+        return f"`{command}` takes no more words: {words}; {advice}"
+    if isinstance(error, MissingArgumentError):
+        if "CLUSTER" in str(error):
+            advice = "`skymark status` shows the names of machines"
+        return f"{str(error).rstrip('.')}; {advice}"
+    return str(error)
 
 
 def entry_point() -> None:
@@ -153,6 +187,7 @@ def entry_point() -> None:
     # part of its time and frees next to nothing.
     gc.set_threshold(200_000, 50, 50)
     sys.excepthook = tell_fault
+    use_any_output()
     try:
         hand_over(sys.argv[1:], COMMANDS[RENTED])
     except SkymarkError as error:

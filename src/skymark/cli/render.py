@@ -377,9 +377,12 @@ def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]
 def _template(path: Path | None) -> str | None:
     if path is None:
         return None
+    from skymark.plain_files import read_named
+
+    data = read_named(path, "name your site's script with --template")
     try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise UsageError(f"--template {path}: {error}; name a file that can be read") from error
 
 

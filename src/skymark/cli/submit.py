@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from skymark.cloud.order import Order
     from skymark.cloud.slots import Cards, SlotJob
 
+ALL = "all"
 DEFAULT_HIRING = ManagedOptions()
 
 
@@ -114,7 +115,8 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
 ) -> int:
     """Submit a plan to a machine that is there, or to several that are hired for it.
 
-    With --cluster, workers on that machine take its groups until none is left. Cells of a group
+    Without names of scenarios and adapters it is all that the profile's suite has. With --cluster,
+    workers on that machine take its groups until none is left. Cells of a group
     share what they load, such as a model. Each worker has a part of a card and takes one group
     after another; no two have the same one, also of several submissions. When one is killed,
     another takes over what it held. What others have measured on the machine already is taken from
@@ -145,7 +147,8 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     _require_one_way(of_cluster, hiring, managed=managed, dry_run=dry_run)
     if plan is None and cluster is not None:
         options = for_machine(options, cluster)
-    wanted = first_groups(wanted_plan(options, plan), max_jobs)
+    named = options if plan is not None else with_all_names(options)
+    wanted = first_groups(wanted_plan(named, plan), max_jobs)
     profile = options.profile if plan is None else wanted.profile  # a file, or a name
     source = source_for([wanted], sync)
     if managed:
@@ -249,6 +252,19 @@ def _require_one_way(
             "nothing says where: give --cluster NAME (`skymark status` shows names), or --managed "
             "with --store s3://BUCKET/PREFIX"
         )
+
+
+def with_all_names(options: PlanOptions) -> PlanOptions:
+    """Return the options of all that a suite has, where they name nothing of it.
+
+    What was measured already is left out later, by the machine or by the jobs that are there. A
+    suite whose cells disturb one another keeps to the profile, which fits into its time.
+    """
+    suite = suite_named(load_profile(options.profile).suite)
+    if options.scenarios or options.adapters or not suite.shares_machine:
+        return options
+    say(f"nothing of {suite.name} was named, so all of it that is not measured yet is taken")
+    return dataclasses.replace(options, scenarios=(ALL,), adapters=(ALL,))
 
 
 def first_groups(plan: Plan, count: int | None) -> Plan:

@@ -25,7 +25,7 @@ from skymark.cli.splitting import print_part_rows
 from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.explain import named_keys, worker_parts
 from skymark.execute.partition.shard import Item, items_of, parts_of
-from skymark.execute.partition.split import Balanced, Split
+from skymark.execute.partition.split import Longest, Split
 from skymark.execute.partition.split_text import read_split
 from skymark.execute.profiles import load_profile
 from skymark.model.duration_text import seconds_of
@@ -60,7 +60,7 @@ class ManagedOptions:
         Parameter(
             group=MACHINE,
             help="With --managed: how the jobs share the groups, as `skymark run --split` has it: "
-            "balanced, even, longest … [default: balanced]",
+            "longest, balanced, even … [default: longest]",
         ),
     ] = None
     infra: Annotated[
@@ -145,7 +145,7 @@ def submit_managed(
     jobs = len(split.places)
     parts = worker_parts(split, items)
     order = _order(plan, profile, variables, hiring, store).model_copy(
-        update={"parts": jobs, "split": hiring.split or Balanced.kind, "source": source}
+        update={"parts": jobs, "split": hiring.split or Longest.kind, "source": source}
     )
     key = submission_key(plan, order)  # without limits: with others the same run goes on
     check_controller()
@@ -185,7 +185,7 @@ def split_of_jobs(hiring: ManagedOptions, items: Sequence[Item]) -> Split:
         UsageError: the split cannot be read, has another number of jobs, or leaves one without a
             group.
     """
-    text = hiring.split or Balanced.kind
+    text = hiring.split or Longest.kind
     split = read_split(text, min(hiring.jobs or JOBS, len(items)))
     jobs = len(split.places)
     if hiring.jobs is not None and ":" in text and jobs != hiring.jobs:

@@ -41,6 +41,10 @@ class VariableOptions:
             help="As --env, for what nobody is to read; wins over --env. May be repeated.",
         ),
     ] = ()
+    secret_file: Annotated[
+        Path | None,
+        Parameter(group=VARIABLES, help="A dotenv file of secrets; --secret wins over it."),
+    ] = None
 
     cache_policy: Annotated[
         PolicyName | None,
@@ -66,15 +70,17 @@ class VariableOptions:
         require_policy(self.cache_policy, self.cache_root)
         told = {POLICY_VARIABLE: self.cache_policy, ROOT_VARIABLE: self.cache_root}
         caches = {name: value for name, value in told.items() if value is not None}
-        return {**_of_file(self.env_file), **_pairs("--env", self.env, os.environ), **caches}
+        named = _pairs("--env", self.env, os.environ)
+        return {**_of_file("--env-file", self.env_file), **named, **caches}
 
     def secrets(self) -> dict[str, str]:
         """Return the secrets.
 
         Raises:
-            UsageError: one has no value.
+            UsageError: one has no value, or the file cannot be read.
         """
-        return _pairs("--secret", self.secret, os.environ)
+        named = _pairs("--secret", self.secret, os.environ)
+        return {**_of_file("--secret-file", self.secret_file), **named}
 
     def beside(self, here: Mapping[str, str]) -> dict[str, str]:
         """Return the variables and secrets with those that are set here, as a run reads them."""
@@ -94,11 +100,11 @@ def _pairs(option: str, texts: Iterable[str], here: Mapping[str, str]) -> dict[s
     return found
 
 
-def _of_file(path: Path | None) -> dict[str, str]:
+def _of_file(option: str, path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     if not path.is_file():
-        raise UsageError(f"--env-file {path} is no file")
+        raise UsageError(f"{option} {path} is no file")
     from dotenv import dotenv_values  # comes with SkyPilot, which reads the same files by it
 
     return {name: value or "" for name, value in dotenv_values(path).items()}

@@ -93,14 +93,17 @@ def names_of_machines() -> list[str]:
         return sorted(noted)
 
 
-def show_log(name: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> bool:
-    """Show a job's output from its beginning.
+def show_log(
+    name: str, job: int | None, log: TextIO, *, wait_for_end: bool, last_lines: int = 0
+) -> bool:
+    """Show a job's output.
 
     Args:
         name: the machine's; or that of a managed job, which has no number.
         job: its number; None for the last.
         log: gets the output.
         wait_for_end: go on until it ends.
+        last_lines: to begin with; 0 for its beginning.
 
     Returns:
         Whether the job has not failed, so far.
@@ -110,10 +113,10 @@ def show_log(name: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> 
     """
     managed = find_managed_job(name) if find_cluster(name, refresh=False) is None else None
     if managed is None:
-        return show_output(name, job, log, wait_for_end=wait_for_end)
+        return show_output(name, job, log, wait_for_end=wait_for_end, last_lines=last_lines)
     if job is not None:
         raise UsageError(f"{name} is one managed job; leave out the number {job}")
-    return show_managed_output(managed, log, wait_for_end=wait_for_end)
+    return show_managed_output(managed, log, wait_for_end=wait_for_end, last_lines=last_lines)
 
 
 def down(name: str, say: Say) -> Gone:

@@ -23,3 +23,5 @@ class UserJob:
     """SkyPilot keeps them in its API server's database, as with ``sky exec --secret``."""
     files: tuple[Path, ...] = ()
     """Sent besides, from the current directory; see `skymark.cloud.sent_files`."""
+    workdir: Path | None = None
+    """Directory that is sent; None for the YAML's, or skymark's source."""

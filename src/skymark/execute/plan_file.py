@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import SCHEMA_VERSION
+from skymark.plain_files import read_named
 from skymark.suite.registry import suite_named
 from skymark.whole_files import named_by_user, write_whole
 
@@ -38,10 +39,7 @@ def read_plan(path: Path) -> Plan:
         UsageError: there is no such file, it is no plan or a newer skymark's, or its suite is not
             installed.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; {MAKE_ONE}") from error
+    data = read_named(path, MAKE_ONE)
     try:
         plan = Plan.model_validate_json(data)
     except ValidationError as error:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from skymark.model.duration_text import seconds_of
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Profile
+from skymark.plain_files import read_named
 from skymark.resources import resource_directory
 
 
@@ -29,10 +30,11 @@ def load_profile(name: str) -> Profile:
     path = Path(name) if name.endswith(".toml") else paths.get(name)
     if path is None:
         raise UnknownNameError("profile", name, paths)
+    data = read_named(path, "`skymark list profiles` shows those that are there")
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(data.decode("utf-8"))
         profile = Profile.model_validate({"name": path.stem, **content})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"profile {path}: {error}; mend the file") from error
     except ValidationError as error:
         raise UsageError(f"profile {path}: {faults_of(error, Profile)}") from error

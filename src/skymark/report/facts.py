@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from skymark.report.text import MISSING, duration, size
 
 if TYPE_CHECKING:
-    from skymark.model.record import Cause
+    from skymark.model.record import Cause, Record, StabilityWarning
     from skymark.run.reader import Run
+
+MOST_SHOWN = 100
+"""Kinds of warnings that a report shows, and messages of each kind; the others are counted."""
+
+
+@dataclass
+class Warned:
+    """Warnings of one kind."""
+
+    first: StabilityWarning
+    count: int = 0
+    """Of all."""
+    cells: set[str] = field(default_factory=set)
+    """Ids of those that have them."""
+    shown: list[tuple[Record, StabilityWarning]] = field(default_factory=list)
+    """The first of them."""
 
 
 def facts_of(run: Run) -> str:
@@ -28,6 +46,19 @@ def facts_of(run: Run) -> str:
         *((duet.words,) if (duet := run.manifest.duet) else ()),
     ]
     return " · ".join(parts)
+
+
+def warned_in(records: Iterable[Record]) -> list[Warned]:
+    """Return the kinds of warnings of records, in the order in which each first occurs."""
+    kinds: dict[str, Warned] = {}
+    for record in records:
+        for warning in record.warnings:
+            kind = kinds.setdefault(warning.kind, Warned(warning))
+            kind.count += 1
+            kind.cells.add(record.cell.id)
+            if len(kind.shown) < MOST_SHOWN:
+                kind.shown.append((record, warning))
+    return list(kinds.values())
 
 
 def reason_of(cause: Cause | None) -> str:

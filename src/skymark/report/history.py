@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from skymark.model.base import Frozen
-from skymark.model.errors import UsageError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
 from skymark.report.benchmark_reader import run_at
@@ -46,22 +46,33 @@ class History(Frozen):
     cells: tuple[CellHistory, ...]
 
 
-def runs_in(places: Iterable[Path]) -> list[Run]:
-    """Return the runs that are, or lie in, these directories or files, the oldest first.
+def runs_in(places: Iterable[Path]) -> tuple[list[Run], list[str]]:
+    """Return the runs that are, or lie in, these directories or files, and the faults of others.
 
-    Baselines of comparisons in pairs are left out but where they are named: they ran the code of an
-    earlier day.
+    The oldest run comes first. Baselines of comparisons in pairs are left out but where they are
+    named: they ran the code of an earlier day.
 
     Raises:
-        UsageError: a directory is no run and has none.
+        UsageError: a directory is no run and has none, or a run that is named cannot be read, or
+            none of those in a directory.
     """
     named = list(places)
     found: dict[str, Run] = {}
+    problems: list[str] = []
     for directory in run_directories(named):
-        run = run_at(directory)
+        try:
+            run = run_at(directory)
+            _ = run.declaration  # its suite may be missing
+        except SkymarkError as error:
+            if directory in named:
+                raise
+            problems.append(str(error))
+            continue
         if directory in named or not run.is_baseline:
             found.setdefault(run.manifest.run_id, run)
-    return in_order_of_time(found.values())
+    if not found and problems:
+        raise UsageError(f"no run can be read; the first: {problems[0]}")
+    return in_order_of_time(found.values()), problems
 
 
 def run_directories(places: Iterable[Path]) -> Iterator[Path]:

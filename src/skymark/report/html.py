@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skymark.model.errors import SkymarkError
 from skymark.report import text
 from skymark.report.environment import page_environment, visible
+from skymark.report.facts import MOST_SHOWN
 from skymark.report.page import anchor_of, page_of
 from skymark.whole_files import write_whole
 
@@ -95,6 +96,7 @@ def render(run: Run, home: str | None = None) -> str:
         "written": text.writer(declaration.primary_metric),
     }
     return environment.get_template("report.html.j2").render(
+        most_shown=MOST_SHOWN,
         page=page_of(run),
         home=home,
         run=run,

@@ -14,6 +14,7 @@ from skymark.model.record import Cause, Record, StabilityWarning, Status
 from skymark.report.chart import Axis, linear_axis, log_axis
 from skymark.report.columns import Columns, Entry, Filled
 from skymark.report.distributions import DistributionChart, distribution_charts
+from skymark.report.facts import Warned, warned_in
 from skymark.report.price_chart import PriceChart, price_chart
 from skymark.report.ranking import Row, not_ranked, ranked, why_not_ranked
 from skymark.report.text import writer
@@ -135,7 +136,7 @@ class Page:
     overview: Overview
     bad: tuple[Record, ...]
     absent: tuple[Absent, ...]
-    warned: tuple[tuple[StabilityWarning, tuple[Record, ...]], ...]
+    warned: tuple[Warned, ...]
     fitness: tuple[StabilityWarning, ...]
     verified: tuple[Record, ...]
     counts: tuple[str, ...]
@@ -167,7 +168,7 @@ def page_of(run: Run) -> Page:
             record for record in run.records if record.status.is_bad and not record.was_not_set_up
         ),
         absent=tuple(_absent(run.records)),
-        warned=tuple(_warned(run.records)),
+        warned=tuple(warned_in(run.records)),
         fitness=fitness_warnings(run.manifest.machine),
         verified=verified,
         counts=tuple(
@@ -309,20 +310,6 @@ def _absent(records: Sequence[Record]) -> Iterable[Absent]:
             some = [label for label in all_of_it if label in concerned]
             places += [scenario] if len(some) == len(all_of_it) else some
         yield Absent(status, adapter, cause, tuple(places))
-
-
-def _warned(
-    records: Sequence[Record],
-) -> Iterable[tuple[StabilityWarning, tuple[Record, ...]]]:
-    """Yield each kind of warning by its first case, with every cell that has it."""
-    first: dict[str, StabilityWarning] = {}
-    cells: dict[str, list[Record]] = {}
-    for record in records:
-        for warning in record.warnings:
-            first.setdefault(warning.kind, warning)
-            cells.setdefault(warning.kind, []).append(record)
-    for kind, warning in first.items():
-        yield warning, tuple(cells[kind])
 
 
 def _versions(records: Sequence[Record], declaration: Declaration) -> Iterable[tuple[str, str]]:

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from skymark.model.metric import Declaration
-from skymark.model.record import Record, StabilityWarning, Status
+from skymark.model.record import Record, Status
 from skymark.report.columns import GROUP_MARKS, PLACE, UNSURE, Columns, group_marks
-from skymark.report.facts import facts_of, reason_of
+from skymark.report.facts import MOST_SHOWN, facts_of, reason_of, warned_in
 from skymark.report.ranking import Row, not_ranked, ranked, why_not_ranked
 from skymark.report.text import plain
 
@@ -175,23 +175,22 @@ def _print_absent(records: Sequence[Record], console: Console) -> None:
 
 def _print_warnings(records: Sequence[Record], console: Console) -> None:
     """Print each kind of warning once, with the cells that have it and what to do."""
-    groups: dict[str, list[tuple[Record, StabilityWarning]]] = {}
-    for record in records:
-        for warning in record.warnings:
-            groups.setdefault(warning.kind, []).append((record, warning))
-    if groups:
+    kinds = warned_in(records)
+    if kinds:
         console.print()
-    for kind, found in groups.items():
-        record, warning = found[0]
-        others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    for kind in kinds[:MOST_SHOWN]:
+        record, warning = kind.shown[0]
+        others = f" (and {kind.count - 1} more)" if kind.count > 1 else ""
         console.print(
             Text.assemble(
-                (f"! {plain(kind)}", "yellow"),
+                (f"! {plain(warning.kind)}", "yellow"),
                 f"  {plain(record.cell.label)} {plain(record.cell.adapter)}: ",
                 f"{plain(warning.message)}{others}",
             )
         )
         console.print(_indented(f"→ {plain(warning.action)}"))
+    if (more := len(kinds) - MOST_SHOWN) > 0:
+        console.print(f"! and {more} more kinds of warnings", style="yellow")
 
 
 def _summary(run: Run) -> Text:

@@ -100,12 +100,21 @@ def margin(figure: Figure | None) -> str:
     return f"±{width:.1%}".replace("%", " %") if width < 0.1 else f"±{width:.0%}".replace("%", " %")
 
 
-def escaped_json(text: str) -> str:
-    """Return JSON with control characters as escapes, as only strings can hold them."""
-    if text.isprintable():
+def escaped_json(text: str, *, ascii_only: bool = False) -> str:
+    """Return JSON with control characters as escapes, as only strings can hold them.
+
+    Args:
+        text: JSON.
+        ascii_only: escape all that is not ASCII, too.
+    """
+    if text.isprintable() and not ascii_only:
         return text
     return "".join(
-        character if character == "\n" or character.isprintable() else _escape(character)
+        character
+        if character == "\n"
+        or (character.isprintable() and not ascii_only)
+        or " " <= character <= "~"
+        else _escape(character)
         for character in text
     )
 
@@ -117,11 +126,13 @@ def _escape(character: str) -> str:
 
 CREDENTIALS = re.compile(r"(:/{1,2})[^/\s]+@")
 """A user's name, mostly with a password, in an address."""
+QUERY = re.compile(r"(\w:/{1,2}[^\s?'\"]*\?)[^\s'\";,)]+?(?=:?(?:[\s'\";,)]|$))")
+"""The query of an address, which may have a token or a signature."""
 
 
 def without_credentials(text: str) -> str:
-    """Return text without the users and passwords of addresses in it."""
-    return CREDENTIALS.sub(r"\1***@", text)
+    """Return text without the users, passwords and queries of addresses in it."""
+    return QUERY.sub(r"\1***", CREDENTIALS.sub(r"\1***@", text))
 
 
 def plain(text: str) -> str:

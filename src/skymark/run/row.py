@@ -92,7 +92,7 @@ def _core(record: Record) -> dict[str, Value]:
         "verified": verification.passed if verification else None,
         "verified_elements": verification.verified_elements if verification else None,
         "compared_elements": verification.compared_elements if verification else None,
-        "warnings": " ".join(warning.kind for warning in record.warnings) or None,
+        "warnings": " ".join(dict.fromkeys(one.kind for one in record.warnings)) or None,
         "versions": json.dumps(record.versions),
         "price_usd": record.price_usd,
         "started_at": record.started_at,

@@ -42,6 +42,8 @@ class StoreKind:
     ``ADDRESS/RUN-ID``: a managed job goes on from it on the next machine."""
     leaves_machine: Callable[[Variables], bool]
     """Returns whether results leave the machine where these are its variables."""
+    reader: Callable[[str], object] = lambda _: None
+    """Reads an address, and raises `UsageError` where it is none; contacts nobody."""
     run_opener: Callable[[str], RunSource] | None = None
     """Opens a stored run from its address; None where that is ``ADDRESS/RUN-ID``."""
     run_addresses: tuple[str, ...] = ()

@@ -26,11 +26,14 @@ def kind_of(url: str) -> StoreKind:
     """Return the kind of store that an address names.
 
     Raises:
-        UsageError: it names none, or the package that has the kind does not load.
+        UsageError: it names none, or is no address of its kind, or the package that has the kind
+            does not load.
     """
     if _scheme(url) not in _entry_points():
         raise UsageError(f"{url!r} names no store; known are {known_addresses()}")
-    return _kind(_scheme(url))
+    kind = _kind(_scheme(url))
+    kind.reader(url)
+    return kind
 
 
 def kinds() -> tuple[StoreKind, ...]:

@@ -196,6 +196,15 @@ def test_the_key_is_in_no_file_of_the_run_and_the_cache(completed):
     assert KEY not in "".join(told)
 
 
+def test_nothing_on_the_server_names_a_directory_of_this_machine(completed, shared_server):
+    run, *_ = completed
+    base = str(run.parent).encode()
+    sent = [path for path in shared_server.directory.rglob("*") if path.is_file()]
+    assert any(b"local_path" in path.read_bytes() for path in sent)
+    named = {path.name: path.read_bytes() for path in sent if base in path.read_bytes()}
+    assert named == {}
+
+
 def test_nothing_is_written_outside_the_cache(completed):
     directory, _, (wrote, left) = completed
     assert not (directory / "wandb").exists()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skymark.cli.cost import CostOptions
-from skymark.cli.grid import points
+from skymark.cli.grid import points, points_of_job
+from skymark.cloud.user_job import UserJob
 from skymark.model.errors import UsageError
 
 ONE_CELL = CostOptions(scenarios=("TAB-1",), adapters=("numpy",))
@@ -67,3 +68,32 @@ def test_a_wrong_grid_is_refused_with_what_is_wrong(grid: list[str], said: str):
 def test_a_setting_cannot_be_given_besides_its_grid(given: CostOptions):
     with pytest.raises(UsageError, match="workers is in --grid and given besides"):
         points(given, ["workers=1,4"])
+
+
+def test_a_command_gets_each_point_in_its_places():
+    train = UserJob(words=("python", "t.py", "--lr={lr}", "{batch-size}", "{other}"), name="mine")
+    jobs = points_of_job(train, ["lr=0.1,1e-3", "batch-size=8"])
+    assert [one.words[2:] for one in jobs] == [
+        ("--lr=0.1", "8", "{other}"),
+        ("--lr=1e-3", "8", "{other}"),
+    ]
+    assert [one.name for one in jobs] == ["mine-lr-0.1_batch_size-8", "mine-lr-1e-3_batch_size-8"]
+
+
+def test_a_yaml_gets_each_point_as_variables():
+    jobs = points_of_job(UserJob(words=("job.yaml",), variables={"A": "1"}), ["LR=0.1,0.2"])
+    assert [one.variables for one in jobs] == [{"A": "1", "LR": "0.1"}, {"A": "1", "LR": "0.2"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "grid", "said"),
+    [
+        (("python", "t.py"), "lr=1,2", r"the command has no \{lr\}"),
+        (("job.yaml",), "l.r=1,2", "no variable of a YAML"),
+        (("python", "{lr}"), "lr=1,1", "a value twice"),
+        (("python", "{lr}"), "lr=", "must be NAME=VALUE,VALUE"),
+    ],
+)
+def test_a_grid_that_a_job_has_no_place_for_is_refused(words, grid, said):
+    with pytest.raises(UsageError, match=said):
+        points_of_job(UserJob(words=words), [grid])

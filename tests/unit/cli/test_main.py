@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,29 @@ def test_output_that_nobody_reads_ends_quietly():
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+OUTPUTS = (["list", "adapters"], ["plan", "--json"], ["--help"], ["--version"])
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS, ids=" ".join)
+def test_an_output_that_is_full_or_closed_or_of_an_old_encoding_is_no_traceback(arguments):
+    command = [sys.executable, "-m", "skymark", *arguments]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("skymark: cannot write to standard output: No space left")
+    closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], check=False)
+    assert closed.returncode == 0
+    for encoding in ("latin-1", "ascii"):
+        shown = subprocess.run(
+            command,
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert shown.stdout.decode(encoding)
+        assert not shown.stderr
 
 
 def test_a_plan_as_json_reads_back_as_the_plan(capsys):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from skymark.cli.main import main
+from skymark.cli.options import PlanOptions
+from skymark.cli.submit import with_all_names
 from skymark.cli.submit_managed import ManagedOptions, measurable, split_of_jobs
 from skymark.execute.partition.explain import worker_parts
 from skymark.execute.partition.shard import Item
@@ -54,8 +58,8 @@ ITEMS = [Item(key=f"model {size}", cells=2, expected_s=size) for size in (9.0, 1
     ("given", "taken"),
     [
         ({}, ["1", "2", "3"]),
-        ({"jobs": 2}, ["1 3", "2"]),
-        ({"jobs": 2, "split": "longest"}, ["1", "2–3"]),
+        ({"jobs": 2}, ["1", "2–3"]),
+        ({"jobs": 2, "split": "balanced"}, ["1 3", "2"]),
         ({"split": "even:2"}, ["1", "2–3"]),
         ({"jobs": 2, "split": "weighted:big=1x2,small=1x1"}, ["1–2", "3"]),
     ],
@@ -77,6 +81,15 @@ def test_the_split_says_which_groups_each_managed_job_takes(given, taken):
 def test_a_split_that_leaves_a_job_without_groups_hires_nothing(given, said):
     with pytest.raises(UsageError, match=said):
         split_of_jobs(ManagedOptions(**given), ITEMS)
+
+
+def test_without_names_a_suite_that_shares_its_machine_takes_all_it_has(capsys):
+    options = PlanOptions(profile="clip_gpu")
+    named = with_all_names(options)
+    assert (named.scenarios, named.adapters) == (("all",), ("all",))
+    assert "nothing of clip was named" in capsys.readouterr().err
+    for kept in (dataclasses.replace(options, adapters=("a",)), PlanOptions(profile="cpu")):
+        assert with_all_names(kept) is kept
 
 
 def test_every_option_of_hired_machines_is_known_as_given():

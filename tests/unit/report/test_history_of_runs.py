@@ -16,9 +16,16 @@ from skymark.model.errors import SkymarkError, UsageError
 from skymark.report.history import history_of, runs_in
 from skymark.report.history_page import write_history
 from skymark.report.history_table import bars
+from skymark.run.reader import Run
 from skymark.statistics.difference import Verdict
 
 Series = Callable[..., Path]
+
+
+def read(*places: Path) -> list[Run]:
+    runs, problems = runs_in(places)
+    assert problems == []
+    return runs
 
 
 @pytest.fixture
@@ -46,7 +53,7 @@ def series(make: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_step_is_named_by_the_first_run_that_has_it(series: Series) -> None:
-    found = history_of(runs_in([series([1000] * 6 + [800] * 5)]))
+    found = history_of(read(series([1000] * 6 + [800] * 5)))
     numpy, grain = found.cells
     assert found.run_ids[0] == "run-11"
     assert len(numpy.values) == 11
@@ -65,8 +72,8 @@ def test_a_baseline_of_a_comparison_in_pairs_is_no_day_of_its_own(
     duet = Duet(side="baseline", partner="run-01", commit="c" * 40)
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]
     baseline = make.write_run(directory / "run-01-baseline", records, duet=duet)
-    assert len(runs_in([directory])) == 3
-    assert [run.directory for run in runs_in([baseline])] == [baseline]
+    assert len(read(directory)) == 3
+    assert [run.directory for run in read(baseline)] == [baseline]
 
 
 def test_the_command_shows_bars_and_changes(
@@ -85,7 +92,7 @@ def test_the_command_shows_bars_and_changes(
 
 
 def test_runs_of_other_settings_are_left_out_and_counted(series: Series) -> None:
-    found = history_of(runs_in([series([1000] * 5, settings={"workers": 8})]))
+    found = history_of(read(series([1000] * 5, settings={"workers": 8})))
     assert [(len(cell.values), cell.other_runs) for cell in found.cells] == [(4, 1), (4, 1)]
 
 
@@ -98,17 +105,31 @@ def test_runs_of_another_machine_are_refused(
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000))]
     make.write_run(directory / "other", records, machine=other)
     with pytest.raises(UsageError, match="different machines; name the runs of one kind only"):
-        history_of(runs_in([directory]))
+        history_of(read(directory))
 
 
 def test_a_run_is_taken_once_however_often_it_is_named(series: Series) -> None:
     directory = series([1000] * 2)
-    assert len(runs_in([directory, directory / "run-01"])) == 2
+    assert len(read(directory, directory / "run-01")) == 2
+
+
+def test_a_damaged_run_is_left_out_and_named_beside_whole_ones(series: Series) -> None:
+    directory = series([1000] * 3)
+    (directory / "run-02" / "manifest.json").write_text("{")
+    runs, (problem,) = runs_in([directory])
+    assert [run.manifest.run_id for run in runs] == ["run-03", "run-01"]
+    assert "run-02" in problem
+    with pytest.raises(UsageError, match="run-02"):
+        runs_in([directory / "run-02"])
+    for name in ("run-01", "run-03"):
+        (directory / name / "manifest.json").write_text("{")
+    with pytest.raises(UsageError, match=r"no run can be read; the first: .*run-01"):
+        runs_in([directory])
 
 
 def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no run and has none in it"):
-        runs_in([tmp_path])
+        read(tmp_path)
 
 
 def test_bars_span_from_the_lowest_to_the_highest() -> None:
@@ -131,7 +152,7 @@ def test_the_page_has_a_line_per_cell_and_a_mark_per_change(
 
 
 def test_text_of_a_run_is_no_markup_on_the_page(series: Series, tmp_path: Path) -> None:
-    found = history_of(runs_in([series([1000] * 2)]))
+    found = history_of(read(series([1000] * 2)))
     cells = (found.cells[0].model_copy(update={"adapter": "<script>\x1b"}),)
     write_history(found.model_copy(update={"cells": cells}), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -141,7 +162,7 @@ def test_text_of_a_run_is_no_markup_on_the_page(series: Series, tmp_path: Path) 
 
 
 def test_a_page_that_cannot_be_written_says_so(series: Series, tmp_path: Path) -> None:
-    found = history_of(runs_in([series([1000])]))
+    found = history_of(read(series([1000])))
     (tmp_path / "a file").touch()
     with pytest.raises(SkymarkError, match=r"cannot write .*; name a file in a directory"):
         write_history(found, tmp_path / "a file" / "page.html")

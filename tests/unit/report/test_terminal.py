@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +10,8 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from skymark.model.record import Cause, Status
+from skymark.model.record import Cause, StabilityWarning, Status
+from skymark.report.html import render
 from skymark.report.ranking import ranked
 from skymark.report.terminal import print_report
 from skymark.run.reader import Run, open_run
@@ -77,6 +79,30 @@ def test_warnings_appear_once_per_kind_with_an_action(saved: Run) -> None:
     assert text.count("! leaked-processes") == 1
     assert "→ have the adapter's close() end every process" in text
     assert "pytorch !" in text
+
+
+def with_warnings(run: Run, kinds: int, of_each: int) -> Run:
+    first, *others = run.records
+    warnings = tuple(
+        StabilityWarning(kind=f"kind-{kind}", message=f"message {number}", action="do")
+        for kind in range(kinds)
+        for number in range(of_each)
+    )
+    many = first.model_copy(update={"warnings": warnings})
+    return dataclasses.replace(run, records=(many, *others))
+
+
+def test_many_warnings_of_a_kind_or_many_kinds_are_counted_and_not_listed(saved: Run) -> None:
+    alike = with_warnings(saved, 1, 200_000)
+    assert "! kind-0" in shown(alike)
+    assert "(and 199999 more)" in shown(alike)
+    page = render(alike)
+    assert "and 199900 more" in page
+    assert len(page) < 2 * len(render(saved))
+    different = with_warnings(saved, 3000, 1)
+    assert shown(different).count("! kind-") == 100
+    assert "more kinds of warnings" in shown(different)
+    assert "more kinds</li>" in render(different)
 
 
 def test_utilisation_appears_only_where_batches_have_a_think_time(saved: Run) -> None:

@@ -167,3 +167,18 @@ def test_a_code_span_is_longer_fenced_than_any_run_of_backticks_in_it(text_: str
     inner = span[len(fence) : -len(fence)]
     assert span.endswith(fence)
     assert fence not in re.findall("`+", inner)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("s3://b/p?token=abc names no bucket", "s3://b/p?*** names no bucket"),
+        ("https://h/x?sig=abc: gone", "https://h/x?***: gone"),
+        ("s3:/b/p?token=abc; check", "s3:/b/p?***; check"),
+        ("http://u:abc@h/x?y=abc", "http://***@h/x?***"),
+        ("'s3://b/p?a=abc'", "'s3://b/p?***'"),
+        ("is it? yes, at https://h/x", "is it? yes, at https://h/x"),
+    ],
+)
+def test_keys_in_addresses_are_not_shown(written: str, shown: str) -> None:
+    assert text.without_credentials(written) == shown

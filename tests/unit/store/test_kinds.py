@@ -196,3 +196,17 @@ def test_no_client_is_loaded_to_know_the_kinds():
     loaded = json.loads(done.stdout)
     assert "skymark.store.bucket.kind" in loaded
     assert not {"obstore", "wandb", "boto3", "asyncio", "psutil"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("s3://bucket/prefix?token=abc", "names no bucket"),
+        ("s3://bucket/prefix#abc", "names no bucket"),
+        ("s3://user:abc@bucket/prefix", "holds credentials"),
+    ],
+)
+def test_an_address_with_a_key_in_it_is_refused_wherever_a_store_is_named(address, said):
+    for asked in (kind_of, open_source, lambda url: open_store(url, "run")):
+        with pytest.raises(UsageError, match=said):
+            asked(address)

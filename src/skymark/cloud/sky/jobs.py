@@ -149,21 +149,26 @@ def cancel_jobs(cluster: str, numbers: Sequence[int]) -> None:
         ask(lambda sky: sky.cancel(cluster, job_ids=list(numbers)))
 
 
-def show_output(cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool) -> bool:
-    """Show a job's output from its beginning; returns whether it has not failed, so far.
+def show_output(
+    cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool, last_lines: int = 0
+) -> bool:
+    """Show a job's output; returns whether it has not failed, so far.
 
     Args:
         cluster: where it runs.
         job: its number; None for the last.
         log: gets the output.
         wait_for_end: go on until it ends.
+        last_lines: to begin with; 0 for its beginning.
 
     Raises:
         UsageError: there is no such cluster or job.
     """
     with explained(f"the log of {cluster}"):
         code = in_background(
-            lambda: sdk().tail_logs(cluster, job, follow=wait_for_end, output_stream=log)
+            lambda: sdk().tail_logs(
+                cluster, job, follow=wait_for_end, tail=last_lines, output_stream=log
+            )
         )
     if code == NO_SUCH_JOB:
         raise UsageError(f"{cluster} has no job {job}; `skymark queue {cluster}` shows its jobs")

@@ -64,10 +64,13 @@ class ManagedJob:
         """Write the output of its machines until it ends."""
         return self.show_output(log, wait_for_end=True)
 
-    def show_output(self, log: TextIO, *, wait_for_end: bool) -> int | None:
+    def show_output(self, log: TextIO, *, wait_for_end: bool, last_lines: int = 0) -> int | None:
         """Write the output of its machines, so far or until it ends."""
         code: int | None = sdk().jobs.tail_logs(
-            job_id=self.number, follow=wait_for_end, output_stream=log
+            job_id=self.number,
+            follow=wait_for_end,
+            tail=last_lines or None,
+            output_stream=log,
         )
         return code
 
@@ -156,10 +159,14 @@ def live_managed_jobs() -> list[LiveMachine]:
     return [_live(one) for one in _records(going_on=True)]
 
 
-def show_managed_output(job: ManagedJob, log: TextIO, *, wait_for_end: bool) -> bool:
-    """Show a job's output from its beginning; returns whether it has not failed, so far."""
+def show_managed_output(
+    job: ManagedJob, log: TextIO, *, wait_for_end: bool, last_lines: int = 0
+) -> bool:
+    """Show a job's output, or its last lines; returns whether it has not failed, so far."""
     with explained(f"the log of {job.name}"):
-        in_background(lambda: job.show_output(log, wait_for_end=wait_for_end))
+        in_background(
+            lambda: job.show_output(log, wait_for_end=wait_for_end, last_lines=last_lines)
+        )
         return job.ended() in {None, JobEnd.SUCCEEDED}
 
 
@@ -167,8 +174,10 @@ def check_controller() -> None:
     """Refuse where the controller of managed jobs would be a machine to pay for.
 
     Raises:
-        UsageError: SkyPilot's API server here does not run controllers itself.
+        UsageError: SkyPilot is not installed, or its API server here does not run controllers
+            itself.
     """
+    sdk()
     if is_api_server_here() and not runs_job_controllers():
         raise UsageError(
             "SkyPilot would rent another machine to watch over managed jobs; put "

@@ -20,9 +20,9 @@ YAML_ENDINGS = (".yaml", ".yml")
 def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, Source | None]:
     """Return the task of a user's job, and the directory that is sent with it.
 
-    A command runs in skymark's own source, a YAML in the files of its ``workdir``, both with the
-    job's named files. They come into the directory of a submission; as with ``sky exec``, neither
-    set-up nor file mounts are done again.
+    A command runs in skymark's own source, a YAML in the files of its ``workdir``, unless the job
+    has another one, and with the job's named files. They come into the directory of a submission;
+    as with ``sky exec``, neither set-up nor file mounts are done again.
 
     Args:
         job: the command or YAML, and what is asked for it.
@@ -35,14 +35,15 @@ def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, S
     """
     yaml = is_yaml(job.words)
     task = _of_yaml(job) if yaml else _of_command(job)
+    directory: str | Path | None = job.workdir or task.workdir
     source: Source | None = None
-    if not yaml:
+    if isinstance(directory, str | Path):  # else from git, which SkyPilot fetches itself
+        task.workdir, place = None, Path(directory).expanduser().absolute()
+        if not place.is_dir():
+            raise UsageError(f"the workdir {place} is no directory")
+        source = source_of_job(place, job.files)
+    elif not yaml:
         source = source_with(job.files)
-    elif isinstance(task.workdir, str):  # else from git, which SkyPilot fetches itself
-        directory, task.workdir = Path(task.workdir).expanduser().absolute(), None
-        if not directory.is_dir():
-            raise UsageError(f"{job.words[0]}: its workdir {directory} is no directory")
-        source = source_of_job(directory, job.files)
     elif job.files:
         source = source_of_job(None, job.files)
     if source is not None:

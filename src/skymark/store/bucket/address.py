@@ -61,7 +61,7 @@ def bucket_address(
     Raises:
         UsageError: the URL or the endpoint cannot be meant so.
     """
-    bucket, prefix = _bucket_and_prefix(url)
+    bucket, prefix = bucket_and_prefix(url)
     variable, endpoint = _endpoint(bucket, variables)
     is_r2 = variable == "R2_ENDPOINT_URL" or R2_HOST in (endpoint or "")
     regions = [variables.get(name) for name in REGION_VARIABLES]
@@ -73,7 +73,12 @@ def bucket_address(
     )
 
 
-def _bucket_and_prefix(url: str) -> tuple[str, str]:
+def bucket_and_prefix(url: str) -> tuple[str, str]:
+    """Return the parts of an address.
+
+    Raises:
+        UsageError: it names no bucket, or holds credentials.
+    """
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise UsageError(

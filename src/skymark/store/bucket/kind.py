@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.store.bucket.address import ENDPOINT_VARIABLES, REGION_VARIABLES
+from skymark.store.bucket.address import ENDPOINT_VARIABLES, REGION_VARIABLES, bucket_and_prefix
 from skymark.store.bucket.credentials import KEY_VARIABLES
 from skymark.store.kind import ClientLibrary, StoreKind
 from skymark.store.store import Store
@@ -24,6 +24,7 @@ BUCKET = StoreKind(
     scheme="s3",
     address="s3://BUCKET/PREFIX",
     opener=_open,
+    reader=bucket_and_prefix,
     lister=_list_runs,
     outlives_machine=True,
     leaves_machine=lambda _: True,

@@ -1,4 +1,4 @@
-"""Names of runs in W&B."""
+"""Names of runs and files for W&B."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from hashlib import sha256
 
 LONGEST = 64
+LINK = "run"
+"""Link to the run's directory, in the working directory of wandb's commands."""
 
 
 def wandb_id(run_id: str) -> str:

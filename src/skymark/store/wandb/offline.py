@@ -16,7 +16,7 @@ from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.home import home_of
 from skymark.store.wandb.limits import Limits
-from skymark.store.wandb.names import wandb_id
+from skymark.store.wandb.names import LINK, wandb_id
 from skymark.store.wandb.processes import python_module, run_bounded
 
 Place = tuple[str | None, str]
@@ -63,6 +63,8 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
     shutil.rmtree(home / "wandb", ignore_errors=True)
     try:
         (home / "wandb").mkdir(exist_ok=True)
+        (home / LINK).unlink(missing_ok=True)
+        (home / LINK).symlink_to(directory)
         code = run_bounded(
             python_module("skymark.store.wandb.publish", str(directory), project),
             home,
@@ -138,7 +140,7 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
     logged = [
         {one["path"]: one["digest"] for one in artifact["manifest"]["contents"]}
         for artifact in by_type.get("artifact", [])
-        if artifact["name"] == content.artifact and _is_of(content.directory, artifact)
+        if artifact["name"] == content.artifact and _is_of(content, artifact)
     ]
     return logged == [wanted] and content.summary().items() <= summary.items()
 
@@ -147,11 +149,13 @@ def _unwritten(why: str, content: RunContent) -> StoreUnavailableError:
     return StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(content)}")
 
 
-def _is_of(directory: Path, artifact: dict[str, Any]) -> bool:
+def _is_of(content: RunContent, artifact: dict[str, Any]) -> bool:
     """Whether an artifact's files, which are uploaded later, are those of the run's directory."""
-    own = directory.resolve()
-    paths = [Path(one["local_path"]) for one in artifact["manifest"]["contents"]]
-    return all(path.is_relative_to(own) and path.is_file() for path in paths)
+    home = home_of(content)
+    paths = [one["local_path"] for one in artifact["manifest"]["contents"]]
+    return (home / LINK).resolve() == content.directory.resolve() and all(
+        path.startswith(f"{LINK}/") and (home / path).is_file() for path in paths
+    )
 
 
 def _limit_s(content: RunContent, limits: Limits) -> float:

@@ -7,22 +7,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.store.wandb.content import ARTIFACT_TYPE, RunContent
-from skymark.store.wandb.names import wandb_id
+from skymark.store.wandb.names import LINK, wandb_id
 from skymark.store.wandb.tool import end_with_parent
 
 if TYPE_CHECKING:
     import wandb
+    from wandb.sdk.artifacts.artifact_manifest import ArtifactManifest
+    from wandb.sdk.artifacts.artifact_manifest_entry import ArtifactManifestEntry
 
 
 def publish(directory: Path, project: str) -> None:
     """Write the offline run: configuration, table, plots, summary, artifact."""
     import wandb
 
+    _name_files_from_here()
     content = RunContent(directory)
     id = wandb_id(content.manifest.run_id)
     run = wandb.init(
@@ -54,9 +58,31 @@ def publish(directory: Path, project: str) -> None:
     )
     for path in content.files:
         # Immutable: the file itself is uploaded later, and its bytes are not copied before.
-        artifact.add_file(str(directory / path), path, policy="immutable")
+        artifact.add_file(f"{LINK}/{path}", path, policy="immutable")
     run.log_artifact(artifact, aliases=["latest", id])
     run.finish()
+
+
+def _name_files_from_here() -> None:
+    """Let artifacts name local files by their way from the working directory.
+
+    Their places get into the manifests that W&B keeps, which tell nothing of this machine then.
+    wandb has no setting for that.
+    """
+    from wandb.sdk.artifacts import artifact_manifest
+
+    add = artifact_manifest.ArtifactManifest.add_entry
+
+    def add_entry(
+        manifest: ArtifactManifest,
+        entry: ArtifactManifestEntry,
+        overwrite: bool = False,  # as wandb has it
+    ) -> None:
+        if entry.local_path:
+            entry.local_path = os.path.relpath(entry.local_path)
+        add(manifest, entry, overwrite)
+
+    artifact_manifest.ArtifactManifest.add_entry = add_entry  # type: ignore[method-assign, assignment]
 
 
 def _quiet() -> wandb.Settings:

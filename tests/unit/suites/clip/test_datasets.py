@@ -80,6 +80,12 @@ def test_a_root_is_a_hub_s_page_an_address_or_a_directory(web_set):
     assert here.dataset.classes == 3
 
 
+@pytest.mark.parametrize("root", ["https://h/{dataset}?sig=abc", "https://user:abc@h/{dataset}"])
+def test_a_root_with_a_key_is_in_no_plan(root):
+    with pytest.raises(UsageError, match="would show its key"):
+        chosen("wds/vtab/cifar10", root=root)
+
+
 def test_a_directory_says_its_task_and_its_languages(web_set):
     directory = web_set(
         **{"classnames.de.txt": "Katze\n", "zeroshot_classification_templates.de.txt": "{c}\n"}

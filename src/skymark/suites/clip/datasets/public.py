@@ -131,6 +131,11 @@ def source_of(name: str, root: str | None) -> Source:
     if page := HUB_PAGE.fullmatch(place):
         return Source(name=name, kind="hub", address=page[1], layout="webdataset")
     if place.startswith(("https://", "http://")):
+        if "?" in place or "@" in place:
+            raise UsageError(
+                f"--dataset-root {root}: an address with a user or a query would show its key in "
+                "every plan and result; give one without, or a directory"
+            )
         return Source(name=name, kind="url", address=place.rstrip("/"), layout="webdataset")
     path = real_path(Path(place))
     if not path.is_dir():

@@ -1,0 +1,192 @@
+"""SkyPilot's words: those that skymark takes in place of its own, and answers to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+
+from skymark.model.errors import UsageError
+
+DONE_ANYWAY = ""
+"""Answer to an option for something that skymark does without it: the option is dropped."""
+
+IN_YAML = "put it under `resources` of a SkyPilot YAML, and name that file with --machine"
+OF_MACHINE = "the machine is there already; leave it out, or ask for GPUs with --gpus"
+OF_SOURCE = "check that revision out here: skymark sends the files that lie here"
+OF_CONFIG = "write it into ~/.sky/config.yaml, which skymark's SkyPilot reads"
+IN_BACKGROUND = "put & behind the command, or leave it out to wait for the end"
+IN_JOBS = "use `skymark submit --managed --jobs N`"
+PRIORITY = "jobs of a machine begin in the order of `skymark queue`; leave it out"
+NO_SPOT = "leave it out: only --spot, or use_spot of a --machine YAML, asks for spot machines"
+WHERE = "name both places at once, such as --infra gcp/us-west1"
+AS_JSON = "use --json; a table is shown without it"
+BY_SKY = "`{sky}` has it, for skymark's machines too"
+
+ALL = {"--config": OF_CONFIG}
+HARDWARE = ("--cpus", "--memory", "--disk-size", "--disk-tier", "--network-tier", "--local-disk",
+            "--instance-type", "-t", "--ports")  # fmt: skip
+HIRING = {
+    **ALL,
+    **dict.fromkeys(HARDWARE, IN_YAML),
+    **dict.fromkeys(("--region", "--zone"), WHERE),
+    **dict.fromkeys(("--git-url", "--git-ref"), OF_SOURCE),
+    **dict.fromkeys(("--workspace", "-w"), OF_CONFIG),
+    **dict.fromkeys(("--pool", "-p"), "use `skymark submit --cluster NAME`, a machine that is up"),
+    **dict.fromkeys(("--num-jobs", "--job-group", "--no-job-group"), IN_JOBS),
+    "--job-recovery": "a managed job goes on where its store ends; leave it out",
+    "--cloud": "--infra",
+    "--use-spot": "--spot",
+    "--no-use-spot": NO_SPOT,
+    "--dryrun": "--dry-run",
+    "--priority": PRIORITY,
+}
+LAUNCH = {
+    **HIRING,
+    "-no-d": DONE_ANYWAY,
+    "--async": "--detach-run",
+    "--no-async": DONE_ANYWAY,
+    "--docker": "use `docker run`, as docs/containers.md has it",
+    "--image-id": "use --image for an image of skymark's; for another one, " + IN_YAML,
+    "--workdir": "a run has skymark's source; for a job of your own, `skymark exec --workdir`",
+    "--wait-for": "skymark's idle timer waits for jobs alone; leave it out",
+    "--retry-until-up": "use --managed with --store s3://BUCKET/PREFIX, which waits for a machine",
+    "-r": "use --managed with --store s3://BUCKET/PREFIX, which waits for a machine",
+    "--no-setup": "use `skymark exec` on a machine that is up, or --image",
+    "--fast": "use `skymark exec` on a machine that is up",
+    "--clone-disk-from": "hire with --idle, then copy with `skymark rsync`",
+    "--clone": "hire with --idle, then copy with `skymark rsync`",
+    "--resize": "end the machine with `skymark down`, and launch another",
+}
+EXEC = {
+    **ALL,
+    **dict.fromkeys((*HARDWARE, "--infra", "--cloud", "--region", "--zone"), OF_MACHINE),
+    **dict.fromkeys(("--use-spot", "--no-use-spot", "--image-id"), OF_MACHINE),
+    **dict.fromkeys(("--git-url", "--git-ref"), OF_SOURCE),
+    **dict.fromkeys(("--cluster", "-c"), "name the machine first: skymark exec NAME -- COMMAND"),
+    "--async": "--detach-run",
+    "--no-async": DONE_ANYWAY,
+    "--yes": DONE_ANYWAY,
+    "-y": DONE_ANYWAY,
+}
+STATUS = {
+    **ALL,
+    **dict.fromkeys(("--verbose", "-v", "--refresh", "-r"), DONE_ANYWAY),
+    **dict.fromkeys(("--show-managed-jobs", "--no-show-services", "--no-show-pools"), DONE_ANYWAY),
+    **dict.fromkeys(("--ip", "--endpoints", "--endpoint"), BY_SKY),
+    **dict.fromkeys(("--all-users", "-u", "--show-services", "--show-pools"), BY_SKY),
+    **dict.fromkeys(("--output", "-o"), AS_JSON),
+    "--no-show-managed-jobs": "name the machines: skymark status NAME",
+}
+QUEUE = {
+    **ALL,
+    **dict.fromkeys(("--all-users", "-u"), DONE_ANYWAY),
+    **dict.fromkeys(("--output", "-o"), AS_JSON),
+}
+LOGS = {
+    **ALL,
+    **dict.fromkeys(("--provision", "--hook", "--autostop", "--worker", "-w"), BY_SKY),
+    **dict.fromkeys(("--sync-down", "-s"), "write it: skymark logs NAME --no-follow > FILE"),
+    "--status": "`skymark queue` has the status of each job",
+    "--follow": DONE_ANYWAY,
+}
+CANCEL = {
+    **ALL,
+    **dict.fromkeys(("--all-users", "-u"), "--all"),
+    **dict.fromkeys(("--yes", "-y", "--no-async"), DONE_ANYWAY),
+    "--async": IN_BACKGROUND,
+}
+DOWN = {
+    **ALL,
+    **dict.fromkeys(("--yes", "-y", "--no-async"), DONE_ANYWAY),
+    **dict.fromkeys(("--all-users", "-u"), "skymark ends machines that it hired: give --all"),
+    **dict.fromkeys(
+        ("--purge", "-p"),
+        "it asks the provider until the machine is gone; leave it out",
+    ),
+    **dict.fromkeys(
+        ("--graceful", "--graceful-timeout"),
+        "use `skymark collect NAME --down`, which ends it once all results are here",
+    ),
+    "--async": IN_BACKGROUND,
+}
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "launch": LAUNCH,
+    "exec": EXEC,
+    "status": STATUS,
+    "queue": QUEUE,
+    "logs": LOGS,
+    "cancel": CANCEL,
+    "down": DOWN,
+    "cost": {**HIRING, "--dryrun": DONE_ANYWAY},
+    "submit": {**HIRING, "--async": DONE_ANYWAY, "--no-async": DONE_ANYWAY},
+}
+"""By command of skymark's and option of SkyPilot 0.14's: our option, or an answer.
+
+An answer that begins with a dash is our option, and takes as many values as SkyPilot's.
+"""
+
+BESIDE = "use `{sky} {word}`, which works on skymark's machines too"
+COMMANDS: Mapping[str, str] = {
+    "jobs launch": "use `skymark launch PROFILE --managed --store s3://BUCKET/PREFIX`",
+    "jobs queue": "use `skymark status`",
+    "jobs logs": "use `skymark logs NAME`",
+    "jobs cancel": "use `skymark down NAME`",
+    "jobs": "managed jobs are those of `skymark launch --managed`",
+    "stop": "a stopped machine's disk is still paid for: use `skymark down NAME`",
+    "start": "use `skymark launch PROFILE`: nothing is left of a machine that ended",
+    "autostop": "use `skymark launch … -i MINUTES`, or `{sky} autostop NAME -i MINUTES --down`",
+    "check": "use `skymark doctor --cloud`",
+    "gpus": "use `skymark cost PROFILE --gpus H100:8`, or `{sky} gpus list`",
+    "show-gpus": "use `skymark cost PROFILE --gpus H100:8`, or `{sky} gpus list`",
+    "cost-report": "use `skymark status`",
+    **dict.fromkeys(("storage", "volumes", "volume", "serve", "api", "dashboard"), BESIDE),
+    **dict.fromkeys(("workspace", "debug-dump"), BESIDE),
+}
+"""Answers to commands of SkyPilot's that skymark has not."""
+
+
+def in_own_words(words: Sequence[str], is_ours: Callable[[str], bool]) -> list[str]:
+    """Return a command line with SkyPilot's options in skymark's words.
+
+    Args:
+        words: of the command line, the command first.
+        is_ours: whether skymark has a command of a name.
+
+    Raises:
+        UsageError: skymark has nothing that the word could be put as; it says what to do.
+    """
+    own = list(takewhile(lambda word: word != "--", words))
+    if not own:
+        return list(words)
+    if not is_ours(own[0]):
+        for command in (" ".join(own[:2]), own[0]):
+            if command in COMMANDS:
+                raise UsageError(_said(f"skymark has no `{command}`", COMMANDS[command], command))
+    place = 1 if own[1:2] == ["submit"] else 0  # skymark SUITE submit
+    known = OPTIONS.get(own[place], {})
+    found: list[str] = []
+    for word in own:
+        option, given, value = word.partition("=")
+        answer = known.get(option)
+        if answer is None:
+            found.append(word)
+        elif answer.startswith("-"):
+            found.append(f"{answer}{given}{value}")
+        elif answer != DONE_ANYWAY:
+            refused = f"`skymark {' '.join(own[: place + 1])}` has no {option}"
+            raise UsageError(_said(refused, answer, option))
+    return [*found, *words[len(own) :]]
+
+
+def taken_words(command: Sequence[str]) -> list[str]:
+    """Return the options of SkyPilot's that a command takes as its own."""
+    known = OPTIONS.get(command[-1], {}) if command else {}
+    return [option for option, answer in known.items() if answer.startswith("-")]
+
+
+def _said(refused: str, answer: str, word: str) -> str:
+    from skymark.cloud.own_venv import program_there
+
+    program = program_there()
+    sky = "sky" if program is None else str(program.with_name("sky"))
+    return f"{refused}; {answer.format(sky=sky, word=word)}"
