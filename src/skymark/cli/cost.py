@@ -14,11 +14,12 @@ from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit, ProfileName
 from skymark.cli.splitting import idle_machines, split_of_machines
-from skymark.cli.suite_commands import helps
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.partition.split import Balanced
 from skymark.execute.profiles import load_profile
 from skymark.model.errors import GateError
+from skymark.references import extensions
+from skymark.suite.commands import GROUP
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.prices import Offer
@@ -196,7 +197,7 @@ def without_deadline(quote: Quote) -> Quote:
 
 def how_to_share(plan: Plan, profile: str) -> str:
     """Return the commands whose workers use all GPUs of a machine."""
-    suite = f"{plan.suite} " if plan.suite in helps() else ""
+    suite = f"{plan.suite} " if plan.suite in {one.name for one in extensions(GROUP)} else ""
     return (
         f"`skymark launch {profile} --idle -c NAME` and `skymark {suite}submit --cluster NAME`, "
         "whose workers use all GPUs"

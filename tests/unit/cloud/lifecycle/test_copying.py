@@ -274,7 +274,7 @@ PLANTED = {
     "samples/huge.parquet": sparse,
     "records/huge.json": sparse,
     "records/below/huge.json": sparse,
-    "logs/key.log": lambda path: path.symlink_to("/etc/passwd"),
+    "logs/key.log": lambda path: path.symlink_to(path.parents[2] / "a key"),
     "logs/away": lambda path: path.symlink_to("/etc"),
     "logs/fifo.log": os.mkfifo,
     "logs/device.log": device,

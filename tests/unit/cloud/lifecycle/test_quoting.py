@@ -65,6 +65,7 @@ def test_the_time_that_a_ceiling_pays_for_is_at_the_provider_s_own_price(monkeyp
     quote = quote_of(told, around=(60, 60, 600))
     monkeypatch.setattr(quoting, "make_task", lambda order: None)
     monkeypatch.setattr(quoting, "enabled_clouds", lambda infra, variables: None)
+    monkeypatch.setattr(quoting, "withhold_provider_keys", lambda clouds: None)
     monkeypatch.setattr(quoting, "quote_for", lambda *_, **__: quote)
     monkeypatch.setattr(quoting, "with_told_prices", lambda quote: quote)
     monkeypatch.setattr(quoting, "secrets_for", lambda *_: {})
