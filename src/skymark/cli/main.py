@@ -162,7 +162,7 @@ def tell_usage(error: CycloptsError) -> None:
 def _fault(error: CycloptsError) -> str:
     """Return what is wrong with the arguments, and what to do about it."""
     command = " ".join(("skymark", *(error.command_chain or ())))
-    advice = f"`{command} --help` lists its words"
+    advice = f"`{command} --help` shows its options"
     if isinstance(error, UnknownOptionError):
         option = (error.token.keyword or error.token.value).partition("=")[0]
         known = [name for one in error.argument_collection if one.parse for name in one.names]

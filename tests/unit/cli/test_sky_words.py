@@ -87,10 +87,10 @@ def test_a_command_in_launch_is_sent_to_exec(refused):
             "`skymark launch` has no option --use-spt; try --use-spot",
         ),
         (("run", "--worker", "3"), "try --workers"),
-        (("launch", "cpu", "--foo"), "`skymark launch --help` lists its words"),
+        (("launch", "cpu", "--foo"), "`skymark launch --help` shows its options"),
         (("exec", "box", "--foo=3"), "`skymark exec` has no option --foo; "),
         (("queue",), "`skymark status` shows the names of machines"),
-        (("launch",), "`skymark launch --help` lists its words"),
+        (("launch",), "`skymark launch --help` shows its options"),
     ],
 )
 def test_an_unknown_option_names_one_that_is_near_or_where_all_are(refused, words, said):
