@@ -31,8 +31,7 @@ from tests.cloud.launches import (
 from tests.faults.table import renew
 from tests.installed_suite import install_into
 
-pytestmark = [pytest.mark.cloud, pytest.mark.timeout(4800)]
-slow = pytest.mark.cloud_prices
+pytestmark = [pytest.mark.cloud, pytest.mark.cloud_prices, pytest.mark.timeout(4800)]
 
 STAND_IN = Path(__file__).parents[1] / "data" / "standin_suite"
 SET_UP_OF_SKYMARK = "--no-deps --no-build-isolation --editable .\n"
@@ -181,19 +180,14 @@ def rental(
 
 MACHINES = [pytest.param("one GPU", ONE, id="one"), pytest.param("eight GPUs", EIGHT, id="eight"),
             pytest.param("two nodes", TWO, id="two")]  # fmt: skip
-IN_MINUTES = [
-    MACHINES[0],
-    *(pytest.param(*one.values, id=one.id, marks=slow) for one in MACHINES[1:]),
-]
 
 
-@pytest.mark.parametrize(("kind", "where"), IN_MINUTES)
+@pytest.mark.parametrize(("kind", "where"), MACHINES)
 def test_launch(rental: Rental, kind: str, where: tuple[str, ...]) -> None:
     running, name = rental.launch(*where)
     rental.hold("launch", kind, rental.end(running), name)
 
 
-@slow
 @pytest.mark.parametrize(("kind", "where"), MACHINES[:2])
 def test_submit_to_a_machine_that_stays(rental: Rental, kind: str, where: tuple[str, ...]) -> None:
     ceiling_usd = "0.60" if kind == "one GPU" else "3.50"
@@ -209,7 +203,6 @@ def test_submit_to_a_machine_that_stays(rental: Rental, kind: str, where: tuple[
         rental.hold(way, kind, output, name, since_s, overrun=bool(more))
 
 
-@slow
 @pytest.mark.parametrize(("kind", "where"), MACHINES)
 def test_launch_whose_client_is_killed(
     rental: Rental, kind: str, where: tuple[str, ...], eventually: Callable[..., None]
@@ -222,7 +215,6 @@ def test_launch_whose_client_is_killed(
     rental.hold(way, kind, output, name, overrun=True)
 
 
-@slow
 @pytest.mark.parametrize(("kind", "where"), MACHINES)
 def test_a_machine_that_stays(rental: Rental, kind: str, where: tuple[str, ...]) -> None:
     for way, option in (("launch --keep", "--keep"), ("launch --idle", "--idle")):
@@ -230,7 +222,6 @@ def test_a_machine_that_stays(rental: Rental, kind: str, where: tuple[str, ...])
         rental.hold(way, kind, rental.end(running), name)
 
 
-@slow
 @pytest.mark.parametrize(("kind", "where"), MACHINES)
 def test_exec_on_a_machine_that_stays(
     rental: Rental, kind: str, where: tuple[str, ...], eventually: Callable[..., None]
@@ -249,7 +240,6 @@ def test_exec_on_a_machine_that_stays(
         rental.hold(way, kind, output, name, since_s, overrun=bool(more))
 
 
-@slow
 def test_managed_jobs(rental: Rental) -> None:
     with bucket_of(rental.client) as bucket:
         store = ("--store", "s3://results/prices", "--infra", "lambda", *ONE)
