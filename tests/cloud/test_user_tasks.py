@@ -126,8 +126,10 @@ def test_a_yaml_keeps_what_it_says_but_for_the_options(
     with pytest.raises(UsageError, match="is no directory"):
         make_user_task(elsewhere, eight, "first")
     other.mkdir()
+    (other / "train.py").write_text("pass")
     task, source = make_user_task(elsewhere, eight, "first")
-    assert (source, task.workdir) == (other, None)
+    assert source is not None
+    assert (source.named.files, task.workdir) == ({"train.py": other / "train.py"}, None)
     assert source_place("first") in task.run
     changed = UserJob((str(yaml),), "mine", "H100:1", 1, {"B": "2"}, {"S": "3"})
     task, _ = make_user_task(changed, eight, "first")
