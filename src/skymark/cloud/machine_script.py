@@ -56,8 +56,7 @@ now() {{ read -r up _ < /proc/uptime; echo "${{up%%.*}}"; }}  # no clock that so
 began=$(now)
 part=${{SKYMARK_PART:-$SKYMARK_RUN_ID}}  # several jobs may work on one run
 if [ "${{{UNTIL_VARIABLE}:-0}}" -gt 0 ]; then  # of all jobs of a submission, whenever each begins
-  read -r up _ < /proc/uptime
-  left=$(({UNTIL_VARIABLE} - ${{up%%.*}}))
+  left=$(({UNTIL_VARIABLE} - $(now)))
   [ "$left" -gt 0 ] || left=1
   [ "${{SKYMARK_DEADLINE_S:-0}}" -gt 0 ] && [ "$SKYMARK_DEADLINE_S" -lt "$left" ] ||
     SKYMARK_DEADLINE_S=$left

@@ -74,7 +74,7 @@ class Venvs:
             requirements: the directory of their pins; None for this installation's.
         """
         self._root = own_cache(cache) / "venvs"
-        self._moved = other_hand(cache)
+        self._cache = cache
         self._announce = announce
         self._requirements = requirements
 
@@ -106,7 +106,8 @@ class Venvs:
         own_folder(self._root)
 
         def make(place: Path) -> None:
-            where = f", in {self._root}: {self._moved}" if self._moved else ""
+            moved = other_hand(self._cache)
+            where = f", in {self._root}: {moved}" if moved else ""
             self._announce(f"making the venv of {spec.title} (once){where}")
             self._build(spec, place)
 

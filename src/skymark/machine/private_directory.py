@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -83,9 +84,17 @@ def require_own(path: Path) -> None:
 
 
 def closed_umask() -> int:
-    """Return this process's umask, with all others' right to write taken away."""
-    umask = os.umask(0o077)
-    os.umask(umask)
+    """Return this process's umask, with all others' right to write taken away.
+
+    Linux tells it (proc_pid_status(5)). Elsewhere it is set and set back, and a file that another
+    thread makes at that moment is closed to all others.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+        umask = int(re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE)[1], 8)  # type: ignore[index]
+    except (OSError, TypeError):
+        umask = os.umask(0o077)
+        os.umask(umask)
     return umask | OTHERS_MAY_WRITE
 
 

@@ -216,6 +216,9 @@ def in_turn(iterators: list[Iterator[Any]]) -> Iterator[Any]:
     An iterator over a process starts that process's epoch when its first result is asked for. So
     all first results are asked for at once.
     """
+    if len(iterators) == 1:
+        yield from iterators[0]
+        return
     with ThreadPoolExecutor(len(iterators)) as pool:
         first = pool.map(next_or_end, iterators)
         for result in chain(first, map(next_or_end, cycle(iterators))):
