@@ -154,7 +154,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         )
         return _submit(cluster, points_of_job(one, grid) if grid else [one], detach=detach)
     if workdir is not None:
-        raise UsageError(f"--workdir {workdir}: a run has skymark's source; give a YAML or -- too")
+        raise UsageError(f"--workdir {workdir} is for a job of your own; add a YAML, or -- COMMAND")
     from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.lifecycle.adopting import order_of
     from skymark.cloud.lifecycle.homes import check_home
