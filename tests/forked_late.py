@@ -10,16 +10,11 @@ thread-local memory of the threads that it does not have.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 
-from skymark.suites.loading.adapter import LoadingJob
-from skymark.suites.loading.registry import adapter_class, scenario_class
-from skymark.suites.loading.storage import Storage
-from tests.left_epochs import elements
+from tests.left_epochs import elements, tiny_job
 
 LOCAL = threading.local()
 
@@ -37,17 +32,7 @@ class OfThisProcess:
 
 def main() -> None:
     """Count the elements of an epoch that follows one that was left."""
-    slug, directory = sys.argv[1], Path(sys.argv[2])
-    library, cls = adapter_class(slug), scenario_class("CV-1")
-    os.environ.update(library.variables_on("cpu"))
-    library.import_library()
-    adapter, scenario = library(), cls(size=cls.sizes()["tiny"], seed=7)
-    storage, format = Storage(directory, scenario), library.format_for(cls, {})
-    files, batch_size = storage.prepare(adapter, format), scenario.size.batch_size
-    job = LoadingJob(
-        scenario, storage.dataset(), files, format, batch_size, seed=7, workers=2,
-        platform="gpu", deliver="device",
-    )  # fmt: skip
+    adapter, job = tiny_job("CV-1", platform="gpu", deliver="device")
     loader = adapter.open(job)
     elements(islice(loader.epoch(0), 3))
     with ThreadPoolExecutor(1) as copier:

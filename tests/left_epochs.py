@@ -13,10 +13,11 @@ import sys
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from skymark.suites.loading.adapter import LoadingJob
+from skymark.suites.loading.adapter import Adapter, LoadingJob
 from skymark.suites.loading.devices import on_host
 from skymark.suites.loading.registry import adapter_class, scenario_class
 from skymark.suites.loading.scenario import Batch
@@ -31,16 +32,22 @@ def elements(batches: Iterable[Batch]) -> list[int]:
     return [index for one in batches for index in np.array(on_host(one["index"])).tolist()]
 
 
-def main() -> None:
-    """Compare the rest of an epoch with that of a loader that resumes it."""
+def tiny_job(scenario_name: str, **more: Any) -> tuple[Adapter, LoadingJob]:
+    """Return the adapter that the arguments name, and a job of two workers on a tiny set."""
     slug, directory = sys.argv[1], Path(sys.argv[2])
-    library, cls = adapter_class(slug), scenario_class("PR-1")
+    library, cls = adapter_class(slug), scenario_class(scenario_name)
     os.environ.update(library.variables_on("cpu"))
     library.import_library()
     adapter, scenario = library(), cls(size=cls.sizes()["tiny"], seed=7)
     storage, format = Storage(directory, scenario), library.format_for(cls, {})
-    files, batch_size = storage.prepare(adapter, format), scenario.size.batch_size
-    job = LoadingJob(scenario, storage.dataset(), files, format, batch_size, seed=7, workers=2)
+    files, size = storage.prepare(adapter, format), scenario.size.batch_size
+    data = storage.dataset()
+    return adapter, LoadingJob(scenario, data, files, format, size, seed=7, workers=2, **more)
+
+
+def main() -> None:
+    """Compare the rest of an epoch with that of a loader that resumes it."""
+    adapter, job = tiny_job("PR-1")
     first = adapter.open(job)
     elements(first.epoch(0))
     elements(islice(first.epoch(1), LEFT_AFTER))
