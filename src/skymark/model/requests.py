@@ -1,0 +1,115 @@
+"""Requests: which work, on which machine, within which limits, with results where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from skymark.model.allotment import Goal
+from skymark.model.base import Frozen
+from skymark.model.cell import Setting
+from skymark.model.duration_text import seconds_of
+from skymark.model.errors import UsageError
+
+DEFAULT_PROFILE = "ci_cpu"
+BOOT_TIMEOUT_S = 1200
+"""SkyPilot itself would wait for ever."""
+STORE_WAIT_S = 600.0
+
+
+class Work(Frozen):
+    """Cells to measure, and how thoroughly.
+
+    Raises:
+        UsageError: a duration means nothing, or two fields contradict one another.
+    """
+
+    profile: str = DEFAULT_PROFILE
+    """A profile's name, or a ``.toml`` file. It gives the suite and all that is not given here."""
+    scenarios: tuple[str, ...] = ()
+    """Names with or without a size, such as ``CV-1:medium``. Empty for the profile's."""
+    adapters: tuple[str, ...] = ()
+    """Names, versions (``grain@0.2``), or classes (``./my_file.py:MyClass``). Empty for the
+    profile's."""
+    settings: dict[str, Setting] = Field(default_factory=dict)
+    """Settings of the suite or of an adapter by name, such as ``workers``."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Values of the suite's own options by name."""
+    effort: str | None = None
+    """The name of one of the suite's efforts. None for the profile's."""
+    rounds: int | None = Field(default=None, ge=1)
+    """Exactly so many rounds for each cell. None for the effort's bounds."""
+    time: str | None = None
+    """Of all rounds, such as ``20m``. None for the profile's."""
+    goal: Goal | None = None
+    """With `time`: rank all cells (``table``), or find the best (``best``)."""
+    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Seconds that one round may take. None for the effort's."""
+
+    @field_validator("time")
+    @classmethod
+    def _a_duration(cls, text: str | None) -> str | None:
+        if text is not None:
+            seconds_of(text, "--time")
+        return text
+
+    @model_validator(mode="after")
+    def _rounds_or_time(self) -> Work:
+        if self.rounds is not None and (self.time is not None or self.goal is not None):
+            raise UsageError(
+                f"--rounds {self.rounds} is a number of rounds, and --time and --goal give rounds "
+                "to the cells that need them; leave one of them out"
+            )
+        return self
+
+
+class Results(Frozen):
+    """Places of a run's results, and whether it goes on with what is there."""
+
+    output: Path | None = None
+    """The run's directory. None for a new one in ``results``."""
+    stores: tuple[str, ...] = ()
+    """Further places: a directory, ``s3://BUCKET/PREFIX``, or ``wandb``."""
+    resume: bool = False
+    """Go on with a run of the same plan, from the directory and from the stores."""
+    store_wait_s: float = Field(default=STORE_WAIT_S, ge=0, allow_inf_nan=False)
+    """Seconds that the end of the run waits for a store that is away."""
+
+
+class Machine(Frozen):
+    """A machine to hire, or one that is there.
+
+    Raises:
+        UsageError: two fields contradict one another.
+    """
+
+    name: str | None = None
+    """The machine's name with SkyPilot. None for one made of the profile's name."""
+    file: Path | None = None
+    """A SkyPilot YAML in place of the profile's."""
+    infra: str | None = None
+    """A provider, region or cluster, such as ``lambda`` or ``gcp/us-west1``. None for the
+    cheapest."""
+    spot: bool = False
+    gpus: str | None = None
+    """Accelerators of each node, such as ``H100:8``. None for the profile's."""
+    nodes: int = Field(default=1, ge=1)
+    """Machines of the cluster, which share the plan."""
+    image: str | None = None
+    """A container image of skymark in place of the set-up."""
+    boot_timeout_s: int = Field(default=BOOT_TIMEOUT_S, ge=1)
+    """Seconds until the machine is up; then it is given back."""
+    keep: bool = False
+    """Leave it for more runs."""
+    idle_minutes: int | None = Field(default=None, ge=1)
+    """Minutes without a job after which it ends itself. None: by where the results go."""
+
+
+class Limits(Frozen):
+    """The most time and money of a run on rented machines; None for no limit."""
+
+    deadline_s: int | None = Field(default=None, ge=1)
+    """Seconds of set-up and run together."""
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """USD of all machines together."""
