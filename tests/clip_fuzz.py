@@ -23,11 +23,10 @@ from types import FrameType
 
 from skymark.model.errors import SkymarkError
 from skymark.suites.clip.datasets.choosing import chosen_set
-from skymark.suites.clip.datasets.dataset import DataSet
+from skymark.suites.clip.datasets.local import DataSet
 from skymark.suites.clip.pixels.preprocessing import decoded
-from skymark.suites.clip.reading.name_file import Naming
 from skymark.suites.clip.reading.opening import OpenedSplit, open_split, prompts_for
-from skymark.suites.clip.reading.prompt_file import Prompting
+from skymark.suites.clip.reading.user_files import Naming, Prompting
 from skymark.suites.clip.specification import ClipSpecification, Model, Weights
 from tests.clip.drawing import CLASSES, captions, pictures
 from tests.clip.shards import write_shards

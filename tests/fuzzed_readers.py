@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from skymark.model.data_taken import DataTaken
+from skymark.model.data import DataTaken
 from skymark.model.errors import DataError
 from skymark.suites.loading.cells import specification_of
 from skymark.suites.loading.dataset.importing import RealData, import_data

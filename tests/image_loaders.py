@@ -18,7 +18,7 @@ import numpy as np
 from skymark.suites.loading.adapter import Adapter, LoadingJob
 from skymark.suites.loading.dataset import values
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
-from skymark.suites.loading.dataset.image_kinds import note_kinds
+from skymark.suites.loading.dataset.images import note_kinds
 from skymark.suites.loading.registry import adapter_class, scenario_class
 from skymark.suites.loading.scenario import Size
 from tests.image_modes import MODES, Mode

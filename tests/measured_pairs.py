@@ -28,9 +28,13 @@ from skymark.execute.duet_session import baseline_path
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
 from skymark.run.reader import Run, open_run
-from skymark.statistics.correction import corrected
-from skymark.statistics.difference import PAIRED_PRACTICAL, Difference, paired_difference
-from skymark.statistics.pairing import paired_values
+from skymark.statistics.difference import (
+    PAIRED_PRACTICAL,
+    Difference,
+    corrected,
+    paired_difference,
+    paired_values,
+)
 from tests.duet_accuracy import METRIC, PAIRS, SEED, by_batches, by_medians
 from tests.faults.table import renew
 

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from skymark.report.markdown import markdown, markdown_table
-from skymark.report.run_markdown import run_markdown
+from skymark.report.markdown import markdown, markdown_table, run_markdown
 from skymark.run.reader import Run, open_run
 
 RUNS = Path(__file__).parents[1] / "benchmarks" / "results"

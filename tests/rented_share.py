@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from skymark.cache.location import cache_directory
-from skymark.execute.profiles import load_profile, profile_paths
+from skymark.execute.planner import load_profile, profile_paths
 from skymark.model.record import Status
 from skymark.run.reader import Run, open_run
 from skymark.suites.loading.registry import adapter_class

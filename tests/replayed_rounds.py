@@ -21,14 +21,14 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean, geometric_mean, median, quantiles
 
-from skymark.model.allotment import Allotment
+from skymark.model.effort import Allotment
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import judge
 from skymark.run.reader import Run, open_run
 from skymark.statistics.allocation import Allocation, Standing
 from skymark.statistics.difference import Difference, Verdict
-from skymark.statistics.figures import figure_of
+from skymark.statistics.interval import figure_of
 from skymark.suites.loading.efforts import EFFORTS
 from tests.duet_accuracy import MOVED, by_batches
 from tests.faults.table import renew

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skymark.model.record import Record, Status
-from skymark.report.facts import facts_of
+from skymark.report.text import facts_of
 from skymark.run.reader import open_run
 from skymark.suites.loading.registry import adapters
 from tests.faults.table import renew

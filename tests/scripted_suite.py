@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from skymark.model.allotment import Allotment
 from skymark.model.cell import Cell, Setting
-from skymark.model.effort import Effort
+from skymark.model.effort import Allotment, Effort
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell, Selection
 from skymark.model.record import Cause, Record, Status

@@ -18,9 +18,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from skymark.execute.plan_file import write_plan
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile, make_plan, write_plan
 from skymark.execute.tune import candidates_of
 from skymark.model.plan import Plan, Selection
 from skymark.model.record import Record, Status

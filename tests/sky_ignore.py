@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from skymark.cloud.secret_files import NAMES
+from skymark.cloud.sent_files import NAMES
 
 ROOT = Path(__file__).parents[1]
 HEAD = "# What `sky launch` leaves at home; made by `python -m tests.sky_ignore > .skyignore`.\n"

@@ -19,10 +19,9 @@ def list_specifications(names: Sequence[str]) -> None:
     ``--accelerator gpu`` before them takes the builds for a GPU, and adds the venv that is asked
     whether it works. The variable that says which CUDA holds in the image, too.
     """
-    from skymark.execute.accelerator import accelerator_venv
-    from skymark.execute.targets import target_of
+    from skymark.execute.accelerator import accelerator_venv, target_of
     from skymark.execute.venv_specs import venvs_named
-    from skymark.model.platform import Target
+    from skymark.model.machine import Target
     from skymark.suite.registry import suites
 
     target: Target = "cpu"

@@ -25,8 +25,8 @@ from skymark.cli.main import add_suites, app, main, tell_usage
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.machine import Platform
 from skymark.model.plan import Plan
-from skymark.model.platform import Platform
 from skymark.run.layout import MANIFEST
 
 PLATFORMS = ("cpu", "gpu", "tpu")

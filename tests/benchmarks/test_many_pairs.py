@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile, make_plan
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Figure
 from skymark.model.plan import Selection
 from skymark.model.record import Record, Status
-from skymark.model.sealed import sealed
+from skymark.model.schema import sealed
 from skymark.suite.registry import suite_named
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from hashlib import sha256
 import pytest
 
 from skymark.cli.options import PlanOptions
-from skymark.model.sealed import KEY, seal, sealed
+from skymark.model.schema import KEY, seal, sealed
 from skymark.run.reader import open_run
 from skymark.run.samples import samples_file
 from skymark.suites.loading.metrics import DECLARATION

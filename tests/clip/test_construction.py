@@ -12,8 +12,11 @@ torch = pytest.importorskip("torch")
 
 from skymark.model.errors import DataError  # noqa: E402
 from skymark.suites.clip.encoding import loading  # noqa: E402
-from skymark.suites.clip.encoding.blank_weights import blank_weights, still_blank  # noqa: E402
-from skymark.suites.clip.encoding.loading import load_model  # noqa: E402
+from skymark.suites.clip.encoding.loading import (  # noqa: E402
+    blank_weights,
+    load_model,
+    still_blank,
+)
 from tests.clip.conftest import TEXT, VISION  # noqa: E402
 
 TIMM_NAMES = ("resnet18", "swin_tiny_patch4_window7_224", "eva02_tiny_patch14_224", "levit_128s")
@@ -37,7 +40,7 @@ HUB_TEXTS = {
 FORWARD = """
 import sys, torch
 from pathlib import Path
-from skymark.suites.clip.encoding.libraries import import_open_clip, provide_transformers
+from skymark.suites.clip.encoding.loading import import_open_clip, provide_transformers
 
 root, architecture, how, out = sys.argv[1:]
 if how == "late":

@@ -14,8 +14,11 @@ torch = pytest.importorskip("torch")
 from skymark.suites.clip import scoring  # noqa: E402
 from skymark.suites.clip.encoding.encoder import Encoder  # noqa: E402
 from skymark.suites.clip.encoding.loading import preprocessing_of  # noqa: E402
-from skymark.suites.clip.oracle.scored import ScoredSplit  # noqa: E402
-from skymark.suites.clip.oracle.verdict import Refused, check_labels  # noqa: E402
+from skymark.suites.clip.oracle.verdict import (  # noqa: E402
+    Refused,
+    ScoredSplit,
+    check_labels,
+)
 from skymark.suites.clip.pixels.building import ensure_map  # noqa: E402
 
 

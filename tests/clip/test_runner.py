@@ -329,7 +329,7 @@ def test_another_language_is_scored_with_its_own_names(bench, bilingual):
 
 
 def test_prompts_of_each_class_are_those_that_are_scored(bench, tmp_path):
-    from skymark.suites.clip.reading.prompt_file import Prompting
+    from skymark.suites.clip.reading.user_files import Prompting
 
     def file_of(name, content):
         (tmp_path / name).write_text(json.dumps({"shapes": content}))
@@ -354,8 +354,7 @@ def test_prompts_of_each_class_are_those_that_are_scored(bench, tmp_path):
 
 
 def test_class_names_of_a_file_are_those_that_are_scored(bench, tmp_path):
-    from skymark.suites.clip.reading.name_file import Naming
-    from skymark.suites.clip.reading.prompt_file import Prompting
+    from skymark.suites.clip.reading.user_files import Naming, Prompting
 
     def file_of(kind, name, content):
         (tmp_path / name).write_text(json.dumps({"shapes": content}))

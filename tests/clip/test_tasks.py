@@ -9,9 +9,11 @@ torch = pytest.importorskip("torch")
 from skymark.model.errors import DataError, UsageError  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe  # noqa: E402
 from skymark.suites.clip.tasks import linear_probe, zeroshot_classification  # noqa: E402
-from skymark.suites.clip.tasks.image_caption_selection import selection_metrics  # noqa: E402
-from skymark.suites.clip.tasks.similarity import unit  # noqa: E402
-from skymark.suites.clip.tasks.zeroshot_retrieval import retrieval_metrics  # noqa: E402
+from skymark.suites.clip.tasks.retrieval import (  # noqa: E402
+    retrieval_metrics,
+    selection_metrics,
+    unit,
+)
 
 
 def test_accuracy_counts_the_highest_and_the_five_highest():

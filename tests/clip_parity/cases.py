@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from skymark.suites.clip.reading.prompt_file import Prompting
+from skymark.suites.clip.reading.user_files import Prompting
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.machine_script import RESULTS
-from skymark.cloud.machine_timer import TIMER
+from skymark.cloud.machine_script import RESULTS, TIMER
 from skymark.cloud.rehearsal.machine import Machine
 from skymark.model.record import RoundResult
 from skymark.store.kinds import runs_at

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from skymark.cloud.machine_timer import TIMER, arming
+from skymark.cloud.machine_script import TIMER, arming
 from skymark.cloud.rehearsal.machine import Machine
 from skymark.cloud.sky import tasks
 from skymark.cloud.sky.internals import run_on_nodes

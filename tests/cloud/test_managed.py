@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.machine_timer import TIMER
+from skymark.cloud.machine_script import TIMER
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.model.record import Status
 from skymark.run.reader import open_run

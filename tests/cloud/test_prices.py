@@ -23,7 +23,7 @@ import pytest
 
 from skymark.cloud.rehearsal.certificate import make_certificate
 from skymark.cloud.rehearsal.world import CATALOGS
-from skymark.execute.profiles import load_profile, profile_paths
+from skymark.execute.planner import load_profile, profile_paths
 
 ROOT = Path(__file__).parents[2]
 FETCHED = datetime(2026, 10, 3, 12, tzinfo=UTC)

@@ -16,14 +16,13 @@ from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
 from skymark.cloud.known_machines import all_hired, note_hired
 from skymark.cloud.known_machines import hired as known
-from skymark.cloud.lifecycle.disappearance import Disappearance
-from skymark.cloud.lifecycle.ending import Patience, until_gone
+from skymark.cloud.lifecycle.ending import Disappearance, Patience, until_gone
 from skymark.cloud.lifecycle.gone import EndableCluster, is_gone
 from skymark.cloud.live import forgotten_machines
 from skymark.cloud.rehearsal.lambda_cloud import Instance
 from skymark.cloud.sky import client
-from skymark.cloud.sky.hired import ProviderList
-from skymark.cloud.sky.told_prices import at_told_price, told_prices_usd, with_told_prices
+from skymark.cloud.sky.catalogue import at_told_price, told_prices_usd, with_told_prices
+from skymark.cloud.sky.clusters import ProviderList
 from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
 from tests.cloud.test_lambda_api import Provider

@@ -12,9 +12,8 @@ from skymark.cli.main import main
 from skymark.cloud.machine_script import LIMIT_VARIABLE, plan_file
 from skymark.cloud.order import Order
 from skymark.cloud.rehearsal.world import CATALOGS
-from skymark.cloud.sky.task_files import read_task
-from skymark.cloud.sky.tasks import make_task
-from skymark.execute.plan_file import read_plan
+from skymark.cloud.sky.tasks import make_task, read_task
+from skymark.execute.planner import read_plan
 
 pytestmark = [
     pytest.mark.cloud,

@@ -25,7 +25,7 @@ UPLOAD = """
 from skymark.cloud.sky.client import sdk
 sdk()
 from sky.client import common
-from skymark.cloud.sky.own_server import StrangersServerError
+from skymark.cloud.sky.internals import StrangersServerError
 import os, sys
 try:
     with common.httpx.Client(timeout=common.httpx.Timeout(9)) as client:

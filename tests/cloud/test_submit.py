@@ -13,7 +13,7 @@ import pytest
 
 from skymark.cloud.machine_script import RESULTS
 from skymark.model.plan import Plan
-from skymark.run.damage import damages
+from skymark.run.mending import damages
 from skymark.run.reader import open_run
 from tests.cloud.conftest import Client
 from tests.cloud.launches import Command, Running, await_gone, skymark

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from skymark.cloud.machine_kinds import machine_kinds
-from skymark.cloud.order import Order
+from skymark.cloud.order import Order, UserJob
 from skymark.cloud.rehearsal.world import CATALOGS
+from skymark.cloud.sky.clusters import profile_of
 from skymark.cloud.sky.internals import withhold_provider_keys
-from skymark.cloud.sky.made_with import profile_of
-from skymark.cloud.sky.tasks import make_run_task, make_task, source_of
-from skymark.cloud.sky.user_tasks import make_user_task
-from skymark.cloud.submission import source_place
-from skymark.cloud.user_job import UserJob
+from skymark.cloud.sky.tasks import make_run_task, make_task, make_user_task, source_of
+from skymark.cloud.source import source_place
 from skymark.model.errors import UsageError
 from skymark.resources import resource_directory
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.cell import Cell, Setting
-from skymark.model.duet import Duet
 from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
-from skymark.model.manifest import Manifest
+from skymark.model.manifest import Duet, Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import (
     Cause,
@@ -29,7 +28,7 @@ from skymark.model.record import (
     Status,
     Verification,
 )
-from skymark.model.sealed import sealed
+from skymark.model.schema import sealed
 from skymark.run.samples import samples_file
 from skymark.suites.loading.drives.outcome import Outcome
 from skymark.suites.loading.figures import round_metrics

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from skymark.model.sealed import KEY, seal, unsealed
+from skymark.model.schema import KEY, seal, unsealed
 from skymark.run.reader import open_run
 from tests.faults.runs import Case, skymark
 

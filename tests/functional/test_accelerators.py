@@ -15,8 +15,7 @@ from skymark.execute.copy_rates import copy_rates
 from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.measurer import HOST_ONLY
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile, make_plan
 from skymark.execute.starting import WORKER_PATH_VARIABLE
 from skymark.execute.venvs import Venvs, import_root
 from skymark.machine.accelerator import has_driver

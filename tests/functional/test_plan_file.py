@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skymark.execute.plan_file import read_plan
+from skymark.execute.planner import read_plan
 
 
 def test_a_plans_file_is_what_runs_and_what_is_gone_on_with(tmp_path, skymark):

@@ -10,7 +10,7 @@ import pytest
 
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs, import_root
-from skymark.suites.loading.step.flops import FLOPS_PER_IMAGE
+from skymark.suites.loading.step.calibration import FLOPS_PER_IMAGE
 from skymark.suites.loading.suite import venv_of
 from tests.functional.test_delivering import with_stand_in
 

@@ -18,8 +18,8 @@ from skymark.execute.process import MeasuredRound, WorkerProcess
 from skymark.execute.venvs import Venvs
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
+from skymark.model.machine import Target
 from skymark.model.plan import Plan
-from skymark.model.platform import Target
 from skymark.model.record import Verification
 from skymark.run.directory import RunDirectory
 from skymark.suite.contract import Suite

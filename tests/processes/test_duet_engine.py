@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.execute.duet_engine import DuetEngine
-from skymark.execute.duet_side import BaselineSide, DuetSide
+from skymark.execute.duet_engine import BaselineSide, DuetEngine, DuetSide
 from skymark.execute.interpreters import Interpreters
 from skymark.model.cell import Cell
 from skymark.model.errors import UsageError

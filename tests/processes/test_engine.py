@@ -11,11 +11,11 @@ import pytest
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition.shard import Shard
 from skymark.execute.venvs import Venvs
-from skymark.model.allotment import Allotment
+from skymark.model.effort import Allotment
 from skymark.model.errors import StorageFullError, VenvBuildError
 from skymark.model.record import RoundResult, Status, Verification
 from skymark.run.directory import RunDirectory
-from skymark.statistics.stopping import is_precise_enough
+from skymark.statistics.interval import is_precise_enough
 from tests.scripted_suite import (
     EFFORT,
     CountingSuite,

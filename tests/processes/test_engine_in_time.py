@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from skymark.model.allotment import MOST_ROUNDS, Allotment
+from skymark.model.effort import MOST_ROUNDS, Allotment
 from skymark.model.record import Status, Stop
 from tests.scripted_suite import Witness, cell_of, plan_of
 

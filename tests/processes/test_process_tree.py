@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from skymark.machine.process_table import Process, _psutil_processes, process_table, tree_of
+from skymark.machine.processes import Process, _psutil_processes, process_table, tree_of
 from skymark.measure.process_tree import (
     MARKER_VARIABLE,
     TreeSampler,

@@ -10,16 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skymark.execute import groups, sharing
+from skymark.execute import sharing
 from skymark.execute.sharing import CLAIMS, run_shared
 from skymark.leases import Leases
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.record import Status
-from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
-from skymark.run.joint_writer import joint_writer
+from skymark.run.mending import damages
 from skymark.run.reader import open_run
-from skymark.run.sole_writer import sole_writer
+from skymark.run.writer_locks import joint_writer, sole_writer
 from skymark.store.directory import DirectoryStore
 from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
 
@@ -43,7 +42,7 @@ def share(tmp_path, monkeypatch):
     """Share a run in a directory of runs; the journal of workers lies in the cache."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    monkeypatch.setattr(groups, "POLL_S", 0.05)
+    monkeypatch.setattr(sharing, "POLL_S", 0.05)
     monkeypatch.setattr(sharing, "suite_named", lambda _: Shareable())
     monkeypatch.setattr(sharing, "cache_directory", lambda: cache)
 
@@ -128,7 +127,7 @@ def test_a_group_that_another_holds_is_waited_for_and_taken_over(share, measured
     name = next(iter({planned.group for planned in plan("ab").cells}))
     run = RunDirectory(tmp_path / "runs/run")
     cells = plan("ab").cells
-    key = groups.Groups("scripted", cells, run, holder)._key(name)
+    key = sharing.Groups("scripted", cells, run, holder)._key(name)
     held.append(holder.take(key))
     share(plan("ab"), observer=Steals())
     assert sorted(measured()) == ids(plan("ab"))
@@ -137,7 +136,7 @@ def test_a_group_that_another_holds_is_waited_for_and_taken_over(share, measured
 def test_who_comes_when_all_is_taken_leaves_while_one_waits(share, measured, tmp_path):
     holder = Leases(tmp_path / "runs" / CLAIMS)
     run = RunDirectory(tmp_path / "runs/run")
-    waiting = groups.Groups("scripted", plan("a").cells, run, holder)
+    waiting = sharing.Groups("scripted", plan("a").cells, run, holder)
     names = [plan("a").cells[0].group, f"{run.path.name}/waits"]
     held = [holder.take(waiting._key(name)) for name in names]
     assert share(plan("a")).records == ()

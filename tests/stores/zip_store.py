@@ -6,7 +6,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from skymark.model.errors import StoreRefusedError, UsageError
-from skymark.store.kind import ClientLibrary, StoreKind
+from skymark.store.kinds import ClientLibrary, StoreKind
 
 
 class ZipStore:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from skymark.model.record import Status
-from skymark.run.damage import damages
+from skymark.run.mending import damages
 from tests.published_runs import RUNS, published, renewed
 
 MOST_BYTES = 4_000_000

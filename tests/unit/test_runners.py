@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.runners import full_runner
-from skymark.execute.plan_file import write_plan
+from skymark.execute.planner import write_plan
 from skymark.machine.accelerator import has_driver
 
 ROOT = Path(__file__).parents[2]

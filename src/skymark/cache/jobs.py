@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from skymark.cache.permissions import make_shared_folder, refusal, writable
+from skymark.cache.location import make_shared_folder, refusal, writable
 from skymark.cache.sharing import CLAIMS
 from skymark.leases import Lease, Leases, Tenant, tenant_of, this_machine
 from skymark.model.errors import CacheError

@@ -1,4 +1,8 @@
-"""Manifest of a built cache: what it was made of, and the digest of every file in it."""
+"""Manifest of a built cache: what it was made of, and the digest of every file in it.
+
+A library may add files and locks as it likes, and none of them reaches the cache. Lock files are
+not linked: libraries refuse to open a link as a lock.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,28 @@ from pathlib import Path
 
 from pydantic import Field
 
-from skymark.cache.overlay import LOCK
 from skymark.cache.sources import Source
 from skymark.model.base import Count, Frozen, Moment
 from skymark.model.errors import CacheError
 from skymark.plain_files import entries_below, read_regular
 from skymark.whole_files import write_whole
+
+LOCK = ".lock"
+
+
+def lay_over(lower: Path, directory: Path) -> None:
+    """Fill a directory with the folders of another, and links to its files."""
+    for folder, folders, names in os.walk(lower):
+        place = directory / os.path.relpath(folder, lower)
+        place.mkdir(parents=True, exist_ok=True)
+        for name in [*names, *(one for one in folders if Path(folder, one).is_symlink())]:
+            source = Path(folder, name)
+            if name.endswith(LOCK):
+                continue
+            # A link of the cache's own, such as the hub's, leads to a file in the overlay, too.
+            target = source.readlink() if source.is_symlink() else source
+            (place / name).symlink_to(target)
+
 
 MANIFEST = "skymark-cache.json"
 SOURCES = "skymark-sources.jsonl"

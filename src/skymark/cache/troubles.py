@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from skymark.cache.building import MB
+from skymark.cache.location import owner_of
 from skymark.cache.manifest import (
+    LOCK,
     MANIFEST,
     SOURCES,
     CacheManifest,
@@ -17,12 +19,10 @@ from skymark.cache.manifest import (
     read_manifest,
     sources_of,
 )
-from skymark.cache.overlay import LOCK
-from skymark.cache.permissions import owner_of
-from skymark.cache.source_changes import WRONG, changes
+from skymark.cache.sources import WRONG, changes
 from skymark.model.base import Frozen
+from skymark.model.data import NamedData
 from skymark.model.errors import DataError
-from skymark.model.named_data import NamedData
 from skymark.plain_files import entries_below, read_regular
 
 LEAST_FREE_BYTES = 100_000_000

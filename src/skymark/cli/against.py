@@ -117,7 +117,7 @@ def show_end(  # its parameters are options of a command
     from skymark.execute.duet_session import baseline_path
     from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
-    from skymark.report.comparison_table import print_comparison
+    from skymark.report.comparison_tables import print_comparison
     from skymark.run.reader import open_run
 
     paths = baseline_path(path), path

@@ -30,13 +30,12 @@ from skymark.cli.cache_options import (
 from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
 from skymark.cli.parameters import COUNT, SECONDS, Several
 from skymark.cli.tables import Json, print_rows
-from skymark.model.duration_text import seconds_of
+from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from skymark.cache.choosing import Choice
+    from skymark.cache.choosing import Choice, Rates
     from skymark.cache.recipe import Recipe
-    from skymark.cache.thresholds import Rates
 
 cache = App(
     name="cache",
@@ -71,7 +70,7 @@ def plan(
     The limits in the table come from rates of this machine, where --measure has measured them; else
     from those of the machine that the documentation was made on.
     """
-    from skymark.cache.thresholds import known_rates, measure_rates
+    from skymark.cache.choosing import known_rates, measure_rates
 
     root = root_of(cache_root)
     rates = measure_rates(root, python) if measure else known_rates(root)
@@ -129,11 +128,11 @@ def build(
     Exit status: 0 it is there, 1 it could not be built, 2 bad usage.
     """
     from skymark.cache.conversion import convert, converted_recipe
-    from skymark.cache.prepared import build_prepared
+    from skymark.cache.providing import build_prepared
 
     root, policy = root_of(cache_root), Policy(cache_policy)
     if data is not None:
-        from skymark.cli.cache_for_runs import build_for_runs
+        from skymark.cli.cache_of_run import build_for_runs
 
         beside = (sources, field, prepare, python, build_limit, to != "parquet", shards)
         return build_for_runs(root, data, policy, beside)
@@ -188,9 +187,9 @@ def use(
 
     Exit status: the command's own; 1 the cache could not be built, 2 bad usage.
     """
-    from skymark.cache.file_locks import refused_locks
+    from skymark.cache.choosing import known_rates
     from skymark.cache.providing import provided
-    from skymark.cache.thresholds import known_rates
+    from skymark.cache.sharing import refused_locks
     from skymark.execute.ranks.turn import turn_of
 
     if not command:
@@ -293,7 +292,7 @@ def _print_before_and_after(
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:
     """Run a job's command to its end, also where this process is told to stop."""
     from skymark.cache.jobs import note_command
-    from skymark.cache.library_variables import JOB_VARIABLE
+    from skymark.cache.policy import JOB_VARIABLE
 
     try:
         process = _start(command, variables)

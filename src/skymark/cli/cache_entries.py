@@ -62,7 +62,7 @@ def verify(
     """
     from skymark.cache.entries import entries
     from skymark.cache.troubles import troubles
-    from skymark.cli.cache_for_runs import open_data
+    from skymark.cli.cache_of_run import open_data
 
     root = root_of(cache_root)
     places = [_place(root, name) for name in names]
@@ -128,8 +128,8 @@ def clean(
 
     What is in use, or another user's, stays and is named.
     """
-    from skymark.cache.cleaning import clean as clean_entries
     from skymark.cache.entries import FOLDERS
+    from skymark.cache.entries import clean as clean_entries
     from skymark.model.errors import UnknownNameError
     from skymark.report.text import size
 

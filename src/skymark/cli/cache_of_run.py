@@ -1,33 +1,30 @@
-"""The caches of a run, by `--cache-policy`: its libraries' own, and the data that it reads."""
+"""The caches of runs and the data they read: prepared by policy, or built before."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from skymark.cache.file_locks import require_locks
 from skymark.cache.jobs import job_directory
-from skymark.cache.library_variables import library_variables
-from skymark.cache.overlay import lay_over
-from skymark.cache.policy import Policy
+from skymark.cache.manifest import lay_over
+from skymark.cache.policy import Policy, library_variables
 from skymark.cache.providing import PLAIN, wait_for_turn
-from skymark.cache.sharing import using
+from skymark.cache.real_data import build_real_data
+from skymark.cache.sharing import require_locks, unlocked, using
 from skymark.cache.stand_in import stand_in_variables
 from skymark.cli.cache_options import root_of
-from skymark.cli.caller import note
-from skymark.cli.named_data import data_names, require_data
+from skymark.cli.caller import note, print_plain
+from skymark.cli.rented_options import data_names, require_data
 from skymark.execute.partition.shard import Shard
 from skymark.execute.ranks.rank import ALONE
 from skymark.execute.ranks.reading import rank_here
 from skymark.execute.ranks.turn import turn_of
+from skymark.model.data import NamedData
+from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.suite.registry import suite_named
-
-if TYPE_CHECKING:
-    from skymark.model.named_data import NamedData
+from skymark.suite.registry import suite_named, suites
 
 RUN = "run"
 """Name of the data set of a run: its libraries' own caches have no other."""
@@ -133,8 +130,7 @@ def _jobs(part: Shard | None) -> int | None:
 
 def _decided(root: Path, data: NamedData | None, jobs: int | None) -> tuple[Policy, str]:
     """Return the policy that fits, and the reason for it."""
-    from skymark.cache.choosing import case_of, choose
-    from skymark.cache.thresholds import known_rates
+    from skymark.cache.choosing import case_of, choose, known_rates
 
     if data is None:
         return Policy.PER_JOB, "no --data names what could be shared"
@@ -144,3 +140,52 @@ def _decided(root: Path, data: NamedData | None, jobs: int | None) -> tuple[Poli
         )
     choice = choose(case_of(root, data.size_bytes, jobs, "once"), known_rates(root))
     return choice.policy, choice.reason
+
+
+def build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[object]) -> int:
+    """Build the sealed cache of data as `skymark run --data` names it, and print the run's option.
+
+    Args:
+        root: directory of the caches.
+        name: of the data.
+        policy: of the runs.
+        beside: values of options that only a library's cache has.
+
+    Raises:
+        UsageError: it is not for such a policy, or other options say how a library reads the data.
+        DataError: the data cannot be read.
+    """
+    if not policy.needs_data_of_run or policy is Policy.PARQUET:
+        raise UsageError(
+            f"--data builds what all runs read: --cache-policy prebuilt or parquet+shared; under "
+            f"{policy} each run has what it needs"
+        )
+    if any(beside):
+        raise UsageError(
+            "--data names all that `skymark run --data` reads, in its own way; leave out other "
+            "sources, --field, --prepare, --python, --build-limit, --to and --shards"
+        )
+    data = open_data(name)
+    if data is None:
+        raise UsageError("no installed suite reads data that is named with --data")
+    with (
+        job_directory(root, os.environ, note) as directory,
+        unlocked(directory),
+        variables_set(library_variables(directory, RUN)),  # where the Hub's client downloads to
+    ):
+        entry = build_real_data(root, data, policy=policy, announce=note)
+    print_plain(f"{data.address}: {entry}")
+    print_plain(
+        f"read it with: skymark run --data {name} --cache-policy {policy} --cache-root {root}"
+    )
+    return 0
+
+
+def open_data(name: str) -> NamedData | None:
+    """Open real data as `skymark run --data` names it; None where no installed suite reads any.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    found = (suite.open_data(name) for suite in suites())
+    return next((data for data in found if data is not None), None)

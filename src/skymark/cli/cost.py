@@ -16,14 +16,13 @@ from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit, ProfileName
 from skymark.cli.splitting import idle_machines, split_of_machines
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.partition.split import Balanced
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile
 from skymark.model.errors import GateError
 from skymark.references import extensions
 from skymark.suite.commands import GROUP
 
 if TYPE_CHECKING:
-    from skymark.cloud.cost.prices import Offer
-    from skymark.cloud.cost.quote import Quote
+    from skymark.cloud.cost.quote import Offer, Quote
     from skymark.model.plan import Plan
 
 SHOWN = 10
@@ -112,8 +111,7 @@ def cost(
     Exit status: 0 the estimate was made and is not above the ceiling, 2 it cannot be made, 3 it
     is above.
     """
-    from skymark.cloud.cost.ceiling import check_ceiling
-    from skymark.cloud.cost.limits import limits_for
+    from skymark.cloud.cost.limits import check_ceiling, limits_for
 
     limits = limits_for(load_profile(profile), where.deadline, where.max_cost, where.num_nodes)
     plan = replace(options, profile=profile).plan()
@@ -174,7 +172,7 @@ def on_all_gpus(
         results: directory of earlier runs.
         deadline: of the command line; a profile's is for one process.
     """
-    from skymark.cloud.cost.billed_time import ending
+    from skymark.cloud.cost.bill import ending
     from skymark.cloud.cost.quote import with_slots
     from skymark.cloud.lifecycle.quoting import slots_on
     from skymark.cloud.order import KEPT_IDLE_MINUTES
@@ -268,8 +266,7 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence
 
     lines = [f"### What the benchmark would cost: {code_span(quote.profile)}", ""]
     if max_cost_usd is not None:
-        from skymark.cloud.cost.amounts import as_given
-        from skymark.cloud.cost.ceiling import check_ceiling
+        from skymark.cloud.cost.limits import as_given, check_ceiling
 
         try:
             check_ceiling(quote, max_cost_usd)
@@ -286,7 +283,7 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence
 
 def _headline(quote: Quote) -> str:
     """Return the time that the run is limited to, and its cost on the cheapest machine."""
-    from skymark.cloud.cost.amounts import at_most
+    from skymark.cloud.cost.limits import at_most
     from skymark.report.text import duration
 
     limit = "No deadline"
@@ -326,7 +323,7 @@ def _machines(quote: Quote) -> list[list[Offer]]:
 
 
 def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
-    from skymark.cloud.cost.amounts import at_most
+    from skymark.cloud.cost.limits import at_most
 
     one, cost = same[0], quote.cost_of(same[0])
     kind = (

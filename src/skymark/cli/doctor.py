@@ -22,13 +22,12 @@ from skymark.machine.noise import ROUND_S, noise_warnings, observe
 from skymark.machine.nvidia import nvidia_driver, visible_units
 from skymark.machine.room import room_here
 from skymark.model.gpu import NvidiaDriver
-from skymark.report.gpus import driver_rows
-from skymark.report.noise import detection_rows, noise_rows
-from skymark.statistics.detection import detections
+from skymark.report.machine_words import detection_rows, driver_rows, noise_rows
+from skymark.statistics.power import detections
 from skymark.suite.registry import suites
 
 if TYPE_CHECKING:
-    from skymark.cloud.checkup import Checkup, Provider
+    from skymark.cloud.live import Checkup, Provider
     from skymark.cloud.sky.clusters import LiveMachine
 
 UNIT = 1 << 30
@@ -86,7 +85,7 @@ def doctor(
 
 
 def _doctor_of_clouds(*, json: bool) -> int:
-    from skymark.cloud.checkup import check_up
+    from skymark.cloud.live import check_up
 
     found = check_up(os.environ)
     if json:

@@ -18,7 +18,6 @@ from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, print_quote
 from skymark.cli.grid import points_of_job
 from skymark.cli.launch import screen_for
-from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
     HOW,
@@ -33,21 +32,29 @@ from skymark.cli.parameters import (
     Several,
 )
 from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
-from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
+from skymark.cli.rented_options import (
+    DEFAULT_OPTIONS,
+    DEFAULT_VARIABLES,
+    LIMITS,
+    MACHINE,
+    Stores,
+    Sync,
+    VariableOptions,
+    require_data,
+    say_sent,
+    source_for,
+)
 from skymark.cli.splitting import print_parts, split_of_machines
-from skymark.cli.sync import Sync, say_sent, source_for
-from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
-from skymark.execute.profiles import load_profile
-from skymark.model.duration_text import seconds_of
+from skymark.execute.planner import load_profile
+from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
 if TYPE_CHECKING:
     from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import Order
+    from skymark.cloud.order import Order, UserJob
     from skymark.cloud.source import Source
-    from skymark.cloud.user_job import UserJob
 
 
 def execute(  # noqa: PLR0913  # its parameters are the options of a command
@@ -140,7 +147,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     if job:
         if given := (*options.given(), *_given(profile, split, deadline, max_cost, store)):
             raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
-        from skymark.cloud.user_job import UserJob
+        from skymark.cloud.order import UserJob
 
         one = UserJob(
             words=job,
@@ -156,14 +163,13 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     if workdir is not None:
         raise UsageError(f"--workdir {workdir} is for a job of your own; add a YAML, or -- COMMAND")
     from skymark.cloud.cost.limits import limits_for, require_time_before
-    from skymark.cloud.lifecycle.adopting import order_of
-    from skymark.cloud.lifecycle.homes import check_home
     from skymark.cloud.lifecycle.kept_machine import execute as carry_out
-    from skymark.cloud.lifecycle.kept_machine import queue
+    from skymark.cloud.lifecycle.kept_machine import order_of, queue
     from skymark.cloud.lifecycle.quoting import ceiling_there
+    from skymark.cloud.lifecycle.retrieving import check_home
     from skymark.cloud.lifecycle.user_jobs import check_nodes
+    from skymark.cloud.source import new_submission
     from skymark.cloud.stores import check_stores
-    from skymark.cloud.submission import new_submission
     from skymark.run.layout import new_run_id
 
     if deadline is not None:
@@ -248,7 +254,7 @@ def _priced(
         GateError: one is expected to cost more than its ceiling.
     """
     from skymark.cloud.lifecycle.quoting import machine_there, quote_there
-    from skymark.cloud.secret_variables import secrets_for
+    from skymark.cloud.stores import secrets_for
     from skymark.run.history import read_history
 
     machine = machine_there(orders[0][0].cluster, max_cost_usd)
@@ -278,9 +284,9 @@ def _say_how_to_follow(runs: Sequence[Quoted], output: Path) -> None:
 
 def _submit(cluster: str, jobs: Sequence[UserJob], *, detach: bool) -> int:
     """Put a user's jobs into a machine's queue, and show them to their end unless told not to."""
-    from skymark.cloud.lifecycle.screen import Choice, Screen
+    from skymark.cloud.lifecycle.following import Choice, Screen
     from skymark.cloud.lifecycle.user_jobs import show, submit
-    from skymark.cloud.sky.user_tasks import is_yaml
+    from skymark.cloud.sky.tasks import is_yaml
 
     def announce(job: UserJob, source: Source) -> None:
         say_sent(source)

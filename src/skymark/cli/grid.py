@@ -10,14 +10,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from skymark.cli.options import OPTIONS_OF_SETTINGS, PlanOptions
+from skymark.cli.rented_options import NAME
 from skymark.cli.tables import print_rows
-from skymark.cli.variables import NAME
 from skymark.model.errors import UsageError
-from skymark.model.setting_text import read_pair
+from skymark.model.option import read_pair
 from skymark.report.text import MISSING, margin, writer
 
 if TYPE_CHECKING:
-    from skymark.cloud.user_job import UserJob
+    from skymark.cloud.order import UserJob
     from skymark.run.reader import Run
 
 PLACE = re.compile(r"\{([^{}]+)\}")
@@ -59,7 +59,7 @@ def points_of_job(job: UserJob, grid: Sequence[str]) -> list[UserJob]:
     Raises:
         UsageError: a name or value is wrong, or there twice, or a command has no place for it.
     """
-    from skymark.cloud.sky.user_tasks import is_yaml
+    from skymark.cloud.sky.tasks import is_yaml
 
     axes = _axes(grid)
     is_command = not is_yaml(job.words)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -14,8 +16,6 @@ from cyclopts import Parameter
 from skymark.cli.caller import ask, end_when_told, say
 from skymark.cli.console import plain_stream
 from skymark.cli.cost import CostOptions, how_to_share, on_all_gpus, print_quote
-from skymark.cli.hangup import Hangup
-from skymark.cli.named_data import require_data
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
     IDLE_MINUTES,
@@ -28,20 +28,67 @@ from skymark.cli.parameters import (
     ProfileName,
 )
 from skymark.cli.rented_ends import show_end
-from skymark.cli.rented_options import DEFAULT_OPTIONS, DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
+from skymark.cli.rented_options import (
+    DEFAULT_OPTIONS,
+    DEFAULT_VARIABLES,
+    LIMITS,
+    MACHINE,
+    Stores,
+    Sync,
+    VariableOptions,
+    require_data,
+    source_for,
+)
 from skymark.cli.splitting import print_parts, split_of_machines
-from skymark.cli.sync import Sync, source_for
-from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
-from skymark.execute.profiles import load_profile
-from skymark.model.duration_text import seconds_of
+from skymark.execute.planner import load_profile
+from skymark.model.duration import seconds_of
 from skymark.model.errors import GateError, UsageError
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.quote import Quote
-    from skymark.cloud.lifecycle.screen import Choice, Screen
+    from skymark.cloud.lifecycle.following import Choice, Screen
     from skymark.cloud.order import Order
     from skymark.model.plan import Plan
+
+
+class Hangup:
+    """The end of this process's terminal, which it outlives."""
+
+    def __init__(self, log: Path) -> None:
+        """Name the file that gets the output then; it is not made before."""
+        self._log = log
+
+    def outlive(self) -> None:
+        """Go on when told that the terminal is gone; under nohup that is so already."""
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._go_on)
+
+    def say(self, text: str) -> None:
+        """Print a message; where nobody can be told any more, write it into the file."""
+        try:
+            say(text)
+        except OSError:
+            self._write_into_log()
+            say(text)
+
+    def _go_on(self, signal_number: int, frame: FrameType | None) -> None:
+        del signal_number, frame
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._write_into_log()
+        os.write(2, b"skymark: the terminal was closed; going on\n")  # print may be at work
+
+    def _write_into_log(self) -> None:
+        try:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError:
+            log = os.open(os.devnull, os.O_WRONLY)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for stream, file in ((0, nothing), (1, log), (2, log)):
+            os.dup2(file, stream)
+        os.close(log)
+        os.close(nothing)
 
 
 def launch(  # noqa: PLR0913  # its parameters are the options of a command
@@ -180,13 +227,12 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     the command that ends it are printed.
     """
     from skymark.cloud.cost.limits import limits_for, require_time_before
-    from skymark.cloud.lifecycle.carrying_out import carry_out
-    from skymark.cloud.lifecycle.homes import check_home
-    from skymark.cloud.lifecycle.leaving import hire_and_leave
-    from skymark.cloud.lifecycle.managed_place import ManagedPlace, check_managed
-    from skymark.cloud.lifecycle.naming import named_where_left
+    from skymark.cloud.lifecycle.carrying_out import carry_out, hire_and_leave
+    from skymark.cloud.lifecycle.ending import named_where_left
+    from skymark.cloud.lifecycle.managed import ManagedPlace, check_managed
     from skymark.cloud.lifecycle.new_cluster import NewCluster
     from skymark.cloud.lifecycle.quoting import quote_order
+    from skymark.cloud.lifecycle.retrieving import check_home
     from skymark.cloud.names import name_for
     from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.sky.managed_jobs import check_controller
@@ -306,7 +352,7 @@ def agree() -> None:
 
 def screen_for(order: Order, output: Path) -> Screen:
     """Return callbacks that outlive the terminal."""
-    from skymark.cloud.lifecycle.screen import Screen
+    from skymark.cloud.lifecycle.following import Screen
 
     log = output / f"{order.run_id}.log"
     hangup = Hangup(log)
@@ -321,7 +367,7 @@ def screen_for(order: Order, output: Path) -> Screen:
 
 def _stop_or_leave(order: Order) -> Choice:
     """Ask what is to become of the machine; without a terminal it is stopped."""
-    from skymark.cloud.lifecycle.screen import Choice
+    from skymark.cloud.lifecycle.following import Choice
 
     if not sys.stdin.isatty():
         return Choice.STOP

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import print_json
 from skymark.cli.tables import Json, print_rows
-from skymark.execute.profiles import load_profile, profile_paths
+from skymark.execute.planner import load_profile, profile_paths
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import VenvBuildError
 from skymark.suite.contract import Row, Suite

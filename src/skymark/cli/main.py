@@ -21,8 +21,7 @@ from skymark.cli.caller import (
     tell_fault,
     use_any_output,
 )
-from skymark.cli.handing_over import hand_over
-from skymark.cli.sky_words import in_own_words, taken_words
+from skymark.cli.sky_words import hand_over, in_own_words, taken_words
 from skymark.model.errors import SkymarkError
 
 LIKELY = 0.75
@@ -41,8 +40,8 @@ COMMANDS = {
     "Use results": {
         "report": "results:report",
         "compare": "results:compare",
-        "history": "history:history",
-        "site": "site:site",
+        "history": "results:history",
+        "site": "results:site",
         "export": "results:export",
         "fetch": "stores:fetch",
     },
@@ -52,10 +51,10 @@ COMMANDS = {
         "exec": "execute:execute",
         "submit": "submit:submit",
         "status": "machines:status",
-        "queue": "jobs:queue",
-        "logs": "jobs:logs",
-        "cancel": "jobs:cancel",
-        "collect": "collect:collect",
+        "queue": "machines:queue",
+        "logs": "machines:logs",
+        "cancel": "machines:cancel",
+        "collect": "machines:collect",
         "ssh": "machines:ssh",
         "rsync": "machines:rsync",
         "down": "machines:down",

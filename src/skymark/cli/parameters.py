@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from skymark.model.duration import LONGEST_S
 from skymark.model.errors import UsageError
-from skymark.model.span import LONGEST_S
 
 WHAT = Group.create_ordered("What to measure")
 HOW = Group.create_ordered("How to measure it")

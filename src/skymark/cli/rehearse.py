@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from skymark.cli.caller import print_plain, say
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:

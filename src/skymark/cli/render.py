@@ -25,9 +25,9 @@ from skymark.cli.render_options import (
     Template,
     run_named,
 )
-from skymark.cli.sync import Sync, source_for
+from skymark.cli.rented_options import Sync, source_for
 from skymark.execute.partition.split import Balanced
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -233,8 +233,8 @@ def aichor(  # noqa: PLR0913  # its parameters are the options of a command
     )
     from skymark.cloud.render.manifest import read_template, yaml_text
     from skymark.cloud.render.workload import require_cpus, shared_memory_gb
-    from skymark.execute.partition.totals import requests_of
-    from skymark.model.duration_text import seconds_of
+    from skymark.execute.partition.explain import requests_of
+    from skymark.model.duration import seconds_of
 
     split = split_of_scenario(scenario, sharing.split)
     requests = requests_of(split, sharing.total_cpus, sharing.total_memory)
@@ -301,8 +301,8 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cli.splitting import shared_work, split_of_machines
     from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.order import Order, cluster_name
-    from skymark.cloud.render.sky_task import sky_text
-    from skymark.execute.plan_file import write_plan
+    from skymark.cloud.render.manifest import sky_text
+    from skymark.execute.planner import write_plan
 
     plan = dataclasses.replace(options, profile=profile).plan()
     deadline_s = limits_for(load_profile(profile), deadline).deadline_s
@@ -364,7 +364,7 @@ def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]
     Raises:
         UsageError: it is no plan, or options say something else.
     """
-    from skymark.execute.plan_file import read_plan
+    from skymark.execute.planner import read_plan
 
     if given := options.given():
         raise UsageError(

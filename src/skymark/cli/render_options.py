@@ -108,11 +108,11 @@ class SharingOptions:
                 is wrong.
         """
         from skymark.cache.policy import Policy
-        from skymark.cli.named_data import require_data
+        from skymark.cli.rented_options import require_data
         from skymark.cli.splitting import shared_work
         from skymark.cloud.render.workload import Workload
-        from skymark.execute.partition.split_text import read_split
-        from skymark.execute.partition.totals import requests_of
+        from skymark.execute.partition.explain import requests_of
+        from skymark.execute.partition.split import read_split
         from skymark.store.kinds import kind_of
         from skymark.suite.registry import suite_named
 

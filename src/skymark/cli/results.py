@@ -1,4 +1,4 @@
-"""`skymark report`, `compare` and `export`: commands on runs on disk."""
+"""Commands on runs on disk: `report`, `compare`, `export`, `history` and `site`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def report(
     require_one_format(format, json=json)
     run = open_run(directory)
     if format == "md":
-        from skymark.report.run_markdown import run_markdown
+        from skymark.report.markdown import run_markdown
 
         print_plain(run_markdown(run), end="")
     else:
@@ -132,20 +132,20 @@ def compare(
 
     Exit status: 0 they were compared, 2 they cannot be, 3 --gate said no.
     """
-    from skymark.report.benchmark_reader import run_at
     from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
+    from skymark.report.pytest_benchmark import run_at
 
     require_one_format(format, json=json)
     found = compare_runs(run_at(before), run_at(after), across=across, practical=practical)
     if json:
         print_json(found.model_dump_json(indent=1))
     elif format == "md":
-        from skymark.report.comparison_markdown import comparison_markdown
+        from skymark.report.comparison_tables import comparison_markdown
 
         print_plain(comparison_markdown(found), end="")
     else:
-        from skymark.report.comparison_table import print_comparison
+        from skymark.report.comparison_tables import print_comparison
 
         print_comparison(found, stdout_console())
     if gate:
@@ -254,8 +254,8 @@ def _say_what_is_left_out(run: Run, written: int) -> None:
 def _store(directory: Path, address: str, wait_s: float) -> int:
     """Put a run that is on disk into a store: all of it, or what was not stored before."""
     from skymark.cli.stores import say_what_was_stored
-    from skymark.run.damage import damages
     from skymark.run.directory import TOO_LARGE
+    from skymark.run.mending import damages
     from skymark.store.fetching import recover_manifest, require_same_run
     from skymark.store.kinds import open_store
     from skymark.store.storing import Storing
@@ -296,3 +296,75 @@ def _not_sent(damaged: Mapping[str, str], directory: Path) -> str:
             *([f"  and {more} more"] if more > 0 else []),
         ]
     )
+
+
+def history(
+    directory: Annotated[
+        Path,
+        Parameter(
+            help="A directory of runs, such as results, a run, or a JSON file of pytest-benchmark."
+        ),
+    ],
+    /,
+    *directories: Annotated[Path, Parameter(help="More of them.")],
+    practical: Annotated[
+        float,
+        DIFFERENCE,
+        Parameter(help="Smallest relative difference that counts; 0.05 is 5 %."),
+    ] = 0.05,
+    page: Annotated[
+        Path | None, Parameter(help="An HTML file to write, with a line per cell.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show where the level of each cell changed over runs, in a step or by and by.
+
+    The runs are of one kind of machine. Each gives one value per cell; runs that measured a cell
+    with other settings than the newest did are left out.
+
+    Exit status: 0 they were shown, 2 they cannot be.
+    """
+    from skymark.report.history import history_of, print_history, runs_in
+
+    runs, problems = runs_in([directory, *directories])
+    for problem in problems:
+        say(f"left out: {problem}")
+    found = history_of(runs, practical)
+    if json:
+        print_json(found.model_dump_json(indent=1))
+    else:
+        print_history(found, stdout_console())
+    if page is not None:
+        from skymark.report.history import write_history
+
+        write_history(found, page)
+        note(f"page in {page}")
+    return 0
+
+
+def site(
+    directory: Annotated[Path, Parameter(help="A directory of runs, such as results, or a run.")],
+    /,
+    *directories: Annotated[Path, Parameter(help="More of them.")],
+    output: Annotated[Path, Parameter(help="Directory of the pages.")],
+    practical: Annotated[
+        float,
+        DIFFERENCE,
+        Parameter(help="Smallest relative difference that a history counts; 0.05 is 5 %."),
+    ] = 0.05,
+) -> int:
+    """Write pages of many runs that need neither a server nor a network.
+
+    The index has a line per run; behind it are each run's report and, where several runs are of
+    one kind of machine, the history of each cell. A run that cannot be read is named there.
+
+    Exit status: 0 the pages were written, 1 some run cannot be read, 2 nothing was written.
+    """
+    from skymark.report.site import write_site
+
+    written = write_site([directory, *directories], output, practical)
+    for problem in written.problems:
+        note(f"left out: {problem}")
+    note(f"runs: {written.runs}, histories: {written.histories}; open in a browser:")
+    print_plain(str(written.index))
+    return 1 if written.problems else 0

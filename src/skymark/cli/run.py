@@ -40,7 +40,7 @@ from skymark.cli.parameters import (
     TotalMemory,
 )
 from skymark.cli.tables import Json, expected_time, note_shortages, short_time
-from skymark.execute.plan_file import plan_text, read_plan, write_plan
+from skymark.execute.planner import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
@@ -163,7 +163,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cli.stores import open_stores, say_what_was_stored
     from skymark.execute.duet_session import run_duet
     from skymark.execute.duration import require_time
-    from skymark.execute.run_manifest import run_id_of
+    from skymark.execute.resuming import run_id_of
     from skymark.execute.session import run_plan
     from skymark.execute.sharing import run_shared
 
@@ -319,7 +319,7 @@ def plan(
     """
     from skymark.cli.splitting import print_split, require_split
     from skymark.cli.tables import print_plan
-    from skymark.execute.measured import with_measured_times
+    from skymark.execute.duration import with_measured_times
 
     made = options.plan()
     require_split(split, total_cpus, total_memory, explain=explain)

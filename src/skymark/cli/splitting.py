@@ -11,23 +11,23 @@ from skymark.cli.caller import note, print_json, say
 from skymark.cli.tables import LATEST, RESULTS, print_rows
 from skymark.execute.duration import run_time
 from skymark.execute.partition.explain import (
+    Request,
     WorkerPart,
     idle_workers,
     name_of,
     named_keys,
     reasons,
+    requests_of,
     worker_parts,
 )
 from skymark.execute.partition.shard import Shard, items_of, parts_of
-from skymark.execute.partition.split import Balanced, Split
-from skymark.execute.partition.split_text import read_split
-from skymark.execute.partition.totals import Request, requests_of
+from skymark.execute.partition.split import Balanced, Split, read_split
 from skymark.execute.ranks.rank import ALONE, Rank, read_rank
 from skymark.execute.ranks.reading import rank_here
 from skymark.execute.ranks.shard import shard_of
+from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.model.span import Span
 from skymark.report.text import MISSING, duration
 from skymark.run.history import PastRun, read_history
 

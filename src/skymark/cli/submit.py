@@ -16,18 +16,24 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import note, say
 from skymark.cli.cost import print_quote
-from skymark.cli.named_data import require_data
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, JOB, PART, WHAT, WHERE
-from skymark.cli.rented_options import DEFAULT_VARIABLES, LIMITS, MACHINE, Stores
+from skymark.cli.rented_options import (
+    DEFAULT_VARIABLES,
+    LIMITS,
+    MACHINE,
+    Stores,
+    Sync,
+    VariableOptions,
+    require_data,
+    source_for,
+)
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.submit_managed import ManagedOptions, submit_managed
-from skymark.cli.sync import Sync, source_for
 from skymark.cli.tables import print_rows
-from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.split import Balanced
-from skymark.execute.profiles import load_profile
-from skymark.model.duration_text import seconds_of
+from skymark.execute.planner import load_profile
+from skymark.model.duration import seconds_of
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.suite.contract import Suite
@@ -35,10 +41,10 @@ from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.limits import Limits
-    from skymark.cloud.cost.prices import Offer
+    from skymark.cloud.cost.quote import Offer
     from skymark.cloud.lifecycle.stages import Quoted
     from skymark.cloud.order import Order
-    from skymark.cloud.slots import Cards, SlotJob
+    from skymark.cloud.shared_jobs import Cards, SlotJob
 
 ALL = "all"
 DEFAULT_HIRING = ManagedOptions()
@@ -132,10 +138,10 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 the jobs are in the queue, 2 bad usage or nothing fits, nothing was queued, 1
     the machine, or SkyPilot, did not take them all, 3 too dear, or not agreed to.
     """
-    from skymark.cloud.lifecycle.group_queue import submit_groups
     from skymark.cloud.lifecycle.quoting import ceiling_there, quote_there, slots_of
-    from skymark.cloud.lifecycle.slot_jobs import submit as submit_slots
-    from skymark.cloud.slots import group_bytes, job_per_group, slot_jobs
+    from skymark.cloud.lifecycle.slot_queue import submit as submit_slots
+    from skymark.cloud.lifecycle.slot_queue import submit_groups
+    from skymark.cloud.shared_jobs import group_bytes, job_per_group, slot_jobs
     from skymark.run.history import read_history
 
     of_cluster = {
@@ -278,8 +284,8 @@ def first_groups(plan: Plan, count: int | None) -> Plan:
 
 def _without_those_queued(jobs: Sequence[SlotJob], order: Order, plan: Plan) -> list[SlotJob]:
     """Return the jobs of groups that the cluster's queue has no job for; all where it is silent."""
-    from skymark.cloud.group_jobs import submission_key
-    from skymark.cloud.lifecycle.group_queue import outstanding_groups
+    from skymark.cloud.lifecycle.slot_queue import outstanding_groups
+    from skymark.cloud.shared_jobs import submission_key
 
     try:
         rest = outstanding_groups(order, submission_key(plan, order), jobs, say)
@@ -354,7 +360,7 @@ def _place(
     """
     from skymark.cli.cost import MachineOptions, cheapest_offer
     from skymark.cloud.lifecycle.quoting import cards_of_offer, machine_there
-    from skymark.cloud.lifecycle.slot_jobs import cluster_cards
+    from skymark.cloud.lifecycle.slot_queue import cluster_cards
 
     why = "no --cluster is given"
     if cluster is not None:
@@ -378,9 +384,9 @@ def _order(
     variables: VariableOptions,
     source: Path | None,
 ) -> Order:
-    from skymark.cloud.lifecycle.adopting import order_of
+    from skymark.cloud.lifecycle.kept_machine import order_of
     from skymark.cloud.order import KEPT_IDLE_MINUTES, Order
-    from skymark.cloud.submission import job_name, new_submission
+    from skymark.cloud.source import job_name, new_submission
     from skymark.run.layout import new_run_id
 
     run_id = job_name(new_run_id(plan.profile, datetime.now(UTC)))  # names of jobs have it
@@ -431,7 +437,7 @@ def _limits_of(profile: str) -> Limits:
 
 def _said_of_limit(order: Order) -> str:
     """Say what ends the jobs on the machine itself, whatever becomes of this command."""
-    from skymark.cloud.cost.amounts import as_given
+    from skymark.cloud.cost.limits import as_given
 
     if order.max_cost_usd is None:
         return "No ceiling: --max-cost USD ends the jobs on the machine itself when it is used up."
@@ -443,8 +449,7 @@ def _said_of_limit(order: Order) -> str:
 
 def _with_secrets(quoted: Quoted, variables: VariableOptions) -> Quoted:
     """Return a run with its secrets, whose stores were tried."""
-    from skymark.cloud.secret_variables import secrets_for
-    from skymark.cloud.stores import check_stores
+    from skymark.cloud.stores import check_stores, secrets_for
 
     given, order = variables.beside(os.environ), quoted.order
     check_stores(order.stores, order.run_id, given)

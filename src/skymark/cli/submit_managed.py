@@ -20,15 +20,13 @@ from skymark.cli.console import plain_stream
 from skymark.cli.cost import print_quote
 from skymark.cli.launch import agree
 from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, USD
-from skymark.cli.rented_options import LIMITS, MACHINE
+from skymark.cli.rented_options import LIMITS, MACHINE, VariableOptions
 from skymark.cli.splitting import print_part_rows
-from skymark.cli.variables import VariableOptions
 from skymark.execute.partition.explain import named_keys, worker_parts
 from skymark.execute.partition.shard import Item, items_of, parts_of
-from skymark.execute.partition.split import Longest, Split
-from skymark.execute.partition.split_text import read_split
-from skymark.execute.profiles import load_profile
-from skymark.model.duration_text import seconds_of
+from skymark.execute.partition.split import Longest, Split, read_split
+from skymark.execute.planner import load_profile
+from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
@@ -134,9 +132,8 @@ def submit_managed(
         GateError: they may cost more than the ceiling together, or that was not agreed to.
     """
     from skymark.cloud.cost.limits import require_time_before
-    from skymark.cloud.group_jobs import submission_key
     from skymark.cloud.known_machines import turn_of
-    from skymark.cloud.part_jobs import outstanding_parts
+    from skymark.cloud.shared_jobs import outstanding_parts, submission_key
     from skymark.cloud.sky.managed_jobs import check_controller, known_managed_jobs
 
     plan = measurable(plan)
@@ -229,8 +226,8 @@ def _order(
 ) -> Order:
     """Return the order of all jobs, whose limits are not known yet."""
     from skymark.cloud.order import Order, idle_minutes_for
+    from skymark.cloud.source import job_name
     from skymark.cloud.stores import lasting_store
-    from skymark.cloud.submission import job_name
     from skymark.run.layout import new_run_id
 
     return Order(
@@ -276,8 +273,8 @@ def _quoted(order: Order, plan: Plan, variables: VariableOptions, parts: Collect
 def _submit(
     whole: Quoted, key: str, attempts: Mapping[int, int], variables: VariableOptions
 ) -> int:
-    from skymark.cloud.lifecycle.managed_parts import part_orders, submit_parts
-    from skymark.cloud.lifecycle.screen import Choice, Screen
+    from skymark.cloud.lifecycle.following import Choice, Screen
+    from skymark.cloud.lifecycle.managed import part_orders, submit_parts
     from skymark.cloud.stores import check_stores
 
     order = whole.order
@@ -299,7 +296,7 @@ def _submit(
 def _say_what_is_on_its_way(order: Order, going: Sequence[Quoted], wanted: int) -> None:
     """Name the jobs and their prices, with the commands that follow and end them."""
     from skymark.cloud.known_machines import hired
-    from skymark.cloud.lifecycle.noting import ordered_machines
+    from skymark.cloud.lifecycle.quoting import ordered_machines
 
     if len(going) < wanted:
         say(

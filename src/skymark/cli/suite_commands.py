@@ -48,7 +48,7 @@ def __getattr__(suite: str) -> App:
 
 def app_of(declared: SuiteCommands) -> App:
     """Return ``skymark SUITE`` with its commands."""
-    from skymark.cli import suite_plan, suite_status, suite_table
+    from skymark.cli import suite_plan, suite_status
     from skymark.cli.run import run
     from skymark.cli.submit import submit
 
@@ -59,7 +59,7 @@ def app_of(declared: SuiteCommands) -> App:
         ("run", run),
         ("submit", submit),
         ("status", suite_status.status),
-        ("table", suite_table.table),
+        ("table", suite_status.table),
     ):
         app.command(_bound(function, declared, options), name=name)
     return app

@@ -15,10 +15,10 @@ from skymark.cli.options import SharedOptions
 from skymark.cli.parameters import USD, WHERE, Explain, Split, TotalCpus, TotalMemory
 from skymark.cli.tables import LATEST, RESULTS, Json
 from skymark.execute.duration import run_time
-from skymark.execute.plan_file import write_plan
+from skymark.execute.planner import write_plan
+from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.span import Span
 from skymark.report.text import MISSING, duration, size
 from skymark.run.history import PastRun, read_history
 from skymark.suite.commands import SuiteCommands
@@ -138,7 +138,7 @@ def _price(
     one = cheapest_offer(plan, profile, MachineOptions(infra=infra))
     place = one.cloud if one.region is None else f"{one.cloud} {one.region}"
     machine = f"{one.instance_type} of {place} ({one.price_from})"
-    from skymark.cloud.cost.billed_time import shared_time
+    from skymark.cloud.cost.bill import shared_time
     from skymark.cloud.cost.quote import workers_of
     from skymark.cloud.lifecycle.quoting import slots_on
 

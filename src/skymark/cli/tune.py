@@ -27,9 +27,8 @@ from skymark.suite.tuning import Ceiling, Ceilings
 from skymark.whole_files import explained, write_whole
 
 if TYPE_CHECKING:
-    from skymark.execute.tuning_order import TuningOrder
-    from skymark.report.machine_choice import MeasuredMachine
-    from skymark.report.tuning import TuningReport
+    from skymark.execute.tune import TuningOrder
+    from skymark.report.tuning import MeasuredMachine, TuningReport
 
 DEFAULT_OPTIONS = TuneOptions()
 OUTCOME = "tune.json"
@@ -111,10 +110,9 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 a candidate reaches the target, 1 none does, 2 nothing was started, 130
     interrupted.
     """
-    from skymark.execute.tune import candidates_of
-    from skymark.execute.tuning_order import TuningOrder
-    from skymark.machine.throughput import usable_cores
-    from skymark.report.machine_choice import machines_of, runs_in
+    from skymark.execute.tune import TuningOrder, candidates_of
+    from skymark.machine.disk import usable_cores
+    from skymark.report.tuning import machines_of, runs_in
 
     request = request_of(options, step_ms, batch, grid, usable_cores())
     tuning, suite = request.tuning, request.suite
@@ -203,7 +201,7 @@ def _content(
     own: bool,
 ) -> dict[str, Any]:
     """Return the outcome as JSON has it."""
-    from skymark.report.machine_choice import cheapest
+    from skymark.report.tuning import cheapest
 
     found = report.json_content()
     if (chosen := report.tuned.chosen) is not None:
@@ -232,7 +230,7 @@ def _show(
 
 
 def _show_machines(order: TuningOrder, machines: Sequence[MeasuredMachine]) -> None:
-    from skymark.report.machine_choice import HEADINGS, cheapest, machine_row
+    from skymark.report.tuning import HEADINGS, cheapest, machine_row
 
     _print_lines([""])
     headings = (*HEADINGS, order.goal.heading, order.rate.heading)

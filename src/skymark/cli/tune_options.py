@@ -11,10 +11,10 @@ from cyclopts import Parameter
 
 from skymark.cli.grid import points
 from skymark.cli.options import OPTIONS_OF_SETTINGS, PlanOptions, SharedOptions
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile
 from skymark.model.cell import Cell, Setting
 from skymark.model.errors import UsageError
-from skymark.model.setting_text import read_pair
+from skymark.model.option import read_pair
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named, suites
 from skymark.suite.tuning import Tuning

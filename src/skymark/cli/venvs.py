@@ -12,17 +12,14 @@ from skymark.cache.location import cache_directory
 from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.parameters import Env
 from skymark.cli.tables import Json, print_rows
-from skymark.execute.current_environment import adapters_here, install_line
-from skymark.execute.plan_file import read_plan
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
-from skymark.execute.targets import target_of
+from skymark.execute.accelerator import target_of
+from skymark.execute.planner import load_profile, make_plan, read_plan
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
-from skymark.execute.venvs import Venvs
+from skymark.execute.venvs import Venvs, adapters_here, install_line
 from skymark.machine.accelerator import has_driver
 from skymark.model.errors import UsageError, VenvBuildError
+from skymark.model.machine import Platform
 from skymark.model.plan import Selection
-from skymark.model.platform import Platform
 from skymark.model.venv import VenvSpec
 from skymark.report.text import MISSING
 from skymark.suite.registry import suites

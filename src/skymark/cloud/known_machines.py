@@ -17,8 +17,8 @@ from skymark.cache.location import own_cache
 from skymark.cloud.errors import NameTakenError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.order import Order
-from skymark.cloud.secret_variables import write_secrets
-from skymark.execute.plan_file import write_plan
+from skymark.cloud.stores import write_secrets
+from skymark.execute.planner import write_plan
 from skymark.machine.private_directory import own_folder, private_directory
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan

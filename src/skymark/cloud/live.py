@@ -1,10 +1,14 @@
-"""Live machines and managed jobs: list them, show their output, end them."""
+"""Live machines and managed jobs: list them, check up on them, end them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TextIO
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from enum import StrEnum
+from typing import TextIO, TypeVar
 
+from skymark.cloud.access import ACCESS, Access
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import (
@@ -15,21 +19,17 @@ from skymark.cloud.known_machines import (
     note_hired,
     recall,
 )
-from skymark.cloud.lifecycle.disappearance import QUIET_S
-from skymark.cloud.lifecycle.ending import Gone
+from skymark.cloud.lifecycle.ending import QUIET_S, Gone
+from skymark.cloud.lifecycle.following import Say
 from skymark.cloud.lifecycle.gone import prove_gone, prove_job_gone
-from skymark.cloud.lifecycle.screen import Say
-from skymark.cloud.sky.client import server_fault, sky_program
-from skymark.cloud.sky.clusters import LiveMachine, find_cluster, live_clusters
-from skymark.cloud.sky.hired import ProviderList
+from skymark.cloud.sky.client import sdk, server_fault, sky_program
+from skymark.cloud.sky.clusters import LiveMachine, ProviderList, find_cluster, live_clusters
 from skymark.cloud.sky.jobs import show_output
-from skymark.cloud.sky.managed_jobs import (
-    find_managed_job,
-    live_managed_jobs,
-    show_managed_output,
-)
+from skymark.cloud.sky.managed_jobs import find_managed_job, live_managed_jobs, show_managed_output
+from skymark.cloud.sky.providers import check_all_clouds
 from skymark.cloud.waiting import clock_s, in_background
-from skymark.model.errors import UsageError
+from skymark.model.base import Frozen
+from skymark.model.errors import SkymarkError, UsageError
 
 PREFIX = "skymark-"
 ASK_S = 10.0
@@ -198,3 +198,117 @@ def _unproved(one: HiredMachines, status: str) -> LiveMachine:
         hourly_price_usd=one.hourly_price_usd,
         cost_usd=None,
     )
+
+
+T = TypeVar("T")
+
+TIMEOUT_S = 120.0
+"""How long providers may take to answer, once for credentials and once for machines."""
+
+
+class State(StrEnum):
+    """Set-up state of a provider: absent, credentials, enabled."""
+
+    ENABLED = "enabled"
+    NOT_WORKING = "not accepted, or at fault"
+    """There are credentials. SkyPilot does not tell a wrong key from a provider's own fault."""
+    ABSENT = "no credentials"
+    UNKNOWN = "not known"
+
+
+class Provider(Frozen):
+    """A provider and its requirements."""
+
+    name: str
+    state: State
+    access: Access | None
+    """None for one that no machine kind is for."""
+
+
+class Checkup(Frozen):
+    """Findings about providers and machines."""
+
+    providers: tuple[Provider, ...]
+    machines: tuple[LiveMachine, ...]
+    """That skymark hired and that are still there."""
+    problems: tuple[str, ...]
+    """What could not be asked, and why."""
+
+    @property
+    def all_well(self) -> bool:
+        """Whether a machine could be hired, and none is left over."""
+        enabled = any(one.state is State.ENABLED for one in self.providers)
+        return enabled and not self.machines and not self.problems
+
+
+def check_up(variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Checkup:
+    """Ask every provider whether the credentials work, and which machines are there.
+
+    Without a network the answer is that nothing could be asked, after at most twice `timeout_s`.
+
+    Raises:
+        UsageError: SkyPilot is not installed.
+    """
+    sdk()
+    problems: list[str] = []
+    enabled: frozenset[str] | None = None
+    machines: tuple[LiveMachine, ...] = ()
+    try:
+        enabled = bounded("the check of credentials", check_all_clouds, timeout_s)
+    except SkymarkError as error:
+        problems.append(str(error))
+    try:
+        machines = tuple(bounded("the list of machines", live_machines, timeout_s))
+    except SkymarkError as error:
+        problems.append(str(error))
+    return Checkup(
+        providers=providers(enabled, variables), machines=machines, problems=tuple(problems)
+    )
+
+
+def providers(enabled: frozenset[str] | None, variables: Mapping[str, str]) -> tuple[Provider, ...]:
+    """Return the state of every provider.
+
+    Args:
+        enabled: names of those that SkyPilot may use; None where it could not be asked.
+        variables: the user's.
+    """
+    known = [
+        Provider(name=one.provider, state=_state(one, enabled, variables), access=one)
+        for one in ACCESS
+    ]
+    others = (enabled or frozenset()) - {one.provider for one in ACCESS}
+    further = [Provider(name=name, state=State.ENABLED, access=None) for name in sorted(others)]
+    return (*known, *further)
+
+
+def _state(access: Access, enabled: frozenset[str] | None, variables: Mapping[str, str]) -> State:
+    if enabled is not None and access.provider in enabled:
+        return State.ENABLED
+    if not access.found(variables):
+        return State.ABSENT
+    return State.UNKNOWN if enabled is None else State.NOT_WORKING
+
+
+def bounded(what: str, call: Callable[[], T], timeout_s: float) -> T:
+    """Return the result of a call that may hang.
+
+    Raises:
+        CloudError: it takes longer; it goes on in a thread that ends with this process.
+    """
+    future: Future[T] = Future()
+
+    def settle() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # the thread's boundary: it is raised where it is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=settle, daemon=True).start()
+    try:
+        return future.result(timeout_s)
+    except TimeoutError as error:
+        raise CloudError(
+            f"{what} got no answer in {timeout_s:g} s; is there a network? "
+            f"`{sky_program()} api info` says whether SkyPilot's API server is there"
+        ) from error

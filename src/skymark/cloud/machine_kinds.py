@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.resources import resource_directory
 

@@ -1,17 +1,17 @@
-"""The order of a run on a rented machine: the kind of machine, the run and its limits."""
+"""Orders: a run on a rented machine, or a user's own job on one that is there."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import Field
 
 from skymark.cloud.stores import results_leave
-from skymark.execute.partition.split import Balanced, Split
-from skymark.execute.partition.split_text import read_split
+from skymark.execute.partition.split import Balanced, Split, read_split
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -59,7 +59,7 @@ class Order(Frozen):
     variables: dict[str, str] = Field(default_factory=dict)
     """Of the job's environment, besides those that skymark gives it. No secrets."""
     submission: str | None = None
-    """Of `skymark.cloud.submission`; None where the source comes with the machine."""
+    """Of `skymark.cloud.source`; None where the source comes with the machine."""
     source: Path | None = None
     """The directory that is sent, of `skymark.cloud.source`; None for skymark's own files."""
     image: str | None = None
@@ -129,3 +129,23 @@ def limit_s(order: Order, hourly_price_usd: float | None, around_s: float) -> in
     if order.max_cost_usd is not None and hourly_price_usd:
         limits.append(max(1, int(order.max_cost_usd / hourly_price_usd * 3600 - around_s)))
     return min(limits, default=None)
+
+
+@dataclass(frozen=True)
+class UserJob:
+    """A command or a YAML of SkyPilot's. Building one contacts nobody."""
+
+    words: tuple[str, ...]
+    """Of the command, or the YAML's path."""
+    name: str | None = None
+    gpus: str | None = None
+    """Such as ``H100:0.5``; None for what the YAML says, or none."""
+    num_nodes: int | None = None
+    """None for what the YAML says, or one."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """SkyPilot keeps them in its API server's database, as with ``sky exec --secret``."""
+    files: tuple[Path, ...] = ()
+    """Sent besides, from the current directory; see `skymark.cloud.sent_files`."""
+    workdir: Path | None = None
+    """Directory that is sent; None for the YAML's, or skymark's source."""

@@ -1,4 +1,4 @@
-"""The accelerator that a plan asks for: libraries would fall back to the CPU in silence."""
+"""The accelerator that a plan asks for, and the builds of libraries that can use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from skymark.cache.location import cache_directory
 from skymark.execute.seen_devices import seen_devices
-from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
 from skymark.machine.accelerator import (
     FRACTION_VARIABLE,
@@ -27,10 +26,52 @@ from skymark.machine.gpu_fitness import (
 )
 from skymark.machine.nvidia import GpuLostError, nvidia_driver, visible_units
 from skymark.model.errors import UsageError
-from skymark.model.platform import Platform, Target
+from skymark.model.machine import Platform, Target, usual_target
 from skymark.model.record import Cause
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import SeenBy
+
+CUDA_VARIABLE = "SKYMARK_CUDA"
+"""Major version of CUDA to take whatever the driver is, as images do that hold one of them."""
+
+CUDA: Mapping[str, Target] = {"12": "cuda12", "13": "cuda13"}
+
+FIRST_DRIVER_OF_CUDA_13 = 580
+"""Branch of the driver. Source: CUDA Toolkit 13 release notes, table of minimum versions."""
+
+
+def target_of(
+    platform: Platform,
+    *,
+    variables: Mapping[str, str] = os.environ,
+    version_of: Callable[[Path], str | None] = driver_version,
+    root: Path = Path("/"),
+) -> Target:
+    """Return the target whose packages serve a platform on this machine.
+
+    For a GPU whose driver cannot be asked, it is the one that works with all of them.
+
+    Args:
+        platform: a plan's.
+        variables: environment variables; they may name CUDA's version, or tell of a rehearsal.
+        version_of: returns the driver's version, given the root of its files.
+        root: where the driver's files are looked for.
+
+    Raises:
+        UsageError: a variable names a version of CUDA that no library is pinned for.
+    """
+    if platform == "cpu" or is_rehearsed(variables, root):
+        return "cpu"
+    if platform != "gpu":
+        return usual_target(platform)
+    if wanted := variables.get(CUDA_VARIABLE):
+        if wanted not in CUDA:
+            raise UsageError(f"{CUDA_VARIABLE}={wanted}: choose from {', '.join(CUDA)}")
+        return CUDA[wanted]
+    branch = (version_of(root) or "").partition(".")[0]
+    is_new = branch.isdigit() and int(branch) >= FIRST_DRIVER_OF_CUDA_13
+    return "cuda13" if is_new else usual_target(platform)
+
 
 ADVICE: Mapping[Platform, str] = {
     "gpu": "start a container with --gpus all (podman: --device nvidia.com/gpu=all), install "

@@ -13,7 +13,7 @@ from skymark.machine.gpu_fitness import CopyRates
 from skymark.machine.nvidia import VISIBLE_VARIABLE, Unit
 from skymark.machine.private_directory import closed_umask
 from skymark.machine.variables import absolute_path, worker_variables
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 
 PROGRAM = Path(__file__).with_name("measure_copies.py")
 COPIED_BYTES = 1 << 28

@@ -11,23 +11,18 @@ from pathlib import Path
 from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
 from skymark.cache.sharing import using
-from skymark.execute.accelerator import require_accelerator
-from skymark.execute.duet_engine import DuetEngine
-from skymark.execute.duet_side import BaselineSide, DuetSide
+from skymark.execute.accelerator import require_accelerator, target_of
+from skymark.execute.duet_engine import BaselineSide, DuetEngine, DuetSide
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
-from skymark.execute.opened_run import OpenedRun, opened_run
-from skymark.execute.resuming import require_same_plan_here
+from skymark.execute.resuming import OpenedRun, begun, opened_run, require_same_plan_here, run_id_of
 from skymark.execute.revision import Revision, RevisionCode, code_of
-from skymark.execute.run_manifest import begun, run_id_of
 from skymark.execute.session import FinishedRun
-from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
 from skymark.machine.measuring_lock import measuring
-from skymark.model.duet import Duet, Side
 from skymark.model.errors import UsageError
 from skymark.model.machine import GitState
-from skymark.model.manifest import Manifest
+from skymark.model.manifest import Duet, Manifest, Side
 from skymark.model.plan import Plan
 from skymark.model.record import Status
 from skymark.store.store import FINISH_S, Store

@@ -8,7 +8,7 @@ from pathlib import Path
 from skymark.execute.asking import Question
 from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.venvs import Venvs, import_root
-from skymark.model.platform import Platform, Target, platform_of
+from skymark.model.machine import Platform, Target, platform_of
 from skymark.model.venv import VenvSpec
 
 

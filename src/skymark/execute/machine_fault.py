@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skymark.machine.cgroup import limits_of, oom_kills
-from skymark.machine.process_table import PROC, process_table, tree_of
+from skymark.machine.processes import PROC, process_table, tree_of
 from skymark.machine.room import (
     MORE_FILES,
     MORE_MEMORY,

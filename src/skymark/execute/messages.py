@@ -11,7 +11,7 @@ from skymark.execute.seen_devices import SeenDevices
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.model.record import Resources, RoundResult, Verification
 from skymark.suite.contract import Seen, SeenBy
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from skymark.machine.private_directory import closed_umask
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.base import Frozen
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.suite.contract import SeenBy
 
 PROGRAM = Path(__file__).with_name("see_accelerator.py")

@@ -3,30 +3,73 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
 from skymark.cache.sharing import using
-from skymark.execute.accelerator import require_accelerator
+from skymark.execute.accelerator import require_accelerator, target_of
 from skymark.execute.engine import Engine
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
-from skymark.execute.opened_run import opened_run
-from skymark.execute.other_parts import bring_other_parts
 from skymark.execute.partition.shard import Shard
-from skymark.execute.run_manifest import begun
-from skymark.execute.targets import target_of
+from skymark.execute.resuming import begun, opened_run
 from skymark.execute.venvs import Venvs
 from skymark.machine.measuring_lock import measuring
+from skymark.model.errors import StoreError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status, is_well
+from skymark.run.directory import RunDirectory
+from skymark.run.layout import MANIFEST, SUMS
+from skymark.store.fetching import fetch
 from skymark.store.store import FINISH_S, Store
-from skymark.store.storing import Stored
+from skymark.store.storing import Stored, Storing
 from skymark.suite.registry import suite_named
+
+
+def bring_other_parts(
+    run: RunDirectory, plan: Plan, stores: Iterable[Store], storing: Storing, observer: Observer
+) -> bool:
+    """Bring what other workers stored of a run, if with it every cell has a record.
+
+    Call it when this worker's part is stored: then the last one finds all others'. Where two end
+    at the same moment, both may; they write the same.
+
+    Args:
+        run: the directory of this worker.
+        plan: of all workers.
+        stores: where all of them store.
+        storing: told what was read.
+        observer: told what is fetched, and which store cannot be read: that spoils no part.
+
+    Returns:
+        Whether the run is whole here by that, and was not before.
+    """
+    own = set(run.files())
+    lacking = {f"records/{planned.cell.id}.json" for planned in plan.cells} - own
+    if not lacking:
+        return False
+    for store in stores:
+        if not (store.live and store.several_writers):
+            continue
+        try:
+            if lacking <= store.sizes().keys():
+                fetch(
+                    store,
+                    run.path,
+                    keep=own,
+                    only=lambda path: path not in {MANIFEST, SUMS},
+                    announce=observer.stage,
+                    fetched=partial(storing.seen, store),
+                )
+                return True
+        except (StoreError, FileNotFoundError) as error:
+            observer.stage(f"the other workers' parts are not here: {error}")
+    return False
 
 
 @dataclass(frozen=True)

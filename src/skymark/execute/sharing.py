@@ -7,22 +7,22 @@ held: another one takes over its groups and goes on with the rounds that it left
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
 from skymark.cache.sharing import using
-from skymark.execute.accelerator import require_accelerator
+from skymark.execute.accelerator import require_accelerator, target_of
 from skymark.execute.engine import Engine
-from skymark.execute.groups import Groups, TakenGroup
 from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
-from skymark.execute.resuming import begin_or_resume, held_in
-from skymark.execute.run_manifest import begun, write_end
+from skymark.execute.resuming import begin_or_resume, begun, held_in, write_end
 from skymark.execute.session import FinishedRun
-from skymark.execute.targets import target_of
 from skymark.execute.venvs import Venvs
 from skymark.execute.worker_pool import WorkerPool
 from skymark.leases import Lease, Leases
@@ -32,11 +32,119 @@ from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Record
 from skymark.run.directory import RunDirectory, require_same_plan
-from skymark.run.joint_writer import JointWriter, joint_writer
 from skymark.run.layout import MANIFEST, SUMS
+from skymark.run.writer_locks import JointWriter, joint_writer
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored, Storing
 from skymark.suite.registry import suite_named
+
+POLL_S = 1.0
+"""Between two looks at groups that others have."""
+
+
+class TakenGroup(NamedTuple):
+    """A group that this process has taken."""
+
+    name: str
+    cells: tuple[PlannedCell, ...]
+    lease: Lease
+
+
+class Groups:
+    """The groups of a plan, of which each process takes the next that nobody has."""
+
+    def __init__(
+        self,
+        suite: str,
+        cells: Sequence[PlannedCell],
+        run: RunDirectory,
+        leases: Leases,
+        poll_s: float = POLL_S,
+    ) -> None:
+        """Order the groups, those that take the longest first: the last ones end soon then.
+
+        Args:
+            suite: of the cells.
+            cells: those that are to be run; one that could not be set up, once more.
+            run: where their records go.
+            leases: of all processes that may run one of these groups, for this plan or another.
+            poll_s: between two looks at what others have.
+        """
+        found: dict[str, list[PlannedCell]] = {}
+        for planned in cells:
+            found.setdefault(planned.group, []).append(planned)
+        self._left = dict(sorted(found.items(), key=lambda one: -_guess_s(one[1])))
+        self._again = {planned.cell.id for planned in cells if _was_not_set_up(run, planned)}
+        self._suite = suite
+        self._run = run
+        self._leases = leases
+        self._poll_s = poll_s
+
+    def take(self) -> Iterator[TakenGroup]:
+        """Yield groups that have cells without a record, each held until the next is asked for.
+
+        When all that are left are held by others, one process waits, to take over those of any
+        that dies; the others have nothing to do here.
+        """
+        watch: Lease | None = None
+        try:
+            while self._left:
+                for name in list(self._left):
+                    if (taken := self._take(name)) is None:
+                        continue
+                    if watch is not None:  # another one may wait meanwhile
+                        watch.release()
+                        watch = None
+                    try:
+                        yield taken
+                    finally:
+                        taken.lease.release()
+                    break
+                else:
+                    if not self._left:
+                        return
+                    if watch is None:
+                        watch = self._leases.take(self._key(f"{self._run.path.name}/waits"))
+                    if watch is None:
+                        return
+                    time.sleep(self._poll_s)
+        finally:
+            if watch is not None:
+                watch.release()
+
+    def _take(self, name: str) -> TakenGroup | None:
+        """Take a group; one that is done is forgotten."""
+        cells = self._left[name]
+        if self._is_done(cells):
+            del self._left[name]
+            return None
+        if (lease := self._leases.take(self._key(name))) is None:
+            return None
+        del self._left[name]
+        if self._is_done(cells):  # meanwhile
+            lease.release()
+            return None
+        return TakenGroup(name, tuple(cells), lease)
+
+    def _is_done(self, cells: Sequence[PlannedCell]) -> bool:
+        return all(
+            planned.cell.id not in self._again and self._run.record_path(planned.cell).exists()
+            for planned in cells
+        )
+
+    def _key(self, name: str) -> str:
+        """Return the name of a group's lease; names of groups are any text."""
+        return sha256(f"{self._suite}\0{name}".encode()).hexdigest()[:32]
+
+
+def _guess_s(cells: Sequence[PlannedCell]) -> float:
+    return sum(planned.guess.expected_s for planned in cells if planned.guess is not None)
+
+
+def _was_not_set_up(run: RunDirectory, planned: PlannedCell) -> bool:
+    record = run.record(planned.cell)
+    return record is not None and record.was_not_set_up
+
 
 CLAIMS = ".claims"
 """Directory of leases, beside the runs: two runs on one machine measure no group at once."""

@@ -1,7 +1,7 @@
 """Starts of worker processes: alone, or forked from a parent that has imported the library.
 
 An import takes seconds, and each round needs a process that has measured nothing. A parent imports
-the library once and is forked for each round, where `skymark.execute.forking` finds no obstacle. A
+the library once and is forked for each round, where `skymark.execute.worker` finds no obstacle. A
 parent that cannot be forked serves the first round itself, and the next round gets another parent.
 """
 
@@ -20,12 +20,12 @@ from pathlib import Path
 
 from skymark.execute.cell_logs import WorkerOutput
 from skymark.execute.messages import Begin, Ended, Serve, Serving, line_of, parse_news
-from skymark.machine.leaving import PARENT_VARIABLE
 from skymark.machine.private_directory import closed_umask
+from skymark.machine.tied import PARENT_VARIABLE
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
 from skymark.model.cell import Cell
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 
 WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
 """Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""

@@ -25,7 +25,7 @@ from skymark.machine.nvidia import (
     visible_units,
     watts,
 )
-from skymark.machine.process_table import process_table, tree_of
+from skymark.machine.processes import process_table, tree_of
 from skymark.model.gpu import GpuProcess, GpuUse
 
 INTERVAL_S = 0.1

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skymark.measure.consumer import Consumer, Work
-from skymark.measure.transfer import Transfer
+from skymark.measure.consumer import Consumer, Transfer, Work
 
 Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""

@@ -10,8 +10,16 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
-from skymark.machine.process_end import MARKER_VARIABLE, kill_tree
-from skymark.machine.process_table import PROC, Process, Table, own_cpu_s, process_table, tree_of
+from skymark.machine.processes import (
+    MARKER_VARIABLE,
+    PROC,
+    Process,
+    Table,
+    kill_tree,
+    own_cpu_s,
+    process_table,
+    tree_of,
+)
 from skymark.model.record import Resources
 
 __all__ = [

@@ -1,10 +1,12 @@
-"""An option of the command line, as a suite declares it."""
+"""Options and settings of the command line: as suites declare them, and as users write them."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from skymark.model.base import Frozen
+from skymark.model.cell import Setting
+from skymark.model.errors import UsageError
 
 Group = Literal["what", "how"]
 """Where help shows it: with what is measured, or with how."""
@@ -28,3 +30,27 @@ class Option(Frozen):
     several: bool = False
     default: str | int | float | None = None
     setting: bool = False
+
+
+def read_pair(text: str, option: str = "--set") -> tuple[str, Setting]:
+    """Read a setting, NAME=VALUE.
+
+    Raises:
+        UsageError: it is none.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {text!r} must be NAME=VALUE")
+    return name.strip().replace("-", "_"), read_value(value)
+
+
+def read_value(text: str) -> Setting:
+    """Read a setting's value: true/false, an integer, a decimal number, else text."""
+    if text.casefold() in {"true", "false"}:
+        return text.casefold() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

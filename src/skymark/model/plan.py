@@ -6,14 +6,13 @@ from functools import cached_property
 
 from pydantic import Field, JsonValue
 
-from skymark.model.allotment import Allotment, Goal
 from skymark.model.base import Frozen, digest_of
 from skymark.model.cell import Cell, Setting
-from skymark.model.data_taken import DataTaken
-from skymark.model.effort import Effort
-from skymark.model.platform import Platform
+from skymark.model.data import DataTaken
+from skymark.model.duration import Span
+from skymark.model.effort import Allotment, Effort, Goal
+from skymark.model.machine import Platform
 from skymark.model.record import SCHEMA_VERSION, Cause, Status
-from skymark.model.span import Span
 
 
 class Selection(Frozen):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from skymark.model.base import Amount, Count, Frozen, Moment, NonNegative
 from skymark.model.cell import Cell, Setting
-from skymark.model.data_taken import DataTaken
+from skymark.model.data import DataTaken
 from skymark.model.gpu import GpuUse, combined
 from skymark.model.metric import Figure
 

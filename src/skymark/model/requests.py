@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from skymark.model.allotment import Goal
 from skymark.model.base import Frozen
 from skymark.model.cell import Setting
-from skymark.model.duration_text import seconds_of
+from skymark.model.duration import seconds_of
+from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
 
 DEFAULT_PROFILE = "ci_cpu"

@@ -1,11 +1,15 @@
-"""The Python environment of an adapter, as its suite declares it."""
+"""The Python environment of an adapter, and the libraries that some data needs."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pydantic import Field
 
 from skymark.model.base import Frozen
-from skymark.model.platform import Target
+from skymark.model.errors import DataError
+from skymark.model.machine import Target
 
 
 class VenvSpec(Frozen):
@@ -35,3 +39,20 @@ class VenvSpec(Frozen):
     def built_for(self, target: Target) -> VenvSpec:
         """Return the venv for a target; itself where nothing in it depends on that."""
         return self.variants.get(target, self)
+
+
+@contextmanager
+def needs(module: str) -> Iterator[None]:
+    """Turn the absence of a library that data needs into the command that installs it.
+
+    Raises:
+        DataError: importing the module failed because it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise DataError(
+            f"this data needs {module}, which is not installed; run: uv pip install 'skymark[data]'"
+        ) from error

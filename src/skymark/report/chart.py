@@ -1,12 +1,23 @@
-"""Geometry of the report's charts: places on an axis, in per cent of its length."""
+"""The report's charts: places on an axis, distributions of samples, speed against price."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from skymark.report.text import significant
+import numpy as np
+
+from skymark.model.metric import Declaration, Distribution
+from skymark.report.ranking_table import Row, price_column
+from skymark.report.text import significant, writer, writer_as
+from skymark.run.reader import Run
+from skymark.run.samples import read_samples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 ROOM = 1.04
 """Length of a linear axis relative to its largest value."""
@@ -86,3 +97,141 @@ def trimmed(number: str) -> str:
     digits, space, unit = number.partition(" ")
     digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
     return f"{digits}{space}{unit}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A row with its price."""
+
+    row: Row
+    price_usd: float
+    price: str
+    """The same in words."""
+
+
+@dataclass(frozen=True)
+class PriceChart:
+    """The rows whose price is known, on two linear axes."""
+
+    heading: str
+    across: Axis
+    """Of prices."""
+    up: Axis
+    """Of the primary metric."""
+    points: tuple[Point, ...]
+
+
+def price_chart(
+    rows: Sequence[Row], declaration: Declaration, hourly_price_usd: float | None
+) -> PriceChart | None:
+    """Return the chart of a table's rows; None where fewer than two have a price.
+
+    Args:
+        rows: of one table.
+        declaration: names the rate that a price follows from.
+        hourly_price_usd: of the machine.
+    """
+    column = price_column(declaration, hourly_price_usd)
+    if column is None:
+        return None
+    points = []
+    for row in rows:
+        price_usd, text = column.entry(row)
+        if price_usd is not None:
+            points.append(Point(row, price_usd, text))
+    if len(points) < 2:
+        return None
+    metric = declaration.primary_metric
+    return PriceChart(
+        heading=column.heading,
+        across=linear_axis((one.price_usd for one in points), significant),
+        up=linear_axis((one.row.figure.value for one in points), writer(metric)),
+        points=tuple(points),
+    )
+
+
+BINS = 60
+"""Parts of the axis that samples are counted in."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The samples of one row: heights over the parts of an axis, the tallest 1."""
+
+    heights: tuple[float, ...]
+    description: str
+    """The same in words."""
+
+    @property
+    def outline(self) -> str:
+        """The path of an SVG of 100 by 20: steps above a base line."""
+        width = 100 / len(self.heights)
+        steps = (
+            f"V{20 - 18 * height:.3g}H{width * (place + 1):.4g}"
+            for place, height in enumerate(self.heights)
+        )
+        return f"M0 20{''.join(steps)}V20Z"
+
+
+@dataclass(frozen=True)
+class DistributionChart:
+    """The distributions of a table's rows on one axis."""
+
+    distribution: Distribution
+    axis: Axis
+    shapes: tuple[Shape | None, ...]
+    """One per row; None where no samples were kept."""
+
+
+def distribution_charts(
+    run: Run, rows: Sequence[Row], problems: list[str]
+) -> Iterable[DistributionChart]:
+    """Yield the declared distributions that some row has samples for.
+
+    Args:
+        run: the rows' own.
+        rows: of one table.
+        problems: gets what could not be read, and why.
+    """
+    for one in run.declaration.distributions:
+        samples = [_samples(run, row, one, problems) for row in rows]
+        found = [values for values in samples if values is not None]
+        if not found:
+            continue
+        write = writer_as(one.shown)
+        ends = (float(end) for values in found for end in (values.min(), values.max()))
+        axis = log_axis(ends, write)
+        shapes = (None if values is None else _shape(values, axis, one) for values in samples)
+        yield DistributionChart(one, axis, tuple(shapes))
+
+
+def _samples(
+    run: Run, row: Row, distribution: Distribution, problems: list[str]
+) -> NDArray[Any] | None:
+    """Return the positive samples of a row, which a logarithmic axis can show."""
+    wanted = [name for name in (distribution.column, distribution.only) if name]
+    record = row.record
+    try:
+        columns = read_samples(run.directory, record, wanted)
+    except (OSError, ValueError) as error:
+        problems.append(f"samples/{record.cell.id}.parquet: {error}")
+        return None
+    if columns is None:
+        return None
+    values = columns[distribution.column]
+    if distribution.only:
+        values = values[columns[distribution.only] > 0]
+    values = values[np.isfinite(values) & (values > 0)]
+    return values if len(values) else None
+
+
+def _shape(values: NDArray[Any], axis: Axis, distribution: Distribution) -> Shape:
+    counts, _ = np.histogram(np.log(values), BINS, (np.log(axis.low), np.log(axis.high)))
+    write = writer_as(distribution.shown)
+    quarters = np.quantile(values, [0.25, 0.5, 0.75])
+    described = (
+        f"{len(values):,} {distribution.heading}: half of them from "
+        f"{write(float(quarters[0]))} to {write(float(quarters[2]))}, "
+        f"median {write(float(quarters[1]))}"
+    )
+    return Shape(tuple((counts / max(counts.max(), 1)).tolist()), described)

@@ -14,14 +14,17 @@ from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
-from skymark.report.judgement import Judgement, judge
-from skymark.report.library_changes import Judged
-from skymark.report.named_cell import NamedCell
+from skymark.report.judgement import Judged, Judgement, NamedCell, judge
 from skymark.report.text import duration
 from skymark.run.reader import Run
-from skymark.statistics.common_change import CommonChange
-from skymark.statistics.difference import PAIRED_PRACTICAL, PRACTICAL, Difference, Verdict
-from skymark.statistics.pairing import pair_count
+from skymark.statistics.change_points import CommonChange
+from skymark.statistics.difference import (
+    PAIRED_PRACTICAL,
+    PRACTICAL,
+    Difference,
+    Verdict,
+    pair_count,
+)
 
 Across = Literal["hardware", "versions", "cells"]
 """What may differ between two runs, because it is what one wants to compare: the machine, the

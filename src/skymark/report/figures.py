@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.model.cell import UNSAFE
 from skymark.model.errors import SkymarkError
-from skymark.report.chart import trimmed
-from skymark.report.distributions import DistributionChart, distribution_charts
-from skymark.report.price_chart import PriceChart, price_chart
-from skymark.report.ranking import Row, ranked
+from skymark.report.chart import (
+    DistributionChart,
+    PriceChart,
+    distribution_charts,
+    price_chart,
+    trimmed,
+)
+from skymark.report.ranking_table import Row, ranked
 from skymark.report.text import plain, writer
 from skymark.whole_files import named_by_user, write_whole
 

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
 
 from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
-from skymark.report.benchmark_reader import run_at
-from skymark.report.named_cell import NamedCell
+from skymark.report.comparison_tables import STYLES
+from skymark.report.html import page_environment
+from skymark.report.judgement import NamedCell
+from skymark.report.pytest_benchmark import run_at
+from skymark.report.text import plain, writer
 from skymark.run.layout import MANIFEST
 from skymark.run.reader import Run
 from skymark.statistics.change_points import change_points
 from skymark.statistics.difference import PRACTICAL, Difference, difference
+from skymark.whole_files import named_by_user, write_whole
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Change(Frozen):
@@ -158,3 +170,102 @@ def _cell(
         ),
         other_runs=len(found) - len(same),
     )
+
+
+HEIGHT = 40
+ROOM = 4
+"""Above the highest value and below the lowest, in the units of the height."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell's line in a square of 100 by `HEIGHT`."""
+
+    cell: CellHistory
+    points: str
+    changes: tuple[float, ...]
+    """Where its level changed."""
+
+
+def line_of(cell: CellHistory) -> Line:
+    """Return the line of a cell: runs are equally far apart, the lowest value lies at the foot."""
+    low, high = min(cell.values), max(cell.values)
+    width, length = (high - low) or 1.0, max(len(cell.values) - 1, 1)
+    span = HEIGHT - 2 * ROOM
+    points = (
+        f"{100 * place / length:.2f},{HEIGHT - ROOM - span * (value - low) / width:.2f}"
+        for place, value in enumerate(cell.values)
+    )
+    starts = {change.run_id for change in cell.changes}
+    marks = (place for place, run in enumerate(cell.run_ids) if run in starts)
+    return Line(cell, " ".join(points), tuple(100 * (place - 0.5) / length for place in marks))
+
+
+def write_history(history: History, path: Path, home: str | None = None) -> None:
+    """Write the page of a history, whole or not at all.
+
+    Args:
+        history: of one kind of machine.
+        path: the file.
+        home: the address of the page of all runs, where there is one.
+
+    Raises:
+        SkymarkError: jinja2 is not installed, or the file cannot be written.
+    """
+    environment = page_environment()
+    environment.filters["written"] = writer(history.metric)
+    page = environment.get_template("history.html.j2").render(
+        history=history, lines=[line_of(cell) for cell in history.cells], height=HEIGHT, home=home
+    )
+    with named_by_user(path):
+        write_whole(path, page.encode(), durable=False)
+
+
+BARS = "▁▂▃▄▅▆▇█"
+LONGEST_LINE = 30
+
+
+def print_history(history: History, console: Console) -> None:
+    """Print a line per cell: its last values as bars, the newest, and where its level changed."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for heading in ("scenario", "adapter"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("runs", "first", "last"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(plain(history.metric.heading), no_wrap=True)
+    table.add_column("changes", overflow="fold")
+    write = writer(history.metric)
+    for cell in history.cells:
+        table.add_row(
+            Text(plain(cell.label)),
+            Text(plain(cell.adapter)),
+            Text(f"{len(cell.values)}"),
+            Text(write(cell.values[0])),
+            Text(write(cell.values[-1])),
+            Text(bars(cell.values[-LONGEST_LINE:])),
+            Text("\n").join(map(_change, cell.changes)),
+        )
+    console.print(table)
+    if left := sum(cell.other_runs for cell in history.cells):
+        console.print(Text(f"{left} records of other settings or definitions are left out"))
+    changed = sum(bool(cell.changes) for cell in history.cells)
+    console.print(
+        Text(
+            f"{len(history.run_ids)} runs · {changed} of {len(history.cells)} cells changed  "
+            f"(a change counts from {history.practical:.0%} on)"
+        )
+    )
+
+
+def bars(values: Sequence[float]) -> str:
+    """Return values as bars: the lowest is the lowest bar, the highest the highest."""
+    low, high = min(values), max(values)
+    if low == high:
+        return BARS[0] * len(values)
+    return "".join(BARS[round((one - low) / (high - low) * (len(BARS) - 1))] for one in values)
+
+
+def _change(change: Change) -> Text:
+    ratio, verdict = change.difference.ratio, change.difference.verdict
+    share = "from zero" if ratio is None else f"{ratio.value - 1:+.0%}"
+    return Text(f"{share} at {plain(change.run_id)}", STYLES[verdict])

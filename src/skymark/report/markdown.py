@@ -1,11 +1,27 @@
-"""Text that others wrote, in Markdown for GitHub: it is shown, and neither links nor calls."""
+"""Markdown for GitHub: a run's tables, and others' text, which neither links nor calls."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from skymark.report.text import plain
+from skymark.model.record import Record, Status
+from skymark.report.ranking_table import (
+    PLACE,
+    UNSURE,
+    Columns,
+    Row,
+    group_marks,
+    not_ranked,
+    ranked,
+    why_not_ranked,
+)
+from skymark.report.text import facts_of, plain, reason_of
+
+if TYPE_CHECKING:
+    from skymark.run.reader import Run
+
 
 POWERFUL = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 SPACE = "&#8203;"
@@ -60,3 +76,78 @@ def code_span(text: str) -> str:
 def longest_run(text: str) -> int:
     """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)
+
+
+def run_markdown(run: Run) -> str:
+    """Return a run: its facts, a table per scenario, and what was not measured with the reason."""
+    return "".join(f"{line}\n" for line in _lines(run))
+
+
+def _lines(run: Run) -> Iterator[str]:
+    declaration = run.declaration
+    columns = Columns(run)
+    yield f"## {markdown(run.manifest.run_id)}"
+    yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
+    for sentence in run.manifest.plan.sentences:
+        yield from ("", markdown(sentence))
+    for label, records in run.by_label().items():
+        rows, others = ranked(records, declaration), not_ranked(records, declaration)
+        if rows or others:
+            title = declaration.scenario_title(records[0].cell.scenario)
+            yield from ("", f"### {markdown(label)}{f': {markdown(title)}' if title else ''}", "")
+        if rows:
+            yield from _table(rows, columns)
+        if others:
+            yield from ("", f"Not ranked: {markdown(why_not_ranked(others, declaration))}.", "")
+            yield from _stand_ins(others, columns)
+    if any(record.metrics for record in run.records):
+        words = declaration.primary_metric.words
+        yield from ("", f"Bold: none is shown to be {markdown(words.better)}. A bracket: the order")
+        yield f"within is not shown. {UNSURE}: not shown to differ."
+    if rest := [record for record in run.records if record.status.value != "ok"]:
+        yield from ("", "### Not in the ranking", "")
+        yield from markdown_table(
+            ("outcome", "scenario", "adapter", "why, and what to do"), map(_absent, rest), names=4
+        )
+    for problem in run.problems:
+        yield from ("", f"Unreadable: {markdown(problem)}")
+
+
+def _table(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
+    filled = columns.all(rows)
+    brackets = group_marks(rows)
+    body = []
+    for place, row in enumerate(rows):
+        name = markdown(columns.declaration.adapter_name(row.record.cell.adapter))
+        cells = [f"**{name}**" if row.leads else name]
+        for column, entries in filled:
+            bracket = brackets[place] if column.heading == PLACE else ""
+            cells.append(markdown(f"{entries[place].text}{bracket}"))
+        body.append(cells)
+    head = ("adapter", *(markdown(column.heading) for column, _ in filled))
+    yield from markdown_table(head, body)
+
+
+def _stand_ins(records: Sequence[Record], columns: Columns) -> Iterator[str]:
+    shown = columns.stand_in(records)
+    names = [columns.declaration.adapter_name(record.cell.adapter) for record in records]
+    body = [
+        [markdown(name), *(markdown(entries[place].text) for _, entries in shown)]
+        for place, name in enumerate(names)
+    ]
+    head = ("adapter", *(markdown(metric.heading) for metric, _ in shown))
+    yield from markdown_table(head, body)
+
+
+def _absent(record: Record) -> tuple[str, ...]:
+    cell = record.cell
+    words = (record.status.value, cell.label, cell.adapter, reason_of(record.cause))
+    return tuple(map(markdown, words))
+
+
+def _counts(run: Run) -> str:
+    parts = [f"{number} {status.value}" for status, number in run.counts.items()]
+    parts += [f"{len(run.missing)} without a record"] if run.missing else []
+    empty = " (nothing was measured)" if parts and Status.OK not in run.counts else ""
+    unfinished = "" if run.manifest.finished else " (the run was not finished)"
+    return (" · ".join(parts) or "no records") + empty + unfinished

@@ -11,13 +11,25 @@ from statistics import fmean
 from skymark.machine.fitness import fitness_warnings
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Cause, Record, StabilityWarning, Status
-from skymark.report.chart import Axis, linear_axis, log_axis
-from skymark.report.columns import Columns, Entry, Filled
-from skymark.report.distributions import DistributionChart, distribution_charts
-from skymark.report.facts import Warned, warned_in
-from skymark.report.price_chart import PriceChart, price_chart
-from skymark.report.ranking import Row, not_ranked, ranked, why_not_ranked
-from skymark.report.text import writer
+from skymark.report.chart import (
+    Axis,
+    DistributionChart,
+    PriceChart,
+    distribution_charts,
+    linear_axis,
+    log_axis,
+    price_chart,
+)
+from skymark.report.ranking_table import (
+    Columns,
+    Entry,
+    Filled,
+    Row,
+    not_ranked,
+    ranked,
+    why_not_ranked,
+)
+from skymark.report.text import Warned, warned_in, writer
 from skymark.run.reader import Run
 
 MOST_CELLS = 1000

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from skymark.model.cell import Cell
 from skymark.model.record import Status
-from skymark.run.heads import RecordHead
+from skymark.run.reader import RecordHead
 
 
 class State(StrEnum):

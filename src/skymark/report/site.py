@@ -11,10 +11,8 @@ from pathlib import Path
 from skymark.model.cell import UNSAFE
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.record import Status
-from skymark.report.environment import page_environment
-from skymark.report.history import history_of, in_order_of_time, run_directories
-from skymark.report.history_page import write_history
-from skymark.report.html import render
+from skymark.report.history import history_of, in_order_of_time, run_directories, write_history
+from skymark.report.html import page_environment, render
 from skymark.run.reader import Run, open_run
 from skymark.statistics.difference import PRACTICAL
 from skymark.whole_files import named_by_user, write_whole

@@ -11,10 +11,18 @@ from rich.text import Text
 
 from skymark.model.metric import Declaration
 from skymark.model.record import Record, Status
-from skymark.report.columns import GROUP_MARKS, PLACE, UNSURE, Columns, group_marks
-from skymark.report.facts import MOST_SHOWN, facts_of, reason_of, warned_in
-from skymark.report.ranking import Row, not_ranked, ranked, why_not_ranked
-from skymark.report.text import plain
+from skymark.report.ranking_table import (
+    GROUP_MARKS,
+    PLACE,
+    UNSURE,
+    Columns,
+    Row,
+    group_marks,
+    not_ranked,
+    ranked,
+    why_not_ranked,
+)
+from skymark.report.text import MOST_SHOWN, facts_of, plain, reason_of, warned_in
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

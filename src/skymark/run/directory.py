@@ -16,7 +16,7 @@ from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import ColumnType
 from skymark.model.record import Record, RoundResult
-from skymark.model.sealed import sealed, unsealed
+from skymark.model.schema import sealed, unsealed
 from skymark.plain_files import (
     TooLargeError,
     entries_below,
@@ -30,7 +30,7 @@ from skymark.run.layout import FOLDERS, MANIFEST, RUN_FILE, SUMS
 from skymark.run.other_plan import difference
 from skymark.run.reader import read_manifest, read_record, read_sums
 from skymark.run.samples import samples_file
-from skymark.run.sole_writer import LOCK
+from skymark.run.writer_locks import LOCK
 from skymark.whole_files import LARGEST_FILE_BYTES, PART, explained
 
 WRITES = 10

@@ -1,4 +1,4 @@
-"""Confidence intervals from a few rounds.
+"""Intervals of a few rounds, metrics over all of them, and when there are enough.
 
 The round (a fresh process) is the unit of replication: batches inside one process share its
 luck, so that pooling them would give intervals far too narrow (Georges, Buytaert, Eeckhout,
@@ -9,12 +9,35 @@ benchmarking in reasonable time", ISMM 2013).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
-from skymark.model.metric import Figure
-from skymark.statistics.student import student_quantile
+from skymark.model.effort import Effort
+from skymark.model.metric import Figure, Metric, Scale
+from skymark.model.record import Round
+
+CONFIDENCE = 0.95
+
+
+def student_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
+    """Return t such that Student's distribution has this much probability in [-t, t].
+
+    Raises:
+        ValueError: fewer than one degree of freedom.
+    """
+    from scipy.special import stdtrit
+
+    if degrees < 1:
+        raise ValueError(f"Student's distribution needs a degree of freedom, not {degrees}")
+    return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+def student_p_value(t: float, degrees: float) -> float:
+    """Return the probability outside [-t, t] under Student's distribution."""
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(degrees, -abs(t)))
 
 
 def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -> Figure:
@@ -41,3 +64,50 @@ def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -
         return Figure(value=back(centre))
     half = student_quantile(len(numbers) - 1) * stdev(numbers) / math.sqrt(len(numbers))
     return Figure(value=back(centre), low=back(centre - half), high=back(centre + half))
+
+
+def figures_of(rounds: Sequence[Round], metrics: Iterable[Metric]) -> dict[str, Figure]:
+    """Return each metric's mean over rounds with its interval; one that a round lacks is left out.
+
+    Pooled metrics are the suite's own matter and are left out, too. Metrics that only some
+    scenarios have, declared or not, are taken from the rounds that have them.
+    """
+    found: dict[str, Figure] = {}
+    declared = {one.name: one for one in metrics}
+    names = dict.fromkeys((*declared, *(name for one in rounds for name in one.metrics)))
+    for name in names:
+        metric = declared.get(name)
+        values = [one.metrics[name] for one in rounds if name in one.metrics]
+        partial = len(values) < len(rounds) and metric is not None and not metric.own
+        if not values or partial or (metric is not None and metric.pooled):
+            continue
+        found[name] = figure_of(values, metric.scale if metric is not None else "log")
+    return found
+
+
+def figure_of(values: Sequence[float], scale: Scale) -> Figure:
+    """Return the mean of values, one per round, with its interval.
+
+    On the log scale only where every value has a logarithm, else on the linear one. What does not
+    vary (`exact`) has no interval: its value is the last.
+    """
+    if scale == "exact":
+        return Figure(value=values[-1])
+    return estimate(values, "log" if scale == "log" and min(values) > 0 else "linear")
+
+
+def is_precise_enough(rounds: Sequence[Round], metric: Metric, effort: Effort) -> bool:
+    """Whether the interval of a metric is narrow enough, or the effort is spent.
+
+    Stopping at the first interval that is narrow enough makes 95 % a little optimistic; the
+    effort's `min_rounds` bounds by how much. What does not vary (`exact`) needs one round.
+    """
+    if len(rounds) >= effort.max_rounds or (rounds and metric.scale == "exact"):
+        return True
+    if len(rounds) < max(effort.min_rounds, 1):
+        return False
+    values = [one.metrics[metric.name] for one in rounds if metric.name in one.metrics]
+    if len(values) < len(rounds):
+        return False
+    width = figure_of(values, metric.scale).relative_half_width
+    return width is not None and width <= effort.target_relative_interval

@@ -17,8 +17,7 @@ from statistics import fmean, median
 from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Round, StabilityWarning
-from skymark.statistics.interval import estimate
-from skymark.statistics.student import student_quantile
+from skymark.statistics.interval import estimate, student_quantile
 
 PRACTICAL = 0.05
 """Smallest relative difference worth a word."""

@@ -1,4 +1,4 @@
-"""Registry of the kinds of stores, and the stores opened through it by address.
+"""Kinds of stores: their declaration and registry, and stores opened through it by address.
 
 The kinds of other packages are entry points of the group ``skymark.stores``: the name is the
 scheme, the object a `StoreKind`.
@@ -6,13 +6,134 @@ scheme, the object a `StoreKind`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 
 from skymark.model.errors import UsageError
 from skymark.references import extensions
-from skymark.store.kind import StoreKind, Variables
 from skymark.store.store import RunSource, Store
+
+Variables = Mapping[str, str]
+"""Environment variables."""
+
+
+@dataclass(frozen=True)
+class ClientLibrary:
+    """The library that a kind of store is reached with."""
+
+    module: str
+    install: str
+    """The command that installs it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreKind:
+    """A kind of store: all that is known of it before one is opened.
+
+    A module that declares one imports the client in the function that opens a store, because
+    declarations are read by commands that store nothing.
+    """
+
+    scheme: str
+    """The beginning of its addresses, up to the colon; also the name it is registered by."""
+    address: str
+    """The form of an address, for messages: ``s3://BUCKET/PREFIX``."""
+    opener: Callable[[str, str], Store]
+    """Opens the store of a run from an address and the run's id; contacts nobody yet."""
+    outlives_machine: bool
+    """Whether every run stored here outlives the machine that made it, and is found again as
+    ``ADDRESS/RUN-ID``: a managed job goes on from it on the next machine."""
+    leaves_machine: Callable[[Variables], bool]
+    """Returns whether results leave the machine where these are its variables."""
+    reader: Callable[[str], object] = lambda _: None
+    """Reads an address, and raises `UsageError` where it is none; contacts nobody."""
+    run_opener: Callable[[str], RunSource] | None = None
+    """Opens a stored run from its address; None where that is ``ADDRESS/RUN-ID``."""
+    run_addresses: tuple[str, ...] = ()
+    """The forms of a stored run's address, for messages; none means ``ADDRESS/RUN-ID``."""
+    lister: Callable[[str], list[str]] | None = None
+    """Returns the ids of the runs at an address; None where a store cannot tell."""
+    default_url: Callable[[Variables], str | None] = lambda _: None
+    """Returns the address that is used without being named, or None."""
+    variables: tuple[str, ...] = ()
+    """Names of the environment variables that its client reads."""
+    has_credentials: Callable[[Variables], bool] = lambda _: True
+    """Returns whether the variables are worth sending to another machine."""
+    key_check: Callable[[Variables], None] | None = None
+    """Proves that the store takes the key, where a probe would leave something; needs no client."""
+    client: ClientLibrary | None = None
+    """None where skymark itself suffices."""
+
+    def open(self, url: str, run_id: str) -> Store:
+        """Open the store of a run; contacts nobody yet.
+
+        Raises:
+            UsageError: the address is none, the client is not installed, or a variable that it
+                needs is not set.
+        """
+        self._require_client(url)
+        return self.opener(url, run_id)
+
+    def check(self, url: str, run_id: str, variables: Variables) -> None:
+        """Prove that the store takes a run, by writing and reading as far as it can be undone.
+
+        Raises:
+            StoreError: it does not.
+            UsageError: as `open`.
+        """
+        if self.key_check is not None:
+            self.key_check(variables)
+            return
+        with closing(self.open(url, run_id)) as store:
+            store.check()
+
+    def open_run(self, url: str) -> RunSource:
+        """Open a stored run for reading; contacts nobody yet.
+
+        Raises:
+            UsageError: the address names no run, or the client is not installed.
+        """
+        self._require_client(url)
+        if self.run_opener is not None:
+            return self.run_opener(url)
+        address, _, run_id = url.rstrip("/").rpartition("/")
+        if not run_id or not address or address.endswith(":/"):
+            raise UsageError(f"{url!r} names no stored run; write {self.run_address}")
+        return self.opener(address, run_id)
+
+    def list_runs(self, url: str) -> list[str]:
+        """Return the ids of the runs at an address; empty where the store cannot tell.
+
+        Raises:
+            UsageError: the address is none, or the client is not installed.
+            StoreError: the store cannot be read.
+        """
+        if self.lister is None:
+            return []
+        self._require_client(url)
+        return self.lister(url)
+
+    def secrets(self, variables: Variables) -> dict[str, str]:
+        """Return the values that another machine needs to use the store, of those that are set."""
+        if not self.has_credentials(variables):
+            return {}
+        return {name: variables[name] for name in self.variables if variables.get(name)}
+
+    @property
+    def run_address(self) -> str:
+        """The form of a stored run's address, for messages."""
+        return " or ".join(self.run_addresses or (f"{self.address}/RUN-ID",))
+
+    def _require_client(self, url: str) -> None:
+        if self.client is not None and find_spec(self.client.module) is None:
+            raise UsageError(
+                f"{url} needs {self.client.module}, which is not installed; {self.client.install}"
+            )
+
 
 GROUP = "skymark.stores"
 BUILT_IN = (

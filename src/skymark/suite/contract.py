@@ -16,12 +16,12 @@ from pydantic import Field
 from skymark.machine.room import Need
 from skymark.model.base import Frozen
 from skymark.model.cell import Cell, Setting
+from skymark.model.data import NamedData
 from skymark.model.effort import Effort
+from skymark.model.machine import Platform
 from skymark.model.metric import Declaration, Figure, Metric
-from skymark.model.named_data import NamedData
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.platform import Platform
 from skymark.model.record import (
     Cause,
     Record,
@@ -31,9 +31,8 @@ from skymark.model.record import (
     Verification,
 )
 from skymark.model.venv import VenvSpec
-from skymark.statistics.figures import figures_of
+from skymark.statistics.interval import figures_of, is_precise_enough
 from skymark.statistics.stability import warnings_of
-from skymark.statistics.stopping import is_precise_enough
 from skymark.suite.tuning import Tuning
 
 Row = dict[str, object]

@@ -25,7 +25,7 @@ from threading import Thread, Timer
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UnsupportedError, UsageError
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.model.record import Cause, RoundResult, Verification
 from skymark.suite.contract import Seen, TimedRegion
 

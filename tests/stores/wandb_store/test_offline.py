@@ -6,8 +6,7 @@ import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.run.directory import RunDirectory
-from skymark.store.wandb.content import RunContent
-from skymark.store.wandb.home import home_of
+from skymark.store.wandb.content import RunContent, home_of
 from skymark.store.wandb.offline import log_offline, read_offline
 from tests.stores.wandb_backend import ENTITY, KEY
 from tests.stores.wandb_store.conftest import HURRIED

@@ -12,8 +12,7 @@ import pytest
 
 from skymark.model.errors import StoreRefusedError, UsageError
 from skymark.run.directory import RunDirectory
-from skymark.store.wandb.source import open_artifact
-from skymark.store.wandb.store import open_run_files
+from skymark.store.wandb.store import open_artifact, open_run_files
 from tests.data.make_run import MACHINE
 from tests.stores.finished_run import make_run
 from tests.stores.wandb_backend import ENTITY, KEY

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from skymark.cli.main import main
-from skymark.store.wandb import source, store
+from skymark.store.wandb import store
 from skymark.store.wandb.content import RunContent
 from skymark.store.wandb.offline import log_offline
 from skymark.store.wandb.store import open_run_files
@@ -78,7 +78,7 @@ def stored(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """Give wandb's processes below commands the time of the other tests."""
-    for module in (source, store):
+    for module in (store, store):
         monkeypatch.setattr(module, "Limits", lambda: PATIENT)
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cache.choosing import Case, case_of, choose
+from skymark.cache.choosing import (
+    MEASURED,
+    Case,
+    Rates,
+    case_of,
+    choose,
+    known_rates,
+    measure_rates,
+)
 from skymark.cache.policy import Policy
-from skymark.cache.thresholds import MEASURED, Rates, known_rates, measure_rates
 
 GB = 10**9
 RATES = Rates(build_bytes_per_s=50e6)

@@ -11,8 +11,7 @@ import time
 import pytest
 
 from skymark.cache.building import build_once
-from skymark.cache.cleaning import clean
-from skymark.cache.entries import RUNS, entries
+from skymark.cache.entries import RUNS, clean, entries
 from skymark.cache.jobs import job_directory
 from skymark.cache.sharing import claim_name, claims_beside, using
 from skymark.model.errors import UsageError

@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cache.file_locks import refused_locks, unlocked
 from skymark.cache.policy import Policy
-from skymark.cache.prepared import build_prepared
-from skymark.cache.providing import provided
+from skymark.cache.providing import build_prepared, provided
 from skymark.cache.recipe import recipe_of
+from skymark.cache.sharing import refused_locks, unlocked
 from skymark.cli.main import main
 from skymark.machine.measuring_lock import LOCK_VARIABLE, measuring
 from skymark.model.errors import CacheError, RunDirectoryError, UsageError
-from skymark.run.joint_writer import joint_writer
+from skymark.run.writer_locks import joint_writer
 
 ERRORS = [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP]
 WORK = [Policy.SHARED, Policy.PREBUILT, Policy.PARQUET, Policy.PARQUET_SHARED]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from skymark.cache.permissions import refusal
+from skymark.cache.location import refusal
 from skymark.cache.recipe import exceptions_in
 
 CHAINED = """

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cache.library_variables import DATA_VARIABLE
 from skymark.cache.manifest import CONTENT, read_manifest
-from skymark.cache.policy import Policy
-from skymark.cache.prepared import build_prepared, prepared_entry
-from skymark.cache.providing import PLAIN, provided
+from skymark.cache.policy import DATA_VARIABLE, Policy
+from skymark.cache.providing import PLAIN, build_prepared, prepared_entry, provided
 from skymark.cache.recipe import recipe_of
 from skymark.cache.troubles import troubles
 from skymark.model.errors import CacheError, UsageError

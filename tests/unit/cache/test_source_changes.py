@@ -7,10 +7,9 @@ import os
 import pytest
 
 from skymark.cache.manifest import SOURCES
-from skymark.cache.prepared import build_prepared
+from skymark.cache.providing import build_prepared
 from skymark.cache.recipe import recipe_of
-from skymark.cache.source_changes import changes
-from skymark.cache.sources import look_at
+from skymark.cache.sources import changes, look_at
 from skymark.cache.troubles import MOST_SOURCES, troubles
 
 CONTENT = b'{"a": 1}\n' * 20

@@ -19,7 +19,7 @@ AS_USER = """
 import os, sys
 from pathlib import Path
 import shutil, tempfile, pwd, psutil, subprocess, encodings.ascii, encodings.idna
-from skymark.cache.cleaning import clean
+from skymark.cache.entries import clean
 from skymark.cache.manifest import CONTENT
 from skymark.cache.policy import Policy
 from skymark.cache.providing import provided

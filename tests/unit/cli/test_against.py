@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.main import main
-from skymark.model.duet import Duet
 from skymark.model.errors import RunDirectoryError
+from skymark.model.manifest import Duet
 from skymark.run.directory import require_same_plan
 from skymark.run.reader import open_run
 

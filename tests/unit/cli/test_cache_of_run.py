@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from skymark.cache.choosing import MEASURED, Rates
 from skymark.cache.real_data import real_data_entry
 from skymark.cache.stand_in import KEPT_VARIABLE, stand_in
-from skymark.cache.thresholds import MEASURED, Rates
 from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.main import main
-from skymark.cli.named_data import require_data
 from skymark.cli.options import PlanOptions
+from skymark.cli.rented_options import require_data
 from skymark.execute.partition.shard import Shard
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.dataset.importing import RealData, import_data

@@ -6,7 +6,7 @@ import pytest
 
 from skymark.cli.cost import CostOptions
 from skymark.cli.grid import points, points_of_job
-from skymark.cloud.user_job import UserJob
+from skymark.cloud.order import UserJob
 from skymark.model.errors import UsageError
 
 ONE_CELL = CostOptions(scenarios=("TAB-1",), adapters=("numpy",))

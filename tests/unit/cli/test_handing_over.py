@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from skymark import resources
-from skymark.cli.handing_over import needs_skypilot
 from skymark.cli.main import COMMANDS, RENTED
+from skymark.cli.sky_words import needs_skypilot
 from skymark.cloud import own_venv
 from skymark.cloud.own_venv import VARIABLE, has_skypilot, how_to_make_it, program_there
 from skymark.model.errors import UsageError

@@ -7,7 +7,7 @@ import pytest
 from skymark.cli.main import app
 from skymark.cli.options import PlanOptions
 from skymark.model.errors import UsageError
-from skymark.model.setting_text import read_pair
+from skymark.model.option import read_pair
 
 
 def parsed(*words):

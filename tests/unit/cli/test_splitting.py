@@ -12,7 +12,7 @@ from skymark.cli.main import main
 from skymark.cli.options import OPTIONS_OF_COMMANDS
 from skymark.cli.run import plan, run
 from skymark.cli.splitting import part_asked_for, print_parts, shared_work, split_of_machines
-from skymark.execute.partition.split_text import read_split
+from skymark.execute.partition.split import read_split
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.errors import UsageError
 from tests.scripted_suite import cell_of, plan_of, planned_cell

@@ -14,9 +14,8 @@ from filelock import FileLock
 
 from skymark.cli import cost
 from skymark.cli.main import main
-from skymark.cloud.cost.prices import Offer
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
+from skymark.cloud.cost.quote import Offer
+from skymark.execute.planner import load_profile, make_plan
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Figure

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.cost import CostOptions
-from skymark.cli.sync import source_for
+from skymark.cli.rented_options import source_for
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 

@@ -18,7 +18,7 @@ EXCEPTIONS = {
     "src/skymark/cli/launch.py": {"sys.stderr"},
     "src/skymark/cli/submit_managed.py": {"sys.stderr"},
     "src/skymark/cli/execute.py": {"sys.stdout"},
-    "src/skymark/cli/jobs.py": {"sys.stdout"},
+    "src/skymark/cli/machines.py": {"sys.stdout"},
     # Flushed, while an error can still be told.
     "src/skymark/cli/main.py": {"sys.stdout"},
     # Processes of skymark's own, which tell the process that started them: a port, a word, JSON.
@@ -30,7 +30,7 @@ EXCEPTIONS = {
     "benchmarks/docker/venvs.py": {"sys.stdout", "print"},
     # Of a process whose output is a cell's log.
     "src/skymark/execute/worker.py": {"sys.stdout", "sys.stderr", "traceback.print_exc"},
-    "src/skymark/machine/leaving.py": {"sys.stdout", "sys.stderr"},
+    "src/skymark/machine/tied.py": {"sys.stdout", "sys.stderr"},
     "src/skymark/suites/clip/runner.py": {"sys.stdout"},
     "src/skymark/suites/loading/drives/fresh_main.py": {"traceback.print_exc"},
     # Handed to SkyPilot's log in place of standard output.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cli.variables import VariableOptions
+from skymark.cli.rented_options import VariableOptions
 from skymark.model.errors import UsageError
 
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.cloud.group_jobs import group_job_name, outstanding, submission_key
 from skymark.cloud.order import Order
-from skymark.cloud.submission import job_name
+from skymark.cloud.shared_jobs import group_job_name, outstanding, submission_key
+from skymark.cloud.source import job_name
 from tests.scripted_suite import cell_of, plan_of, planned_cell
 
 GROUPS = ("clip ViT-B-32:openai fp32", "clip ViT-B/32:openai fp32", "clip RN50:openai fp32")

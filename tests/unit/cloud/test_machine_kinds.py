@@ -7,7 +7,7 @@ import re
 import pytest
 
 from skymark.cloud.machine_kinds import machine_file, machine_kinds
-from skymark.execute.profiles import load_profile, profile_paths
+from skymark.execute.planner import load_profile, profile_paths
 from skymark.model.errors import UnknownNameError, UsageError
 
 

@@ -19,7 +19,7 @@ from skymark.cloud.machine_script import (
     secrets_file,
     taking_part,
 )
-from skymark.cloud.secret_variables import write_secrets
+from skymark.cloud.stores import write_secrets
 from skymark.resources import resource_directory
 from tests.unit.cloud.test_order import order_of
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skymark.cloud.machine_script import script
-from skymark.cloud.machine_timer import MARGIN_S, TIMER, arming, settings
+from skymark.cloud.machine_script import MARGIN_S, TIMER, arming, script, settings
 
 SSH = """\
 #!/bin/bash

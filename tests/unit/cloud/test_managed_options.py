@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.lifecycle.managed_place import check_managed
+from skymark.cloud.lifecycle.managed import check_managed
 from skymark.cloud.order import Order
 from skymark.cloud.stores import lasting_store
 from skymark.model.errors import UsageError

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import requests
 
-from skymark.cloud.sky.own_server import StrangersServerError, guard, require_own
+from skymark.cloud.sky.internals import StrangersServerError, guard, require_own
 from tests.examples import examples
 from tests.other_user import needs_second_user, program_of_another_user
 

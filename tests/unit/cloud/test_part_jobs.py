@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.cloud.order import check_cluster_name
-from skymark.cloud.part_jobs import outstanding_parts, part_job_name
+from skymark.cloud.shared_jobs import outstanding_parts, part_job_name
 
 KEY = "0123456789ab"
 RUN = "20260101-000000-clip-gpu-abcdef"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.secret_variables import secrets_for, write_secrets
+from skymark.cloud.stores import secrets_for, write_secrets
 from tests.examples import examples
 from tests.other_user import needs_second_user, program_of_another_user
 from tests.unit.run.past_runs import cell, plan

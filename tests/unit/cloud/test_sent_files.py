@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skymark.cloud import sent_files
-from skymark.cloud.secret_files import DIRECTORIES, NAMES, secret_in
+from skymark.cloud.sent_files import DIRECTORIES, NAMES, secret_in
 from skymark.cloud.source import (
     checked_copy,
     made_directory,

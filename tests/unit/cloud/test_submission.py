@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from skymark.cloud.submission import (
+from skymark.cloud.source import (
     beside_others,
     job_name,
     new_submission,

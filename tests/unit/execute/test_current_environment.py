@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from skymark.cli.main import main
-from skymark.execute.current_environment import (
+from skymark.execute.venvs import (
     AdapterHere,
     adapters_here,
     install_line,

@@ -16,7 +16,7 @@ from skymark.execute.duration import (
     run_time,
 )
 from skymark.execute.partition.shard import Shard
-from skymark.model.allotment import Allotment
+from skymark.model.effort import Allotment
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Status
 from skymark.run.history import past_run

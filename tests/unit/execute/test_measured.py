@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.execute.measured import with_measured_times
+from skymark.execute.duration import with_measured_times
 from skymark.execute.partition.shard import Shard
 from skymark.execute.partition.split import Longest
 from skymark.model.errors import UsageError

@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from skymark.execute.plan_file import plan_text, read_plan, write_plan
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile, make_plan, plan_text, read_plan, write_plan
 from skymark.model.errors import UsageError
 from skymark.model.plan import Selection
 

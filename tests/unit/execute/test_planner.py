@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
-from skymark.model.allotment import LEAST_ROUNDS, MOST_ROUNDS, Allotment
+from skymark.execute.planner import load_profile, make_plan
+from skymark.model.effort import LEAST_ROUNDS, MOST_ROUNDS, Allotment
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Profile, Selection
 from skymark.suite.registry import suite_named

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile, profile_paths
+from skymark.execute.planner import load_profile, make_plan, profile_paths
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
 

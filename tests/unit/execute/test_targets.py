@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.execute.targets import CUDA_VARIABLE, target_of
+from skymark.execute.accelerator import CUDA_VARIABLE, target_of
 from skymark.machine.accelerator import driver_version
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
-from skymark.model.platform import platform_of
+from skymark.model.machine import platform_of
 
 KERNELS_FILE = """\
 NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (dvs-builder@U22)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from skymark.execute.tuning_order import TuningOrder
+from skymark.execute.tune import TuningOrder
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Round, Status
-from skymark.statistics.figures import figures_of
+from skymark.statistics.interval import figures_of
 from tests.scripted_suite import cell_of, plan_of
 
 DECLARATION = Declaration(

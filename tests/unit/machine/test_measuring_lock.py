@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skymark.machine import measuring_lock
-from skymark.machine.lock_holder import Holder
-from skymark.machine.measuring_lock import lock_path, measuring
+from skymark.machine.measuring_lock import Holder, lock_path, measuring
 from skymark.model.errors import UsageError
 
 HOLD = """

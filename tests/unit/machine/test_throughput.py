@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from skymark.machine.throughput import (
+from skymark.machine.disk import (
     COPIED_BYTES,
     disk_bytes_per_s,
     memory_bytes_per_s,

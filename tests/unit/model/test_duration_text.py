@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.model.duration_text import seconds_of
+from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 
 

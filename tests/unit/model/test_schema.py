@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from skymark.model.record import SCHEMA_VERSION
-from skymark.model.schema import OtherSchemaError, parse_manifest, parse_record
-from skymark.model.sealed import seal, sealed, unsealed
+from skymark.model.schema import (
+    OtherSchemaError,
+    parse_manifest,
+    parse_record,
+    seal,
+    sealed,
+    unsealed,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "run"
 RECORDS = sorted((DATA / "records").glob("*.json"))

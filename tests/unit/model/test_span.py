@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.model.span import NOTHING, Span
+from skymark.model.duration import NOTHING, Span
 
 ROUND = Span(low_s=1, expected_s=2, high_s=8)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from skymark.cli.main import main
 from skymark.model.errors import SkymarkError
-from skymark.model.sealed import KEY, seal
+from skymark.model.schema import KEY, seal
 from skymark.report.export import FORMULAS, NUMBER
 from skymark.report.html import write_html
 from skymark.run.reader import open_run

@@ -12,12 +12,11 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from skymark.model.duet import Duet
 from skymark.model.errors import GateError, UsageError
+from skymark.model.manifest import Duet
 from skymark.model.record import Cause, Status
 from skymark.report.compare import CellComparison, compare_runs, gate
-from skymark.report.comparison_markdown import comparison_markdown
-from skymark.report.comparison_table import print_comparison
+from skymark.report.comparison_tables import comparison_markdown, print_comparison
 from skymark.report.html import render
 from skymark.report.terminal import print_report
 from skymark.run.reader import Run, open_run

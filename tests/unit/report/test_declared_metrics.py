@@ -18,16 +18,16 @@ from skymark.model.cell import Cell
 from skymark.model.errors import GateError
 from skymark.model.metric import Declaration, Metric, Shown, Spread, Words
 from skymark.model.record import Record, Round
-from skymark.model.sealed import KEY, seal
+from skymark.model.schema import KEY, seal
 from skymark.report.compare import compare_runs, gate
-from skymark.report.comparison_table import print_comparison
+from skymark.report.comparison_tables import print_comparison
 from skymark.report.export import write_csv, write_parquet
 from skymark.report.html import render
-from skymark.report.ranking import ranked
+from skymark.report.ranking_table import ranked
 from skymark.report.terminal import print_report
 from skymark.run.reader import Run, open_run
 from skymark.statistics.difference import Verdict
-from skymark.statistics.figures import figures_of
+from skymark.statistics.interval import figures_of
 
 LATENCY = Metric(
     name="latency_s",

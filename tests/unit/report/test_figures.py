@@ -13,9 +13,9 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.model.errors import UsageError
-from skymark.report.distributions import distribution_charts
+from skymark.report.chart import distribution_charts
 from skymark.report.figures import write_figures
-from skymark.report.ranking import ranked
+from skymark.report.ranking_table import ranked
 from skymark.run.reader import Run, open_run
 from skymark.run.samples import read_samples
 

@@ -11,11 +11,9 @@ from types import ModuleType
 import pytest
 
 from skymark.cli.main import main
-from skymark.model.duet import Duet
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.report.history import history_of, runs_in
-from skymark.report.history_page import write_history
-from skymark.report.history_table import bars
+from skymark.model.manifest import Duet
+from skymark.report.history import bars, history_of, runs_in, write_history
 from skymark.run.reader import Run
 from skymark.statistics.difference import Verdict
 

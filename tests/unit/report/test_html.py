@@ -12,12 +12,12 @@ from types import ModuleType
 
 import pytest
 
-from skymark.model.allotment import Allotment
-from skymark.model.duet import Duet
+from skymark.model.effort import Allotment
 from skymark.model.errors import SkymarkError
+from skymark.model.manifest import Duet
 from skymark.model.record import Cause, Status
-from skymark.report.facts import facts_of
 from skymark.report.html import render, write_html
+from skymark.report.text import facts_of
 from skymark.run.reader import Run, open_run
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.report.machine_choice import cheapest, machine_row, machines_of
+from skymark.report.tuning import cheapest, machine_row, machines_of
 from tests.scripted_suite import ScriptedSuite, cell_of
 from tests.unit.execute.tuning import ORDER, record_of
 

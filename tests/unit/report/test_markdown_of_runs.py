@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skymark.cli.main import main
-from skymark.model.allotment import Allotment
+from skymark.model.effort import Allotment
 from skymark.report.compare import Comparison, compare_runs
-from skymark.report.comparison_markdown import LONGEST, comparison_markdown
-from skymark.report.run_markdown import run_markdown
+from skymark.report.comparison_tables import LONGEST, comparison_markdown
+from skymark.report.markdown import run_markdown
 from skymark.run.reader import Run, open_run
 
 

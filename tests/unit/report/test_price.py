@@ -14,8 +14,8 @@ from skymark.model.metric import Declaration, Metric
 from skymark.report.export import write_csv
 from skymark.report.html import render
 from skymark.report.terminal import print_report
-from skymark.run.price import price_per_million_usd, rate_of
 from skymark.run.reader import Run
+from skymark.run.row import price_per_million_usd, rate_of
 
 
 def priced(run: Run, hourly_price_usd: float | None) -> Run:

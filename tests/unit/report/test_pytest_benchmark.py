@@ -11,9 +11,8 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.model.errors import UsageError
-from skymark.report.benchmark_reader import BATCHES, read_benchmarks
 from skymark.report.compare import compare_runs
-from skymark.report.pytest_benchmark import benchmark_file
+from skymark.report.pytest_benchmark import BATCHES, benchmark_file, read_benchmarks
 from skymark.run.reader import Run, open_run
 from skymark.statistics.difference import Verdict
 

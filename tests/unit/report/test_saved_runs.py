@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from skymark.report.compare import compare_runs
-from skymark.report.comparison_table import print_comparison
+from skymark.report.comparison_tables import print_comparison
 from skymark.report.export import write_csv, write_parquet
 from skymark.report.html import render
 from skymark.report.terminal import print_report

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from skymark.model.record import Cause, StabilityWarning, Status
 from skymark.report.html import render
-from skymark.report.ranking import ranked
+from skymark.report.ranking_table import ranked
 from skymark.report.terminal import print_report
 from skymark.run.reader import Run, open_run
 

@@ -14,8 +14,8 @@ from skymark.model.record import Record
 from skymark.report.compare import compare_runs, gate
 from skymark.report.history import history_of
 from skymark.report.html import render
-from skymark.report.ranking import ranked
-from skymark.report.run_markdown import run_markdown
+from skymark.report.markdown import run_markdown
+from skymark.report.ranking_table import ranked
 from skymark.report.terminal import print_report
 from skymark.run.reader import Run, open_run
 from skymark.statistics.difference import Verdict

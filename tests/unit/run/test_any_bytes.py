@@ -18,9 +18,9 @@ from skymark.cli.main import main
 from skymark.cloud.lifecycle.results import merge
 from skymark.execute.resuming import begin_or_resume, held_in
 from skymark.model.errors import SkymarkError
-from skymark.model.sealed import KEY, seal
-from skymark.run.damage import damages
+from skymark.model.schema import KEY, seal
 from skymark.run.directory import RunDirectory
+from skymark.run.mending import damages
 from skymark.run.reader import open_run
 from skymark.store.directory import DirectoryStore
 from skymark.store.storing import Storing

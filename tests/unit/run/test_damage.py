@@ -11,10 +11,9 @@ from contextlib import closing, suppress
 import pytest
 
 from skymark.model.errors import DamagedManifestError, RunDirectoryError, StorageFullError
-from skymark.model.sealed import KEY, seal, sealed, unsealed
-from skymark.run.damage import damaged_logs, damages
+from skymark.model.schema import KEY, seal, sealed, unsealed
 from skymark.run.directory import RunDirectory
-from skymark.run.mending import mend
+from skymark.run.mending import damaged_logs, damages, mend
 from skymark.run.reader import open_run
 from skymark.whole_files import LARGEST_FILE_BYTES
 from tests.unit.run.test_directory import cell_of, create, plan_of, record_of, round_of

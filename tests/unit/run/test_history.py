@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from skymark.machine.rehearsal import REHEARSAL
-from skymark.model.duet import Duet
+from skymark.model.manifest import Duet
 from skymark.model.record import Status
-from skymark.model.sealed import sealed
+from skymark.model.schema import sealed
 from skymark.run.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
 from tests.unit.run.past_runs import EFFORT, cell, manifest, plan, record
 

@@ -10,7 +10,7 @@ import pytest
 
 from skymark.model.errors import RunDirectoryError
 from skymark.model.record import SCHEMA_VERSION, Status
-from skymark.model.sealed import seal, unsealed
+from skymark.model.schema import seal, unsealed
 from skymark.report.html import render
 from skymark.run.reader import Run, open_run
 from skymark.whole_files import LARGEST_FILE_BYTES

@@ -12,7 +12,7 @@ from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Stop
 from skymark.statistics.allocation import Allocation, Standing
-from skymark.statistics.figures import figure_of
+from skymark.statistics.interval import figure_of
 
 RATE = Metric(name="rate", heading="rate", better="higher")
 WAIT = Metric(name="wait", heading="wait", better="lower")

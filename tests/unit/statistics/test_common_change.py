@@ -7,10 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from skymark.statistics.common_change import LEAST, beside, common_change
-from skymark.statistics.contrast import contrast
-from skymark.statistics.correction import corrected
-from skymark.statistics.difference import agreed, difference
+from skymark.statistics.change_points import LEAST, beside, common_change
+from skymark.statistics.difference import agreed, contrast, corrected, difference
 from tests.scripted_suite import ScriptedSuite
 
 METRIC = ScriptedSuite.declaration.primary_metric

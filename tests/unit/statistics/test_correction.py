@@ -7,8 +7,14 @@ import random
 import pytest
 
 from skymark.model.metric import Figure, Metric
-from skymark.statistics.correction import confidence_of_next, corrected, holm
-from skymark.statistics.difference import Difference, Verdict, difference
+from skymark.statistics.difference import (
+    Difference,
+    Verdict,
+    confidence_of_next,
+    corrected,
+    difference,
+    holm,
+)
 
 RATE = Metric(name="rate", heading="rate", better="higher", compared=True)
 COUNT = RATE.model_copy(update={"name": "count", "scale": "exact"})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.statistics.contrast import UnpairedContrast
-from skymark.statistics.detection import detections
-from skymark.statistics.power import POWER, probability_of_verdict
+from skymark.statistics.difference import UnpairedContrast
+from skymark.statistics.power import POWER, detections, probability_of_verdict
 
 ONE_PER_CENT = (1.0, 1.01, 0.99, 1.012, 0.988, 1.004)
 

@@ -9,8 +9,7 @@ import pytest
 
 from skymark.model.metric import Figure, Metric
 from skymark.model.record import Round
-from skymark.statistics.figures import figure_of, figures_of
-from skymark.statistics.interval import estimate
+from skymark.statistics.interval import estimate, figure_of, figures_of
 
 METRICS = (
     Metric(name="steps_per_s", heading="steps/s", better="higher"),

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from skymark.statistics.halving import (
+from skymark.statistics.allocation import (
     FINALISTS,
     REDUCTION,
     halve,

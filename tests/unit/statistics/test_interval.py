@@ -12,8 +12,7 @@ import scipy
 
 from skymark.model.metric import Metric
 from skymark.statistics.difference import Verdict, difference
-from skymark.statistics.interval import estimate
-from skymark.statistics.student import student_p_value, student_quantile
+from skymark.statistics.interval import estimate, student_p_value, student_quantile
 
 RATE = Metric(name="rate", heading="rate", better="higher", compared=True)
 TIME = RATE.model_copy(update={"name": "time", "better": "lower"})

@@ -12,9 +12,14 @@ import pytest
 from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Round, Stop
-from skymark.statistics.contrast import paired_contrast
-from skymark.statistics.difference import Verdict, difference, paired_difference
-from skymark.statistics.pairing import enough_pairs, paired_values
+from skymark.statistics.difference import (
+    Verdict,
+    difference,
+    enough_pairs,
+    paired_contrast,
+    paired_difference,
+    paired_values,
+)
 
 RATE = Metric(name="rate", heading="rate", better="higher", compared=True)
 PAIRS, TRIALS = 10, 150

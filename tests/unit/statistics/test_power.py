@@ -9,8 +9,7 @@ from statistics import fmean, stdev
 import pytest
 
 from skymark.model.metric import Metric
-from skymark.statistics.contrast import UnpairedContrast, contrast
-from skymark.statistics.difference import Verdict, difference
+from skymark.statistics.difference import UnpairedContrast, Verdict, contrast, difference
 from skymark.statistics.power import POWER, probability_of_verdict, rounds_to_verdict
 
 RATE = Metric(name="rate", heading="rate", better="higher", compared=True)

@@ -9,7 +9,7 @@ import pytest
 from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Round, RoundResult, Verification
-from skymark.statistics.stopping import is_precise_enough
+from skymark.statistics.interval import is_precise_enough
 
 STANDARD = Effort(
     name="standard",

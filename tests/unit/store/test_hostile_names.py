@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from skymark.cli.main import main
 from skymark.cloud.lifecycle.results import merge
 from skymark.model.errors import SkymarkError
-from skymark.model.sealed import KEY, seal
+from skymark.model.schema import KEY, seal
 from skymark.run.layout import RUN_FILE
 from skymark.store.fetching import fetch
 from skymark.suites.loading.dataset.sources.tar import TarShards

@@ -11,8 +11,9 @@ import pytest
 
 from skymark.model.errors import UsageError
 from skymark.store.fetching import fetch
-from skymark.store.kind import ClientLibrary, StoreKind
 from skymark.store.kinds import (
+    ClientLibrary,
+    StoreKind,
     default_urls,
     is_address,
     kind_of,

@@ -11,8 +11,7 @@ import pytest
 
 from skymark.model.cell import Cell
 from skymark.model.record import Record, Status
-from skymark.model.schema import parse_record
-from skymark.model.sealed import sealed
+from skymark.model.schema import parse_record, sealed
 from skymark.store.upload import Upload
 from tests.waiting import until
 

@@ -1,12 +1,29 @@
-"""The bill of a machine: its price per hour × the time from the order to its end."""
+"""The bill of a machine: its price per hour × the time that it is paid for.
+
+Pure functions. The parts before and after the run count too.
+
+Pure functions of the plan and the pins that come with skymark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import reduce
 from typing import Literal
 
 from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.machine_script import KILL_AFTER_S
+from skymark.cloud.order import IDLE_MINUTES
+from skymark.execute.accelerator import accelerator_venv
+from skymark.execute.duration import run_time
+from skymark.execute.partition.shard import Shard
+from skymark.execute.partition.split import Balanced, Split
+from skymark.execute.venv_specs import MB, unpacked_bytes, venvs_of_plan
 from skymark.model.base import Frozen
+from skymark.model.duration import NOTHING, Span
+from skymark.model.machine import usual_target
+from skymark.model.plan import Plan, PlannedCell
+from skymark.run.history import PastRun
 
 
 class MachineCost(Frozen):
@@ -92,3 +109,168 @@ def bill_of_time(seconds: float, machines: HiredMachines | None) -> Bill:
         price_usd=None if hourly_usd is None else seconds / 3600 * hourly_usd,
         price_from="catalogue" if machines is None else machines.price_from,
     )
+
+
+PROVISIONING = Span(low_s=60, expected_s=180, high_s=600)
+"""From the order until a job can start. A simulated machine took 58 s; the rest is assumed."""
+
+
+ALONE = Balanced(workers=1)
+"""The split of a plan that one machine has."""
+
+
+class BilledTime(Frozen):
+    """The time that a machine is paid for, part by part."""
+
+    provisioning: Span = PROVISIONING
+    set_up: Span
+    running: Span
+    """Of the node that takes longest: data and all rounds of its cells."""
+    ending: Span
+    cells: int
+    """Cells to measure."""
+    known_cells: int
+    """Those whose time comes from earlier runs."""
+    each: tuple[Span, ...] = ()
+    """Running time of each machine, where each ends by itself; empty where all end together."""
+
+    def on_machines(self, machines: int, deadline_s: float | None = None) -> Span:
+        """Return the time that all machines together are paid for."""
+        if not self.each:
+            return self.whole(deadline_s).times(machines)
+        alone = [self.model_copy(update={"running": one, "each": ()}) for one in self.each]
+        return reduce(Span.plus, (one.whole(deadline_s) for one in alone))
+
+    @property
+    def work(self) -> Span:
+        """Set-up and run, which a deadline limits."""
+        return self.set_up.plus(self.running)
+
+    def whole(self, deadline_s: float | None = None) -> Span:
+        """Return the whole time; a deadline limits set-up and run together."""
+        work = self.work if deadline_s is None else self.work.at_most(deadline_s)
+        return self.provisioning.plus(work).plus(self.ending)
+
+    def fits(self, deadline_s: float | None) -> bool:
+        """Whether the expected set-up and run end before the deadline."""
+        return deadline_s is None or self.work.expected_s <= deadline_s
+
+
+def ending(idle_minutes: int, *, stays: bool = False) -> Span:
+    """Return the time to bring results home and end the machine.
+
+    At worst the run uses the time it has to write down what it measured, the client is gone, and
+    the machine's idle timer ends it, which looks once a minute: 112 s with one idle minute,
+    measured.
+
+    Args:
+        idle_minutes: without a job, after which the machine ends itself.
+        stays: whether the idle timer is to end it, and no client before.
+    """
+    high_s = KILL_AFTER_S + (idle_minutes + 1) * 60
+    if stays:
+        return Span(low_s=idle_minutes * 60, expected_s=(idle_minutes + 1) * 60, high_s=high_s)
+    return Span(low_s=15, expected_s=30, high_s=high_s)
+
+
+def billed_time(
+    plan: Plan,
+    set_up: Span,
+    history: Sequence[PastRun] = (),
+    split: Split = ALONE,
+    idle_minutes: int = IDLE_MINUTES,
+    *,
+    stays: bool = False,
+    parts: Collection[int] | None = None,
+) -> BilledTime:
+    """Return the time that the machines of a plan are paid for.
+
+    Args:
+        plan: the cells.
+        set_up: of each machine; see `skymark.cloud.cost.bill`.
+        history: earlier runs, on any machine.
+        split: of the plan between the machines.
+        idle_minutes: without a job, after which they end themselves.
+        stays: whether nobody ends them before.
+        parts: of the split, each on a machine that ends with its part; None for all of them, on
+            machines that end together.
+    """
+    numbers = range(len(split.places)) if parts is None else parts
+    shares = [run_time(plan, history, Shard(split=split, number=number)) for number in numbers]
+    times = [share.whole for share in shares]
+    return BilledTime(
+        set_up=set_up,
+        running=longest(times),
+        ending=ending(idle_minutes, stays=stays),
+        cells=sum(share.cells for share in shares),
+        known_cells=sum(share.known_cells for share in shares),
+        each=() if parts is None else tuple(times),
+    )
+
+
+def shared_time(plan: Plan, history: Sequence[PastRun], lanes: int) -> Span:
+    """Return the time of workers that share a machine and take one group after another.
+
+    Groups that take long come first, as workers take them. Workers on one GPU share its rate.
+
+    Args:
+        plan: the cells.
+        history: earlier runs, on any machine.
+        lanes: GPUs that have workers; 1 where there are none.
+    """
+    whole = run_time(plan, history)
+    groups: dict[str, list[PlannedCell]] = {}
+    for planned in plan.runnable:
+        groups.setdefault(planned.group, []).append(planned)
+    times = [
+        run_time(plan.model_copy(update={"cells": tuple(cells)}), history).measuring
+        for cells in groups.values()
+    ]
+    packed = [NOTHING] * lanes
+    for time in sorted(times, key=lambda one: -one.expected_s):
+        least = min(range(lanes), key=lambda number: packed[number].expected_s)
+        packed[least] = packed[least].plus(time)
+    preparing = whole.preparing.times(1 / lanes)
+    at_worst = preparing.model_copy(update={"high_s": whole.preparing.high_s})  # all in one worker
+    return longest(packed).plus(at_worst)
+
+
+def longest(times: Sequence[Span]) -> Span:
+    """Return the time until the last of several has ended."""
+    return Span(
+        low_s=max(time.low_s for time in times),
+        expected_s=max(time.expected_s for time in times),
+        high_s=max(time.high_s for time in times),
+    )
+
+
+SKYMARK_ITSELF = ("container.txt", "container-build.txt")
+"""Pins that a machine's set-up installs for skymark."""
+
+START = Span(low_s=5, expected_s=20, high_s=120)
+"""uv, an interpreter and the files of skymark. Assumed."""
+
+EACH_VENV = Span(low_s=2, expected_s=5, high_s=20)
+"""To link and compile the files of one venv that are there already. Assumed."""
+
+ASKED = Span(low_s=3, expected_s=10, high_s=60)
+"""For `skymark doctor` to ask JAX and torch for the accelerator, both at once: 8 to 9 s each on a
+machine with an H100, the first import from its disk included."""
+
+RATES_MB_PER_S = (200, 50, 10)
+"""Unpacked megabytes a second: at best, expected, at worst. Assumed; SkyPilot lists no machine on
+Vast whose network has less than 12 MB/s, and packages travel compressed."""
+
+
+def set_up_time(plan: Plan) -> Span:
+    """Return the time to install skymark and the venvs that a plan's cells need, and no others."""
+    target = usual_target(plan.platform)
+    specs = list(venvs_of_plan(plan, target).values())
+    asked = NOTHING
+    if target != "cpu":
+        specs.append(accelerator_venv(target))
+        asked = ASKED
+    megabytes = unpacked_bytes(specs, also=SKYMARK_ITSELF) / MB
+    low_s, expected_s, high_s = (megabytes / rate for rate in RATES_MB_PER_S)
+    transfer = Span(low_s=low_s, expected_s=expected_s, high_s=high_s)
+    return START.plus(EACH_VENV.times(len(specs))).plus(transfer).plus(asked)

@@ -2,22 +2,78 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import Field
 
-from skymark.cloud.cost.billed_time import ALONE, BilledTime, billed_time, shared_time
-from skymark.cloud.cost.prices import Offer, PriceSource
-from skymark.cloud.cost.set_up_time import set_up_time
+from skymark.cloud.cost.bill import ALONE, BilledTime, billed_time, set_up_time, shared_time
 from skymark.cloud.order import IDLE_MINUTES
 from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
+from skymark.model.duration import Span
+from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.model.span import Span
 from skymark.run.history import PastRun
 from skymark.suite.registry import suite_named
+
+
+class CatalogueError(UsageError):
+    """A price source has no catalogue, or none that has the machine."""
+
+
+class Offer(Frozen):
+    """One machine that would do, in one region, at one price."""
+
+    cloud: str
+    region: str | None
+    """None where the cloud has none, such as a cluster of one's own."""
+    instance_type: str
+    accelerators: str | None
+    """Such as ``A100:1``."""
+    spot: bool
+    hourly_price_usd: float
+    catalogue_price_usd: float | None = None
+    """Price that SkyPilot goes by, where that is another one."""
+    price_from: str = "catalogue"
+    """``catalogue``; ``provider`` where it told its price itself; ``on demand`` where the catalogue
+    has 0 for a spot machine, which is no price; ``own`` for a cluster of the user's own, which
+    bills nothing."""
+
+    @property
+    def gpus(self) -> tuple[str, int]:
+        """The kind of the accelerators, and how many each machine has; 0 where it has none."""
+        kind, _, count = (self.accelerators or "").partition(":")
+        return kind, int(float(count)) if re.fullmatch(r"[0-9.]+", count) else 0
+
+
+class PriceList(Frozen):
+    """The offers for a task, the cheapest first, and the age of their prices."""
+
+    offers: tuple[Offer, ...]
+    catalogue_date: date | None
+    """Day on which the oldest of the prices was last fetched; None where none was needed."""
+    problems: tuple[str, ...] = ()
+    """Clouds that could not be asked, and why."""
+
+
+class PriceSource(Protocol):
+    """A source of prices; SkyPilot's catalogue is one."""
+
+    def prices_for(self, task: Any, clouds: Collection[str] | None = None) -> PriceList:
+        """Return the offers of the machines that a task can be launched on.
+
+        Args:
+            task: its resources, their alternatives and the number of nodes.
+            clouds: names of the clouds to ask, such as those with credentials; None for every
+                cloud whose prices are known.
+
+        Raises:
+            CatalogueError: there is no catalogue, or it has no such machine.
+        """
+        ...
 
 
 class Cost(Frozen):

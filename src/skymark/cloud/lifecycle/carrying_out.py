@@ -2,18 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar, Protocol
 
+from skymark.cloud.cost.bill import Bill
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle.following import follow
-from skymark.cloud.lifecycle.place import Place
+from skymark.cloud.lifecycle.following import Choice, Screen, follow
 from skymark.cloud.lifecycle.results import add_price
-from skymark.cloud.lifecycle.screen import Choice, Screen
 from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
+from skymark.cloud.machine_script import KILL_AFTER_S
+from skymark.cloud.order import Order
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError
+
+GRACE_S = KILL_AFTER_S + 60
+"""Time after which the client ends a run that the machine should have ended: its time was up."""
+
+
+class Place(Protocol):
+    """A place for a run: a new cluster, a kept machine, or SkyPilot's managed jobs."""
+
+    can_be_left: ClassVar[bool]
+    """Whether the user may leave a run going; else Ctrl-C always stops it."""
+    outlived_by_results: ClassVar[bool]
+    """Whether results come home after the machine is gone, from a store; else they come before."""
+
+    def claim(self, order: Order) -> None:
+        """Take the name of a machine that is going to be hired.
+
+        Raises:
+            NameTakenError: it is in use.
+        """
+        ...
+
+    def hire(self, quoted: Quoted, screen: Screen) -> Hired:
+        """Get the machine and begin the job.
+
+        Raises:
+            CloudError: there is no capacity, or the machine did not come up.
+        """
+        ...
+
+    def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
+        """End a run that its user stopped, so that nothing more is measured."""
+        ...
+
+    def take_back(self) -> None:
+        """End a request that was not granted.
+
+        Raises:
+            CloudError: it is not known whether it has ended.
+        """
+        ...
+
+    def retrieve(self, finished: Finished, results: Path) -> Retrieved:
+        """Bring the results into a directory of runs and verify them; faults become problems."""
+        ...
+
+    def keep(self, retrieved: Retrieved) -> Kept:
+        """Leave the machine to its idle timer, because it has what is verified nowhere else."""
+        ...
+
+    def end(self, finished: Finished, screen: Screen) -> float | None:
+        """End the machine and prove it, unless it is to stay.
+
+        Returns:
+            Seconds that it took; None where it stays.
+
+        Raises:
+            StillBillingError: it does not end.
+        """
+        ...
+
+    def bill(self, order: Order) -> Bill | None:
+        """Return the cost of the machine that is gone; None where it is not known."""
+        ...
 
 
 def carry_out(quoted: Quoted, place: Place, screen: Screen, results: Path) -> Ended | Kept | Left:
@@ -128,3 +195,46 @@ def _retrieve(finished: Finished, place: Place, screen: Screen, results: Path) -
         count = sum(found.records.values())
         screen.say(f"results verified in {found.directory}: {count} records")
     return retrieved
+
+
+def hire_and_leave(quoted: Quoted, place: Place, screen: Screen) -> Left:
+    """Hire the machine, and return when its job is in the queue, or its set-up done.
+
+    The latter where that is all there is to do. The machine is ended where it could not be hired or
+    set up, or the user interrupts.
+
+    Raises:
+        UsageError: another launch has a machine of that name; this one touches nothing of it.
+        CloudError: it could not be hired, or its set-up failed.
+        StillBillingError: it does not end.
+    """
+    with ended_where_not_hired(quoted.order, place, screen):
+        hired = place.hire(quoted, screen)
+        if quoted.order.idle:
+            _await_set_up(hired, screen)
+    return Left(quoted.order)
+
+
+@contextmanager
+def ended_where_not_hired(order: Order, place: Place, screen: Screen) -> Iterator[None]:
+    """Take the name of a machine; it is ended where what hires it is interrupted, or fails.
+
+    Raises:
+        UsageError: another launch has a machine of that name; nothing of it is touched.
+        StillBillingError: it does not end.
+    """
+    place.claim(order)
+    try:
+        yield
+    except BaseException:
+        try:
+            place.take_back()
+        finally:
+            place.end(Finished(order, begun=False), screen)
+        raise
+
+
+def _await_set_up(hired: Hired, screen: Screen) -> None:
+    end = follow(hired.job, screen.log, screen.say, hired.until_s)
+    if end is not JobEnd.SUCCEEDED:
+        raise CloudError(f"the set-up of {hired.order.cluster} {end.value}")

@@ -7,20 +7,60 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.results import Results, launch_of, merge
-from skymark.cloud.lifecycle.stored_part import stored_part
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
-from skymark.cloud.sky.hired import running_machines
+from skymark.cloud.sky.clusters import running_machines
 from skymark.cloud.sky.ssh import host, take
-from skymark.model.errors import DamagedManifestError, SkymarkError, StoreRefusedError
+from skymark.cloud.stores import stores_that_last
+from skymark.model.errors import (
+    DamagedManifestError,
+    SkymarkError,
+    StoreError,
+    StoreRefusedError,
+    UsageError,
+)
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
+from skymark.store.fetching import fetch, manifest_in
+from skymark.store.kinds import open_source
 from skymark.whole_files import LARGEST_FILE_BYTES
+
+
+def stored_part(order: Order, place: Path) -> Path | None:
+    """Fetch a run from the first of its stores that has it; returns its directory of runs.
+
+    Args:
+        order: names the run, its plan and its stores.
+        place: where it goes; made if absent.
+
+    Returns:
+        None where no store gives it: what other machines have must come home all the same.
+
+    Raises:
+        StorageFullError: the directory cannot be written.
+    """
+    for number, address in enumerate(stores_that_last(order.stores)):
+        here = place / str(number)
+        try:
+            with closing(open_source(f"{address}/{order.run_id}")) as source:
+                manifest = manifest_in(source)
+                if manifest is None or manifest.plan_hash != order.plan_hash:
+                    continue
+                fetch(source, here / order.run_id)
+        except (
+            FileNotFoundError,
+            StoreError,
+            UsageError,
+        ):  # a newer skymark's
+            continue
+        return here
+    return None
+
 
 COPIES = 3
 """How often a run is copied, where what came is not what lies on the machine."""

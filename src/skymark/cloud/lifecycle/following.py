@@ -1,17 +1,49 @@
-"""Follow a job on a machine to its end, through broken connections and servers that restart."""
+"""Follow a job to its end: progress, output, interruption, and requests to take back."""
 
 from __future__ import annotations
 
 import time
-from typing import Protocol, TextIO, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TextIO, cast
 
 from skymark.cloud.errors import CloudError, MachineLostError
-from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.machine_script import stall_token
-from skymark.cloud.sky.jobs import ENDS, JobEnd
+from skymark.cloud.sky.jobs import ENDS, JobEnd, take_back
 from skymark.cloud.waiting import BackgroundCall, clock_s
+from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import UsageError
 from skymark.store.storing import stalled
+
+Say = Callable[[str], None]
+"""Shows one line of progress."""
+
+
+class Choice(StrEnum):
+    """A user's answer after Ctrl-C."""
+
+    STOP = "stop"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Callbacks while a machine works."""
+
+    say: Say
+    log: TextIO
+    """Gets the machine's output."""
+    interrupted: Callable[[], Choice]
+    """Asks whether to stop the machine or to leave it running."""
+
+    def stop_or_leave(self) -> Choice:
+        """Ask once what is to become of the machine; a second Ctrl-C stops it."""
+        try:
+            return self.interrupted()
+        except (KeyboardInterrupt, EOFError):
+            return Choice.STOP
+
 
 RETRY_S = 5.0
 UNREACHABLE_S = 900.0
@@ -144,3 +176,36 @@ def _is_lost(job: RunningJob) -> bool:
         return job.is_lost()
     except (CloudError, UsageError):
         return False
+
+
+class RequestInFlight:
+    """At most one request for a machine or a job, from when it is made until it is granted."""
+
+    def __init__(self) -> None:
+        self._asked: Any = None
+
+    def make(self, call: Callable[[], Any]) -> Any:
+        """Make a request, note it and return it.
+
+        Ctrl-C counts when that is done: of a request that is half made nobody knows whether it was
+        heard. A second one counts at once.
+        """
+        with one_interrupt_held() as held:
+            self._asked = call()
+        if held.came:
+            raise KeyboardInterrupt
+        return self._asked
+
+    def granted(self) -> None:
+        """Forget it: there is nothing to take back any more."""
+        self._asked = None
+
+    def take_back(self) -> None:
+        """End it, if it has not been granted.
+
+        Raises:
+            CloudError: it is not known whether it has ended.
+        """
+        if self._asked is not None:
+            take_back([self._asked])
+            self._asked = None

@@ -1,22 +1,36 @@
-"""Clusters and managed jobs that are to be gone."""
+"""Clusters and managed jobs that are to be gone, or kept until their idle timer ends them."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 
-from skymark.cloud.errors import CloudError
+from skymark.cloud.cost.bill import bill_of_last
+from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import hired
-from skymark.cloud.lifecycle.disappearance import Disappearance
-from skymark.cloud.lifecycle.ending import Gone, until_gone
-from skymark.cloud.lifecycle.screen import Say
-from skymark.cloud.sky.clusters import end_cluster, find_cluster, is_up
-from skymark.cloud.sky.hired import ProviderList, hired_machines
+from skymark.cloud.lifecycle.ending import Disappearance, Gone, until_gone
+from skymark.cloud.lifecycle.following import Say
+from skymark.cloud.lifecycle.stages import Kept, Retrieved
+from skymark.cloud.machine_script import IDLE_FILE, MARGIN_S, TIMER, idle_setting
+from skymark.cloud.order import IDLE_MINUTES, Order
+from skymark.cloud.sky.clusters import (
+    ProviderList,
+    costs_of,
+    end_cluster,
+    find_cluster,
+    hired_machines,
+    is_up,
+    set_idle_timer,
+)
 from skymark.cloud.sky.managed_jobs import ManagedJob, find_managed_job
+from skymark.cloud.sky.ssh import send
 from skymark.cloud.waiting import clock_s
-from skymark.model.errors import UsageError
+from skymark.model.errors import SkymarkError, UsageError
 
 POLL_S = 1.0
 LOOK_S = 15.0
@@ -116,3 +130,56 @@ class EndableJob:
     def _found(self) -> ManagedJob | None:
         self.job = self.job or find_managed_job(self.name)
         return self.job
+
+
+LATE_MINUTES = MARGIN_S / 60 + 1
+"""That a machine's own timer is behind SkyPilot's, and the time until it looks and ends it."""
+
+
+def keep_cluster(retrieved: Retrieved) -> Kept:
+    """Leave a cluster to its idle timer.
+
+    One that was to wait for less than `IDLE_MINUTES`, because its results were to be in a store,
+    waits so long now, or as long as its ceiling has room for.
+    """
+    order = retrieved.finished.order
+    minutes, machines = order.idle_minutes, hired(order.cluster)
+    with suppress(SkymarkError):  # an API server that is away is no reason to end it
+        longer = min(IDLE_MINUTES, _affordable_minutes(order, machines))
+        if longer > minutes:
+            _set_own_timer(order, longer)
+            set_idle_timer(order.cluster, longer)
+            minutes = longer
+    return Kept(retrieved, minutes, None if machines is None else machines.hourly_price_usd)
+
+
+def _affordable_minutes(order: Order, machines: HiredMachines | None) -> int:
+    """Return the idle minutes that a ceiling has room for, less those until timers look.
+
+    Raises:
+        CloudError: SkyPilot does not tell what the cluster has cost so far.
+    """
+    if order.max_cost_usd is None:
+        return IDLE_MINUTES
+    bill = bill_of_last(costs_of(order.cluster), machines)
+    if bill is None or bill.price_usd is None or not bill.hourly_price_usd:
+        return 0
+    left_usd = order.max_cost_usd - bill.price_usd
+    return int(left_usd / bill.hourly_price_usd * 60 - LATE_MINUTES)
+
+
+def _set_own_timer(order: Order, minutes: int) -> None:
+    """Have the timer of each node, which is not SkyPilot's, wait so long from now.
+
+    Raises:
+        UnreachableError: a node does not answer.
+    """
+    with TemporaryDirectory() as place:
+        file = Path(place, IDLE_FILE)
+        file.write_text(idle_setting(minutes))
+        try:
+            send(order.cluster, order.num_nodes, file, f"{TIMER}/{IDLE_FILE}")
+        except UnreachableError:
+            raise
+        except CloudError:  # a cluster of one's own has none
+            return

@@ -1,4 +1,4 @@
-"""A machine that is there already: runs are queued on it at once, and carried out one by one."""
+"""A machine that is there already: its order, and runs queued on it and carried out."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import turn_of
-from skymark.cloud.lifecycle.carrying_out import carry_out, wind_up
-from skymark.cloud.lifecycle.keeping import keep_cluster
+from skymark.cloud.known_machines import recall, turn_of
+from skymark.cloud.lifecycle.carrying_out import GRACE_S, carry_out, wind_up
+from skymark.cloud.lifecycle.following import RequestInFlight, Screen
+from skymark.cloud.lifecycle.gone import keep_cluster
 from skymark.cloud.lifecycle.outcomes import JobWithOutcome, await_outcome
-from skymark.cloud.lifecycle.place import GRACE_S
-from skymark.cloud.lifecycle.requests import RequestInFlight
 from skymark.cloud.lifecycle.retrieving import from_cluster
-from skymark.cloud.lifecycle.screen import Screen
 from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
-from skymark.cloud.machine_script import plan_file, secrets_file
+from skymark.cloud.lifecycle.user_jobs import handle_of
+from skymark.cloud.machine_script import LATEST, RESULTS, plan_file, secrets_file
 from skymark.cloud.order import Order
-from skymark.cloud.secret_variables import write_secrets
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.clusters import find_cluster
+from skymark.cloud.sky.clusters import find_cluster, image_of, profile_of
 from skymark.cloud.sky.jobs import (
     JobEnd,
     MachineJob,
@@ -31,13 +29,15 @@ from skymark.cloud.sky.jobs import (
     cancel_jobs,
     queued_jobs,
     request_job,
+    send_source,
 )
-from skymark.cloud.sky.sources import send_source
 from skymark.cloud.sky.ssh import output_of, send
 from skymark.cloud.sky.tasks import make_run_task, set_limits, source_of
-from skymark.cloud.submission import job_name
+from skymark.cloud.source import job_name
+from skymark.cloud.stores import write_secrets
 from skymark.cloud.waiting import clock_s
-from skymark.execute.plan_file import write_plan
+from skymark.execute.planner import write_plan
+from skymark.model.cell import FILE_NAME
 from skymark.model.errors import SkymarkError, UsageError
 
 
@@ -95,7 +95,7 @@ def _place_of(cluster: str) -> KeptMachine:
 
 
 class KeptMachine:
-    """A machine that stays. Implements `skymark.cloud.lifecycle.place.Place`."""
+    """A machine that stays. Implements `skymark.cloud.lifecycle.carrying_out.Place`."""
 
     can_be_left: ClassVar[bool] = False
     outlived_by_results: ClassVar[bool] = False
@@ -262,3 +262,65 @@ def _send_files(quoted: Quoted) -> None:
         if quoted.secrets:
             write_secrets(secrets, quoted.secrets)
             send(order.cluster, order.num_nodes, secrets, secrets_file(order.run_id))
+
+
+def order_of(cluster: str, profile: str | None = None) -> Order:
+    """Return the order of a machine that runs can be put on.
+
+    Args:
+        cluster: its name.
+        profile: in place of the one that it was made for.
+
+    Raises:
+        UsageError: there is no such machine, or nobody knows what it was made for.
+    """
+    try:
+        order = recall(cluster)
+    except UsageError:
+        return _adopted(cluster, profile)
+    return order if profile is None else order.model_copy(update={"profile": profile})
+
+
+def newest_run(cluster: str) -> str:
+    """Return the id of the newest run that the head of a cluster has.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = output_of(cluster, ("readlink", f"{RESULTS}/{LATEST}"))
+    if not found:
+        raise UsageError(f"{cluster} has no run yet; `skymark queue {cluster}` shows its jobs")
+    return require_run_id(found)
+
+
+def require_run_id(text: str) -> str:
+    """Return the id of a run, which becomes a directory's name.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not FILE_NAME.fullmatch(text):
+        raise UsageError(f"{text!r} is no id of a run; `skymark ssh NAME -- ls results` lists them")
+    return text
+
+
+def _adopted(cluster: str, profile: str | None) -> Order:
+    handle = handle_of(cluster)
+    record = find_cluster(cluster, refresh=False)
+    made_for = profile or profile_of(record)
+    if made_for is None:
+        raise UsageError(
+            f"{cluster} was made by another YAML than skymark's (benchmarks/sky), so its profile "
+            "is not known; give --profile, or a command after --"
+        )
+    minutes = None if record is None else record["autostop"]
+    return Order(
+        profile=made_for,
+        plan_hash=None,
+        run_id="",
+        cluster=cluster,
+        num_nodes=handle.launched_nodes,
+        image=image_of(handle),
+        keep=True,
+        **({"idle_minutes": minutes} if minutes and minutes > 0 else {}),
+    )

@@ -1,10 +1,15 @@
-"""A new cluster: hired for one run, and ended with it unless it is to be kept."""
+"""A new cluster: hired for one run, and ended with it unless it is to be kept.
+
+SkyPilot's own job does not end then, for it waits for the lost machine.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TextIO
 
 from skymark.cloud.cost.bill import Bill, bill_of_last, bill_of_time
 from skymark.cloud.errors import CloudError
@@ -18,32 +23,127 @@ from skymark.cloud.known_machines import (
     note_hired,
     taken,
 )
-from skymark.cloud.lifecycle.gone import prove_gone
-from skymark.cloud.lifecycle.keeping import keep_cluster
-from skymark.cloud.lifecycle.noting import check_price, note_machines, ordered_machines
-from skymark.cloud.lifecycle.outcomes import JobWithOutcome, await_outcome
-from skymark.cloud.lifecycle.place import GRACE_S
-from skymark.cloud.lifecycle.requests import RequestInFlight
+from skymark.cloud.lifecycle.carrying_out import GRACE_S
+from skymark.cloud.lifecycle.following import RequestInFlight, RunningJob, Say, Screen
+from skymark.cloud.lifecycle.gone import keep_cluster, prove_gone
+from skymark.cloud.lifecycle.outcomes import JobWithOutcome, await_outcome, parts_over
+from skymark.cloud.lifecycle.quoting import check_price, note_machines, ordered_machines
 from skymark.cloud.lifecycle.retrieving import from_cluster
-from skymark.cloud.lifecycle.screen import Screen
-from skymark.cloud.lifecycle.several_machines import SeveralMachines
 from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file, secrets_file
 from skymark.cloud.order import Order
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.clusters import costs_of, has_earlier_launch, is_there, names_in_use
-from skymark.cloud.sky.early_timers import early_timers
-from skymark.cloud.sky.jobs import MachineJob, await_cluster, queued_jobs, request_cluster
+from skymark.cloud.sky.clusters import (
+    costs_of,
+    has_earlier_launch,
+    is_there,
+    names_in_use,
+    running_machines,
+)
+from skymark.cloud.sky.jobs import (
+    ENDS,
+    JobEnd,
+    MachineJob,
+    await_cluster,
+    queued_jobs,
+    request_cluster,
+)
+from skymark.cloud.sky.ssh import early_timers
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
-from skymark.cloud.waiting import clock_s
-from skymark.model.errors import SkymarkError
+from skymark.cloud.waiting import BackgroundCall, clock_s
+from skymark.model.errors import SkymarkError, UsageError
+
+LOOK_S = 30.0
+"""Between two questions to the provider."""
+FAILED = next(code for code, end in ENDS.items() if end is JobEnd.FAILED)
+
+
+@dataclass
+class SeveralMachines:
+    """The job of a cluster's nodes. Implements `skymark.cloud.lifecycle.following.RunningJob`."""
+
+    job: RunningJob
+    order: Order
+    say: Say
+    running: Callable[[str], int | None] = running_machines
+    """Tells how many of a cluster's machines run; None where that is not known."""
+    look_s: float = LOOK_S
+    _living: int | None = field(default=None, init=False)
+    """Machines that are left, once some are lost."""
+    _lost: list[tuple[int, float]] = field(default_factory=list, init=False)
+    """How many were found lost, and at which moment of `clock_s`."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.job.name
+
+    def show(self, log: TextIO) -> int | None:
+        """Write the output until the job ends, or the part of each machine that is left."""
+        output = BackgroundCall(lambda: self.job.show(log))
+        while not output.wait(clock_s() + self.look_s):
+            if self._over():
+                return FAILED
+        if output.raised is not None:
+            raise output.raised
+        code: int | None = output.result
+        return code
+
+    def ended(self) -> JobEnd | None:
+        """Return the end of the job, or of the parts of all machines that are left.
+
+        SkyPilot has no answer where the head is lost; those that are left go on all the same.
+        """
+        try:
+            end = self.job.ended()
+        except (CloudError, UsageError):
+            over = self._over()
+            if self._living is None:
+                raise
+            return JobEnd.FAILED if over else None
+        return JobEnd.FAILED if end is None and self._over() else end
+
+    def is_lost(self) -> bool:
+        """Whether all machines are gone."""
+        return self.job.is_lost()
+
+    def failure(self) -> str | None:
+        """Return how many machines are lost, where some are."""
+        if self._living is None:
+            return self.job.failure()
+        nodes = self.order.num_nodes
+        return f"{nodes - self._living} of its {nodes} machines are gone"
+
+    def stop(self) -> None:
+        """End it now."""
+        self.job.stop()
+
+    def absent_s(self, until_s: float) -> float:
+        """Return for how long machines were lost, of all together, until a moment."""
+        return sum(count * max(0.0, until_s - at_s) for count, at_s in self._lost)
+
+    def _over(self) -> bool:
+        """Whether machines are lost, and all others have ended their parts."""
+        living = self.running(self.order.cluster)
+        if living is None or not 0 < living < self.order.num_nodes:
+            return False
+        if living != self._living:
+            before = self.order.num_nodes if self._living is None else self._living
+            self._lost.append((before - living, clock_s()))
+            self._living = living
+            self.say(
+                f"{self.name} has lost machines: {living} of {self.order.num_nodes} are left; "
+                "what they measure comes home when they have ended"
+            )
+        return parts_over(self.order)
+
 
 FIRST_JOB = 1
 """Number of the job that a cluster is hired with."""
 
 
 class NewCluster:
-    """One or more machines of a cluster. Implements `skymark.cloud.lifecycle.place.Place`."""
+    """One or more machines of a cluster. Implements `carrying_out.Place`."""
 
     can_be_left: ClassVar[bool] = True
     outlived_by_results: ClassVar[bool] = False

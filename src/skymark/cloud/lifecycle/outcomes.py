@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.lifecycle.following import RunningJob
+from skymark.cloud.lifecycle.following import RunningJob, Say
 from skymark.cloud.lifecycle.results import phase_in
-from skymark.cloud.lifecycle.screen import Say
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import Order
 from skymark.cloud.sky.jobs import JobEnd

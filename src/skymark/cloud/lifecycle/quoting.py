@@ -1,33 +1,37 @@
-"""The first stage: check an order, price it, and limit it in time and price."""
+"""Prices of machines: orders checked and quoted, and facts noted when they are hired."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from skymark.cloud.cost.amounts import as_given
-from skymark.cloud.cost.billed_time import billed_time
-from skymark.cloud.cost.ceiling import check_ceiling
-from skymark.cloud.cost.limits import Limits
-from skymark.cloud.cost.prices import Offer
-from skymark.cloud.cost.quote import Quote, quote_for, with_slots, workers_of
-from skymark.cloud.cost.set_up_time import set_up_time
-from skymark.cloud.known_machines import hired
+from skymark.cloud.cost.bill import billed_time, set_up_time
+from skymark.cloud.cost.limits import Limits, as_given, check_ceiling
+from skymark.cloud.cost.quote import Offer, Quote, quote_for, with_slots, workers_of
+from skymark.cloud.errors import CloudError
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import hired, note_hired
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.lifecycle.user_jobs import handle_of
 from skymark.cloud.order import Order, limit_s
-from skymark.cloud.secret_variables import secrets_for
-from skymark.cloud.sky.catalogue import OWN_CLUSTERS, SkyPilotCatalogue, gpu_bytes
-from skymark.cloud.sky.clusters import hourly_price_usd
+from skymark.cloud.shared_jobs import Cards, SlotJob, group_bytes, slot_jobs, working_cards
+from skymark.cloud.sky.catalogue import (
+    OWN_CLUSTERS,
+    SkyPilotCatalogue,
+    at_told_price,
+    gpu_bytes,
+    with_told_prices,
+)
+from skymark.cloud.sky.clusters import hired_machines, hourly_price_usd
 from skymark.cloud.sky.internals import withhold_provider_keys
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import make_task
-from skymark.cloud.sky.told_prices import with_told_prices
-from skymark.cloud.slots import Cards, SlotJob, group_bytes, slot_jobs, working_cards
+from skymark.cloud.stores import secrets_for
+from skymark.model.duration import NOTHING
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.model.span import NOTHING
 from skymark.run.history import PastRun, read_history
 from skymark.suite.registry import suite_named
 
@@ -235,3 +239,68 @@ def _highest_for_skypilot(offers: Sequence[Offer]) -> float | None:
         for one in offers
     )
     return most_usd or None  # your own cluster costs nothing; SkyPilot takes no 0
+
+
+TOLERANCE = 0.1
+"""Share by which a price may be above what was agreed."""
+
+
+def ordered_machines(quoted: Quoted) -> HiredMachines:
+    """Return what is known of machines before they are hired: the price of the cheapest offer."""
+    order, quote = quoted.order, quoted.quote
+    name = order.cluster
+    if quote is None:
+        return HiredMachines(name=name, cluster=name, nodes=order.num_nodes)
+    cheapest = quote.cheapest
+    return HiredMachines(
+        name=name,
+        cluster=name,
+        kind=f"{order.num_nodes} × {cheapest.instance_type} of {cheapest.cloud} or the like",
+        nodes=order.num_nodes,
+        hourly_price_usd=cheapest.hourly_price_usd * order.num_nodes or None,
+    )
+
+
+def note_machines(quoted: Quoted, cluster: str) -> HiredMachines:
+    """Note machines that were hired, at the price that their provider tells; return their facts.
+
+    Args:
+        quoted: what was agreed on.
+        cluster: their name with SkyPilot.
+    """
+    machines = ordered_machines(quoted)
+    with suppress(CloudError):  # else they are asked for again when they are ended
+        found = hired_machines(cluster, machines.name)
+        machines = machines if found is None else found.with_what_was_told(machines)
+        note_hired(machines)
+        machines = at_told_price(machines)
+        note_hired(machines)
+    return machines
+
+
+def check_price(quoted: Quoted, machines: HiredMachines) -> None:
+    """Refuse machines that cost more than was agreed, or were no part of what was.
+
+    SkyPilot takes a catalogue's price of 0 for the cheapest; in the quote it is none.
+
+    Raises:
+        CloudError: they do, or were not.
+    """
+    quote, kind = quoted.quote, machines.instance_type
+    if quote is None or kind is None or quote.cheapest.price_from == "own":
+        return
+    each_usd = quote.agreed_price_usd(kind, quoted.order.max_cost_usd)
+    if each_usd is None:
+        raise CloudError(
+            f"{machines.name} is {machines.kind}, at a price that was not agreed on; it is ended"
+        )
+    asked_usd, agreed_usd = machines.hourly_price_usd, each_usd * machines.nodes
+    if asked_usd is None or asked_usd <= agreed_usd:
+        return
+    ceiling_usd = quoted.order.max_cost_usd
+    held = ceiling_usd is None or quote.allows(asked_usd / machines.nodes, ceiling_usd)
+    if not held or asked_usd > agreed_usd * (1 + TOLERANCE):
+        raise CloudError(
+            f"{machines.name} costs ${asked_usd:.2f}/h, says its provider, and at most "
+            f"${agreed_usd:.2f}/h was agreed on; it is ended"
+        )

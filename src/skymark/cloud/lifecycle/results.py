@@ -17,9 +17,9 @@ from skymark.model.cell import Cell
 from skymark.model.manifest import Manifest
 from skymark.model.record import Status
 from skymark.plain_files import entries_below, read_below
-from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST, SUMS
+from skymark.run.mending import damages
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
 from skymark.whole_files import LARGEST_FILE_BYTES

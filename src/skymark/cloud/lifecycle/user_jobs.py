@@ -6,16 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle.following import follow
-from skymark.cloud.lifecycle.screen import Screen
+from skymark.cloud.lifecycle.following import Screen, follow
+from skymark.cloud.order import UserJob
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import find_cluster
-from skymark.cloud.sky.jobs import JobEnd, MachineJob, await_job, request_job
-from skymark.cloud.sky.sources import send_source
-from skymark.cloud.sky.user_tasks import make_user_task
-from skymark.cloud.source import Source
-from skymark.cloud.submission import new_submission
-from skymark.cloud.user_job import UserJob
+from skymark.cloud.sky.jobs import JobEnd, MachineJob, await_job, request_job, send_source
+from skymark.cloud.sky.tasks import make_user_task
+from skymark.cloud.source import Source, new_submission
 from skymark.model.errors import UsageError
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 
-from skymark.execute.venv_sizes import MB, unpacked_bytes
-from skymark.execute.venv_specs import venvs_of_plan
+from skymark.execute.venv_specs import MB, unpacked_bytes, venvs_of_plan
 from skymark.model.plan import Plan
 
 

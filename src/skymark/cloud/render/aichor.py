@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from skymark.cloud.render.manifest import merged
 from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, require_types
-from skymark.execute.partition.split import Split
-from skymark.execute.partition.split_text import read_split
-from skymark.execute.partition.totals import Request
+from skymark.execute.partition.explain import Request
+from skymark.execute.partition.split import Split, read_split
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 

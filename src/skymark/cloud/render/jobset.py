@@ -9,9 +9,9 @@ from typing import Any
 from skymark.cloud.order import cluster_name
 from skymark.cloud.render.manifest import merged
 from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, require_types
+from skymark.execute.partition.explain import Request
 from skymark.execute.partition.split import Split
-from skymark.execute.partition.totals import Request
-from skymark.execute.ranks.kubernetes import (
+from skymark.execute.ranks.reading import (
     ALL_REPLICAS,
     COMPLETION,
     GLOBAL,

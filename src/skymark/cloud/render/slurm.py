@@ -10,8 +10,8 @@ import subprocess
 from skymark.cloud.order import cluster_name
 from skymark.cloud.render.manifest import comment
 from skymark.cloud.render.workload import Workload
-from skymark.execute.partition.totals import Request
-from skymark.execute.ranks.slurm import WHOLE
+from skymark.execute.partition.explain import Request
+from skymark.execute.ranks.reading import WHOLE
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 

@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 from pydantic import Field
 
 from skymark.cache.policy import Policy
+from skymark.execute.partition.explain import Request
 from skymark.execute.partition.split import Split
-from skymark.execute.partition.totals import Request
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
+from skymark.model.machine import Platform
 from skymark.model.plan import Plan
-from skymark.model.platform import Platform
 from skymark.store.kinds import kind_of, kinds
 
 GB_PER_CPU = 2.0

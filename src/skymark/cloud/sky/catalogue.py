@@ -1,7 +1,9 @@
-"""SkyPilot's price catalogue on this disk, a price source.
+"""Prices: SkyPilot's catalogue on this disk, and what providers tell themselves.
 
 SkyPilot chooses among the same candidates when it launches. A catalogue that is not there is
 fetched, once; one that is out of date is read as it is, with its date. No API server is asked.
+
+Another provider plugs in with one entry in `TELLERS`.
 """
 
 from __future__ import annotations
@@ -11,18 +13,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from skymark.cloud.cost.prices import CatalogueError, Offer, PriceList
-from skymark.cloud.sky.client import sdk, short
+from skymark.cloud.cost.quote import CatalogueError, Offer, PriceList, Quote
+from skymark.cloud.errors import CloudError
+from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.sky.client import answer_of, sdk, short
 from skymark.cloud.sky.internals import (
     catalogue_directory,
     catalogue_files,
     catalogue_without_refresh,
     cloud_named,
     fetch_catalogue,
+    is_api_server_here,
+    lambda_prices_usd,
 )
 from skymark.cloud.waiting import in_background
 
@@ -36,7 +42,7 @@ OWN_CLUSTERS = ("kubernetes", "slurm", "ssh")
 
 
 class SkyPilotCatalogue:
-    """Prices of SkyPilot's catalogue. Implements `skymark.cloud.cost.prices.PriceSource`."""
+    """Prices of SkyPilot's catalogue. Implements `skymark.cloud.cost.quote.PriceSource`."""
 
     def __init__(self, announce: Callable[[str], None] = lambda _: None) -> None:
         self._announce = announce
@@ -225,3 +231,67 @@ def _why_none(
         "give another --infra, --gpus or profile, or have newer prices fetched: "
         f"rm {' '.join(here)}"
     )
+
+
+Teller = Callable[[], Mapping[str, float]]
+"""Returns the price per hour of every kind of machine, by its name with the provider."""
+
+TELLERS: Mapping[str, Teller] = {"lambda": lambda_prices_usd}
+
+
+def told_prices_usd(provider: str) -> Mapping[str, float]:
+    """Return a provider's own prices per hour by kind of machine; none where it tells none.
+
+    Raises:
+        CloudError: it does not answer.
+    """
+    teller = TELLERS.get(provider.casefold())
+    if teller is None or not is_api_server_here():
+        return {}
+    found: Mapping[str, float] = answer_of(provider, teller)
+    return {kind: price_usd for kind, price_usd in found.items() if 0 < price_usd < inf}
+
+
+def with_told_prices(quote: Quote) -> Quote:
+    """Return a quote at the prices that the providers tell, the cheapest first again.
+
+    A provider that does not answer keeps the catalogue's prices, with the problem.
+    """
+    told: dict[str, Mapping[str, float]] = {}
+    problems: list[str] = []
+    for provider in sorted({one.cloud for one in quote.offers}):
+        try:
+            told[provider] = told_prices_usd(provider)
+        except CloudError as error:
+            problems.append(f"{provider} itself ({error}); the catalogue's count")
+    offers = [_at_told_price(one, told.get(one.cloud, {})) for one in quote.offers]
+    offers.sort(key=lambda one: one.hourly_price_usd)
+    changes = {"offers": tuple(offers), "problems": (*quote.problems, *problems)}
+    return quote.model_copy(update=changes)
+
+
+def at_told_price(machines: HiredMachines) -> HiredMachines:
+    """Return hired machines at the price that their provider tells, where it does.
+
+    Raises:
+        CloudError: it does not answer.
+    """
+    if machines.address is None or machines.instance_type is None or machines.spot:
+        return machines
+    price_usd = told_prices_usd(machines.address.provider).get(machines.instance_type)
+    if price_usd is None:
+        return machines
+    changes = {"hourly_price_usd": price_usd * machines.nodes, "price_from": "provider"}
+    return machines.model_copy(update=changes)
+
+
+def _at_told_price(offer: Offer, told: Mapping[str, float]) -> Offer:
+    price_usd = told.get(offer.instance_type)
+    if price_usd is None or offer.spot:
+        return offer
+    changes = {
+        "hourly_price_usd": price_usd,
+        "catalogue_price_usd": offer.hourly_price_usd,
+        "price_from": "provider",
+    }
+    return offer.model_copy(update=changes)

@@ -1,4 +1,4 @@
-"""Copy files from and to machines over the SSH settings that SkyPilot writes."""
+"""SSH to machines by SkyPilot's settings: files copied, and timers armed early."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.sky.internals import SSH_SETTINGS
+from skymark.cloud.order import Order
+from skymark.cloud.sky.internals import (
+    SSH_SETTINGS,
+    is_api_server_here,
+    local_handle,
+    run_on_nodes,
+    runs_in_container,
+)
+from skymark.cloud.sky.tasks import arm_timer
 from skymark.model.errors import UsageError
 from skymark.whole_files import LARGEST_FILE_BYTES
 
@@ -228,3 +238,39 @@ def send(cluster: str, nodes: int, file: Path, there: str) -> None:
     """
     for node in range(nodes):
         rsync(cluster, os.fspath(file), f"{host(cluster, node)}:{there}")
+
+
+POLL_S = 3.0
+
+
+@contextmanager
+def early_timers(order: Order) -> Iterator[None]:
+    """Arm each node's timer as soon as it answers over SSH, in a thread, until left.
+
+    It needs SkyPilot's API server on this machine, for the addresses. In a container's place the
+    timer would be the host's, which does not see the run: there it is armed with the job alone.
+
+    Args:
+        order: names the cluster; its boot time is what the run has to begin.
+    """
+    over = threading.Event()
+    if is_api_server_here():
+        threading.Thread(target=_arm, args=(order, over), daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _arm(order: Order, over: threading.Event) -> None:
+    script = arm_timer(order, order.boot_timeout_s)
+    armed: set[str] = set()
+    while not over.wait(POLL_S):
+        try:
+            handle = local_handle(order.cluster)
+            if handle is None:
+                continue
+            if runs_in_container(handle) or run_on_nodes(handle, script, armed):
+                return
+        except Exception:  # noqa: S112  # no launch fails because a timer comes later
+            continue

@@ -1,30 +1,93 @@
-"""SkyPilot tasks, made of a machine's YAML and an order."""
+"""SkyPilot tasks: of an order, of slot workers and of a user's own, from their YAML."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import (
     LIMIT_VARIABLE,
     SPLIT_VARIABLE,
+    START_S,
+    arming,
     machine_variables,
     script,
+    settings,
     taking_part,
 )
-from skymark.cloud.machine_timer import START_S, arming, settings
-from skymark.cloud.order import Order
-from skymark.cloud.sky.client import sdk
+from skymark.cloud.order import Order, UserJob
+from skymark.cloud.shared_jobs import Cards, SlotJob
+from skymark.cloud.sky.catalogue import gpu_bytes
+from skymark.cloud.sky.client import sdk, short
+from skymark.cloud.sky.internals import yaml_of
 from skymark.cloud.sky.providers import cloud_of
-from skymark.cloud.sky.task_files import read_task, refused
-from skymark.cloud.source import checked_copy, source_directory
-from skymark.cloud.submission import beside_others, within
+from skymark.cloud.source import (
+    Source,
+    beside_others,
+    checked_copy,
+    source_directory,
+    source_of_job,
+    source_with,
+    within,
+)
 from skymark.execute.partition.split import Balanced
 from skymark.model.errors import UsageError
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+
+def read_task(
+    path: Path,
+    variables: Mapping[str, str] = NO_VARIABLES,
+    secrets: Mapping[str, str] = NO_VARIABLES,
+) -> Any:
+    """Return the task that a YAML describes.
+
+    A variable that the YAML declares among its secrets is given as a secret: SkyPilot lets those
+    win, one that is declared empty too, and the variable would not arrive.
+
+    Args:
+        path: the YAML.
+        variables: in place of the values that it has for them.
+        secrets: the same, for what nobody is to read.
+
+    Raises:
+        UsageError: it is wrong.
+    """
+    sky = sdk()  # where there is none, that is what is said
+    with refused(f"{path}"):
+        text = path.read_text("utf-8")
+        config = yaml_of(text) or {}
+        if not isinstance(config, dict):
+            raise TypeError(f"it is {type(config).__name__}, and no mapping")
+        declared = config.get("secrets")
+        names = set(declared) if isinstance(declared, dict) else set()
+        hidden = {name: value for name, value in variables.items() if name in names}
+        shown = {name: value for name, value in variables.items() if name not in names}
+        return sky.Task.from_yaml_config(
+            {**config, "_user_specified_yaml": text},
+            list(shown.items()),
+            list({**hidden, **secrets}.items()),
+        )
+
+
+@contextmanager
+def refused(subject: str) -> Iterator[None]:
+    """Turn an error of SkyPilot's about a YAML or a place into bad usage: nothing was started.
+
+    It reads them with several libraries, and their errors have no kind in common.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise UsageError(f"{subject}: {short(error)}") from error
+
 
 NOTHING = "echo set up, and nothing to run"
 """The run of a machine that is to stay idle."""
@@ -207,3 +270,130 @@ def _ordered(resource: Any, order: Order) -> Any:
     if order.infra is not None and ordered.cloud is None:
         raise UsageError(f"--infra {order.infra!r} names no provider; give one such as lambda")
     return ordered
+
+
+SLOTS = """\
+set -- --plan "$SKYMARK_PLAN" --share --output ~/results/"$SKYMARK_RUN_ID"
+while read -r store; do set -- "$@" ${store:+--store "$store"}; done <<< "$SKYMARK_STORES"
+while read -r group; do set -- "$@" ${group:+--group "$group"}; done <<< "$SKYMARK_GROUPS"
+ln -sfn "$SKYMARK_RUN_ID" ~/results/latest
+workers=()
+trap 'kill -TERM "${workers[@]}"' TERM
+for slot in $(seq "$SKYMARK_SLOTS"); do
+  skymark run "$@" > >(sed --unbuffered "s/^/slot $slot: /") 2>&1 &
+  workers+=("$!")
+done
+status=0
+for worker in "${workers[@]}"; do
+  while kill -0 "$worker" 2>/dev/null; do wait "$worker" || status=$?; done
+done
+exit "$status"
+"""
+"""Starts the workers and waits for all: one that ends badly stops no other."""
+
+
+def make_slot_task(order: Order, job: SlotJob, name: str, launched: Any) -> Any:
+    """Return the task of a job that starts slot workers of a run.
+
+    Args:
+        order: the run; the source of its submission is there already.
+        job: how many workers, and what of the cards they have.
+        name: the job's, which no other job of the run has.
+        launched: SkyPilot's resources of the machine.
+
+    Raises:
+        UsageError: the machine has not what the job takes of it.
+    """
+    assert order.submission is not None, "slot workers run the source that is sent with them"
+    run = within(order.submission, SLOTS)
+    task = sdk().Task(name=name, run=arm_timer(order) + script(None, run), num_nodes=1)
+    kind = next(iter(launched.accelerators or {}), None)
+    task.set_resources(part_of(launched, None if kind is None else {kind: job.cards}))
+    task.update_envs(
+        {
+            **order.variables,
+            **machine_variables(order),
+            "SKYMARK_PART": name,
+            "SKYMARK_SLOTS": str(job.slots),
+            "SKYMARK_GROUPS": "\n".join(job.groups),
+            "SKYMARK_GPU_FRACTION": f"{job.fraction:g}",
+        }
+    )
+    return task
+
+
+def cards_of(launched: Any) -> Cards | None:
+    """Return the accelerators of each machine of a cluster; None where it has none.
+
+    Their memory is what the cloud's catalogue says; a cluster of one's own has no catalogue.
+    """
+    there = launched.accelerators or {}
+    kind = next(iter(there), None)
+    if kind is None:
+        return None
+    cloud = str(launched.cloud).casefold()
+    return Cards(kind=kind, count=int(there[kind]), bytes_each=gpu_bytes(kind, cloud))
+
+
+YAML_ENDINGS = (".yaml", ".yml")
+
+
+def make_user_task(job: UserJob, launched: Any, submission: str) -> tuple[Any, Source | None]:
+    """Return the task of a user's job, and the directory that is sent with it.
+
+    A command runs in skymark's own source, a YAML in the files of its ``workdir``, unless the job
+    has another one, and with the job's named files. They come into the directory of a submission;
+    as with ``sky exec``, neither set-up nor file mounts are done again.
+
+    Args:
+        job: the command or YAML, and what is asked for it.
+        launched: SkyPilot's resources of the machine.
+        submission: of `skymark.cloud.source`.
+
+    Raises:
+        UsageError: the YAML is wrong, a file may not be sent, or the machine has not what the job
+            takes of it.
+    """
+    yaml = is_yaml(job.words)
+    task = _of_yaml(job) if yaml else _of_command(job)
+    directory: str | Path | None = job.workdir or task.workdir
+    source: Source | None = None
+    if isinstance(directory, str | Path):  # else from git, which SkyPilot fetches itself
+        task.workdir, place = None, Path(directory).expanduser().absolute()
+        if not place.is_dir():
+            raise UsageError(f"the workdir {place} is no directory")
+        source = source_of_job(place, job.files)
+    elif not yaml:
+        source = source_with(job.files)
+    elif job.files:
+        source = source_of_job(None, job.files)
+    if source is not None:
+        task.run = within(submission, task.run or "")
+    if job.name is not None:
+        task.name = job.name
+    if job.num_nodes is not None:
+        task.num_nodes = job.num_nodes
+    if job.gpus is not None:
+        part_of(launched, job.gpus)
+        with refused(f"--gpus {job.gpus}"):
+            task.set_resources({one.copy(accelerators=job.gpus) for one in task.resources})
+    return task, source
+
+
+def is_yaml(words: Sequence[str]) -> bool:
+    """Whether a job is given by a YAML, and not by a command."""
+    return len(words) == 1 and words[0].endswith(YAML_ENDINGS)
+
+
+def _of_command(job: UserJob) -> Any:
+    task = sdk().Task(name=job.name, run=" ".join(job.words))  # as `sky exec` joins them
+    task.update_envs(dict(job.variables))
+    task.update_secrets(dict(job.secrets))
+    return task
+
+
+def _of_yaml(job: UserJob) -> Any:
+    path = Path(job.words[0])
+    if not path.is_file():
+        raise UsageError(f"{path} is no file; give a SkyPilot YAML, or a command after --")
+    return read_task(path, job.variables, job.secrets)

@@ -1,12 +1,14 @@
-"""The explanation of a split: who takes what, and why."""
+"""The explanation of a split: who takes what, and why, with its CPUs and memory."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from skymark.execute.partition.shard import Item, parts_of, weights_of
-from skymark.execute.partition.split import Part, Place, Split
+from skymark.execute.partition.split import Part, Place, Split, WorkerType
 from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
 
 MOST_KEYS = 4
 """Keys that a worker's line names; more are counted."""
@@ -131,3 +133,58 @@ def _worker_part(number: int, part: Part, items: Sequence[Item]) -> WorkerPart:
         cells=sum(item.cells for item in items),
         expected_s=sum(known) if len(known) == len(items) else None,
     )
+
+
+STEPS_PER_GB = 100
+"""Memory is asked for in hundredths of a gigabyte, rounded down."""
+
+
+class Request(Frozen):
+    """The request of each process of one type of workers."""
+
+    type: WorkerType
+    cpus: int | float | None = None
+    """Whole where a total is divided; None where nothing tells how many."""
+    memory_gb: float | None = None
+
+
+def requests_of(
+    split: Split, total_cpus: int | None = None, total_memory_gb: float | None = None
+) -> tuple[Request, ...]:
+    """Return what each process of a split asks for, so that those that run at once fit the total.
+
+    A worker with more CPUs than another gets more of either, in proportion. Without a total, the
+    CPUs are those that the split names.
+
+    Args:
+        split: who works.
+        total_cpus: of all machines together.
+        total_memory_gb: likewise, in GB of 10⁹ bytes.
+
+    Raises:
+        UsageError: the total is less than one CPU, or 0.01 GB, for each.
+    """
+    shares = [one.cpus or 1 for one in split.types]
+    whole = sum(share * one.running for share, one in zip(shares, split.types, strict=True))
+    requests = []
+    for share, one in zip(shares, split.types, strict=True):
+        cpus: int | float | None = one.cpus
+        memory_gb: float | None = None
+        if total_cpus is not None:
+            cpus = math.floor(total_cpus * share / whole)
+            _require(cpus, "--total-cpus", total_cpus, split)
+        if total_memory_gb is not None:
+            steps = math.floor(total_memory_gb * share / whole * STEPS_PER_GB)
+            memory_gb = steps / STEPS_PER_GB
+            _require(memory_gb, "--total-memory", total_memory_gb, split)
+        requests.append(Request(type=one, cpus=cpus, memory_gb=memory_gb))
+    return tuple(requests)
+
+
+def _require(found: float, option: str, total: float, split: Split) -> None:
+    if not found:
+        running = sum(one.running for one in split.types)
+        raise UsageError(
+            f"{option} {total:g} is too little for the {running} processes of --split {split.text} "
+            "that run at once; give more, or a split of fewer, such as waves:5x10/2"
+        )

@@ -2,15 +2,280 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import combinations
 
-from skymark.execute.ranks.kubernetes import pod_rank
-from skymark.execute.ranks.machines import skypilot_rank, torchrun_rank, tpu_rank
-from skymark.execute.ranks.numbers import Variables
-from skymark.execute.ranks.rank import ALONE, Rank, ReplicaRank
-from skymark.execute.ranks.slurm import slurm_rank
+from skymark.execute.ranks.rank import (
+    ALONE,
+    LARGEST,
+    Rank,
+    ReplicaRank,
+    Variables,
+    number,
+    pair,
+    require_below,
+    shown,
+)
 from skymark.model.errors import UsageError
+
+COMPLETION = "JOB_COMPLETION_INDEX"
+JOB = "JOB_INDEX"
+GLOBAL = "JOB_GLOBAL_INDEX"
+TYPE = "REPLICATED_JOB_NAME"
+REPLICAS = "REPLICATED_JOB_REPLICAS"
+ALL_REPLICAS = "GLOBAL_REPLICAS"
+
+
+def pod_rank(variables: Variables) -> Rank | None:
+    """Return the rank of a pod; None where this is none of an Indexed Job or a JobSet.
+
+    An Indexed Job does not tell how many completions it has. Two of its pods may rarely have one
+    index at the same time, for which storing is made.
+
+    Raises:
+        UsageError: a variable is missing or no number, or two contradict each other.
+    """
+    completion = number(variables, COMPLETION)
+    job, over_all = number(variables, JOB), number(variables, GLOBAL)
+    if job is None and over_all is None:
+        if completion is None:
+            return None
+        return Rank(index=completion, told_by=shown(variables, COMPLETION))
+    if job is None or over_all is None:
+        given, absent = (JOB, GLOBAL) if over_all is None else (GLOBAL, JOB)
+        raise UsageError(
+            f"{shown(variables, given)} is set and {absent} is not; a pod needs both, from the "
+            f"labels jobset.sigs.k8s.io/job-index and job-global-index (`skymark render jobset`)"
+        )
+    replicas = number(variables, REPLICAS, least=1)
+    count = number(variables, ALL_REPLICAS, least=1)
+    if replicas is not None:
+        require_below(variables, job, JOB, replicas, REPLICAS)
+    if count is not None:
+        require_below(variables, over_all, GLOBAL, count, ALL_REPLICAS)
+    if over_all < job:
+        raise UsageError(
+            f"{shown(variables, JOB)} and {shown(variables, GLOBAL)} contradict each other: a "
+            "number over all types is never below that within one; give --rank I/N"
+        )
+    return ReplicaRank(
+        index=over_all,
+        count=count,
+        told_by=_told(variables),
+        counted_by="" if count is None else shown(variables, ALL_REPLICAS),
+        type=variables.get(TYPE, ""),
+        job=job,
+        replicas=replicas,
+        completion=completion or 0,
+    )
+
+
+def _told(variables: Variables) -> str:
+    names = (TYPE, JOB, GLOBAL, COMPLETION)
+    return " ".join(shown(variables, name) for name in names if variables.get(name))
+
+
+NODE = "SKYPILOT_NODE_RANK"
+NODES = "SKYPILOT_NUM_NODES"
+MANAGED = "SKYPILOT_JOB_RANK"
+"""Of a managed job among those of one ``sky jobs launch --num-jobs``; 0 where it is alone."""
+MANAGED_JOBS = "SKYPILOT_NUM_JOBS"
+TPU_WORKER = "TPU_WORKER_ID"
+TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
+SLICE = "MEGASCALE_SLICE_ID"
+SLICES = "MEGASCALE_NUM_SLICES"
+
+
+def skypilot_rank(variables: Variables) -> Rank | None:
+    """Return the rank of a node in a job of SkyPilot, over all managed jobs of one launch.
+
+    Raises:
+        UsageError: a variable is missing or no number, or two contradict each other.
+    """
+    node = pair(variables, NODE, NODES)
+    job = pair(variables, MANAGED, MANAGED_JOBS) if variables.get(MANAGED_JOBS) else None
+    return _two_levels(variables, (job, MANAGED, MANAGED_JOBS), (node, NODE, NODES))
+
+
+def tpu_rank(variables: Variables) -> Rank | None:
+    """Return the rank of a host of a TPU slice, over all slices where there are several.
+
+    Raises:
+        UsageError: a variable is missing or no number, or two contradict each other.
+    """
+    worker = number(variables, TPU_WORKER)
+    if worker is None:
+        return None
+    hosts = [host for host in variables.get(TPU_HOSTS, "").split(",") if host.strip()]
+    if not hosts:
+        raise UsageError(
+            f"{shown(variables, TPU_WORKER)} is set and {TPU_HOSTS} is not, which tells how many "
+            "there are; give --rank I/N"
+        )
+    require_below(variables, worker, TPU_WORKER, len(hosts), TPU_HOSTS)
+    slice_ = pair(variables, SLICE, SLICES) if variables.get(SLICES) else None
+    host = worker, len(hosts)
+    return _two_levels(variables, (slice_, SLICE, SLICES), (host, TPU_WORKER, TPU_HOSTS))
+
+
+def torchrun_rank(variables: Variables) -> Rank | None:
+    """Return the rank of a process of torchrun.
+
+    Raises:
+        UsageError: a variable is missing or no number, or two contradict each other.
+    """
+    if not variables.get("WORLD_SIZE"):  # RANK alone is a name that others use
+        return None
+    return _two_levels(
+        variables,
+        (None, "", ""),
+        (pair(variables, "RANK", "WORLD_SIZE"), "RANK", "WORLD_SIZE"),
+    )
+
+
+Level = tuple[tuple[int, int] | None, str, str]
+"""Number and count, with the variables that told them; None where they are not set."""
+
+
+def _two_levels(variables: Variables, outer: Level, inner: Level) -> Rank | None:
+    """Return the rank of an inner worker over all outer ones."""
+    levels = [(found, told, counted) for found, told, counted in (outer, inner) if found]
+    if not levels:
+        return None
+    index, count = 0, 1
+    for (one, many), _, _ in levels:
+        index, count = index * many + one, count * many
+    return Rank(
+        index=index,
+        count=count,
+        told_by=" and ".join(shown(variables, told) for _, told, _ in levels),
+        counted_by=" times ".join(shown(variables, counted) for _, _, counted in levels),
+    )
+
+
+TASK = "SLURM_ARRAY_TASK_ID"
+COUNT = "SLURM_ARRAY_TASK_COUNT"
+FIRST = "SLURM_ARRAY_TASK_MIN"
+LAST = "SLURM_ARRAY_TASK_MAX"
+STEP = "SLURM_ARRAY_TASK_STEP"
+PROCESS = "SLURM_PROCID"
+PROCESSES = "SLURM_STEP_NUM_TASKS"
+"""Set in a step alone. A batch script has ``SLURM_NTASKS`` of processes that it does not start."""
+
+WHOLE = "SKYMARK_ARRAY"
+"""All tasks of the array, as ``sbatch --array`` takes them; `skymark render slurm` sets it. Slurm
+tells a task neither its place among uneven numbers nor, where some are submitted again, the others.
+"""
+
+
+def slurm_rank(variables: Variables) -> Rank | None:
+    """Return the rank of a process in Slurm; None outside an array and outside a step of several.
+
+    Raises:
+        UsageError: the place of the task among those of its array cannot be known.
+    """
+    task, step = _array_rank(variables), _step_rank(variables)
+    if task is None or step is None or task.count is None or step.count is None:
+        return task or step
+    return Rank(
+        index=task.index * step.count + step.index,
+        count=task.count * step.count,
+        told_by=f"{task.told_by} and {step.told_by}",
+        counted_by=f"{task.counted_by} times {step.counted_by}",
+        note=task.note,
+    )
+
+
+def _array_rank(variables: Variables) -> Rank | None:
+    task = number(variables, TASK)
+    if task is None:
+        return None
+    if variables.get(WHOLE):
+        return _placed(task, variables)
+    first, last, step, count = (number(variables, name) for name in (FIRST, LAST, STEP, COUNT))
+    if first is None or last is None or not step or not count:
+        missing = [name for name in (FIRST, LAST, STEP, COUNT) if not variables.get(name)]
+        raise UsageError(
+            f"{shown(variables, TASK)} is set and {', '.join(missing) or STEP} is not; "
+            f"set {WHOLE} to what sbatch --array was given, or give --rank I/N"
+        )
+    # Evenly spaced numbers alone have as many as their ends and step say, and each its place.
+    even = (last - first) % step == 0 and (last - first) // step + 1 == count
+    if not even or (task - first) % step or not first <= task <= last:
+        numbers = ", ".join(shown(variables, name) for name in (FIRST, LAST, STEP, COUNT))
+        raise UsageError(
+            f"the place of {shown(variables, TASK)} in its array cannot be known: its numbers "
+            f"have gaps ({numbers}), and Slurm does not tell which they are. Set {WHOLE} to what "
+            "sbatch --array was given, such as 1,5,9-12, or give --rank I/N"
+        )
+    return Rank(
+        index=(task - first) // step,
+        count=count,
+        told_by=shown(variables, TASK),
+        counted_by=shown(variables, COUNT),
+    )
+
+
+def _placed(task: int, variables: Variables) -> Rank:
+    """Return the place of a task among all that the whole array has."""
+    whole = array_tasks(variables[WHOLE])
+    if task not in whole:
+        raise UsageError(
+            f"{shown(variables, TASK)} and {shown(variables, WHOLE)} contradict each other: the "
+            f"array has no such task; set {WHOLE} to all that the array has"
+        )
+    count = number(variables, COUNT)
+    note = (
+        f"{count} of the {len(whole)} tasks were submitted; the others' parts are theirs"
+        if count is not None and count != len(whole)
+        else ""
+    )
+    return Rank(
+        index=whole.index(task),
+        count=len(whole),
+        told_by=shown(variables, TASK),
+        counted_by=shown(variables, WHOLE),
+        note=note,
+    )
+
+
+def array_tasks(text: str) -> list[int]:
+    """Return the numbers of an array as ``sbatch --array`` takes it: ``1,5,9-12`` or ``0-30:5%4``.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found: set[int] = set()
+    for one in re.sub(r"%[0-9]+$", "", text).split(","):
+        match = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?", one)
+        first, last, step = (
+            (int(match[1]), int(match[2] or match[1]), int(match[3] or 1)) if match else (1, 0, 1)
+        )
+        if not first <= last <= LARGEST or step < 1:
+            raise UsageError(
+                f"{WHOLE}={text} is no array; set it to what sbatch --array takes, such as "
+                "0-9 or 1,5,9-12"
+            )
+        found |= set(range(first, last + 1, step))
+    return sorted(found)
+
+
+def _step_rank(variables: Variables) -> Rank | None:
+    """Return the rank of a process that ``srun`` started beside others."""
+    if number(variables, PROCESSES, least=1) in {None, 1}:
+        return None
+    found = pair(variables, PROCESS, PROCESSES)
+    if found is None:
+        return None
+    index, count = found
+    return Rank(
+        index=index,
+        count=count,
+        told_by=shown(variables, PROCESS),
+        counted_by=shown(variables, PROCESSES),
+    )
+
 
 SOURCES: tuple[Callable[[Variables], Rank | None], ...] = (
     slurm_rank,

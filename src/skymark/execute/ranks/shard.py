@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from skymark.execute.partition.shard import Shard
-from skymark.execute.partition.split import Place, Split, WorkerType
-from skymark.execute.partition.split_text import read_split
+from skymark.execute.partition.split import Place, Split, WorkerType, read_split
 from skymark.execute.ranks.rank import ALONE, Rank, ReplicaRank
 from skymark.model.errors import UsageError
 

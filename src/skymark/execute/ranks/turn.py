@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from skymark.cache.jobs import PARTS
-from skymark.execute.ranks.numbers import Variables, number
-from skymark.execute.ranks.slurm import FIRST, STEP, TASK, slurm_rank
+from skymark.execute.ranks.rank import Variables, number
+from skymark.execute.ranks.reading import FIRST, STEP, TASK, slurm_rank
 from skymark.model.errors import UsageError
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from skymark.store.bucket.address import ENDPOINT_VARIABLES, REGION_VARIABLES, bucket_and_prefix
-from skymark.store.bucket.credentials import KEY_VARIABLES
-from skymark.store.kind import ClientLibrary, StoreKind
+from skymark.store.bucket.address import (
+    ENDPOINT_VARIABLES,
+    KEY_VARIABLES,
+    REGION_VARIABLES,
+    bucket_and_prefix,
+)
+from skymark.store.kinds import ClientLibrary, StoreKind
 from skymark.store.store import Store
 
 

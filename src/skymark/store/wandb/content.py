@@ -1,19 +1,26 @@
-"""Content of a W&B run: configuration, table, summary figures, tags, and the artifact's files.
+"""Content of a W&B run and its names, and the directories that W&B's client works in.
 
 Taken from the run's directory alone; wandb is not needed here.
+
+A run's directory may come from somebody else, and the client takes its server's address from files
+in the directory that it works in.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
-from hashlib import md5
+from hashlib import md5, sha256
 from pathlib import Path
 from typing import Any
 
-from skymark.model.errors import StoreRefusedError
+from skymark.cache.location import own_cache
+from skymark.machine.private_directory import own_folder, private_directory
+from skymark.model.base import digest_of
+from skymark.model.errors import CacheError, StoreRefusedError, UsageError
 from skymark.model.record import Record
-from skymark.run.damage import damages
 from skymark.run.directory import TOO_LARGE, RunDirectory
+from skymark.run.mending import damages
 from skymark.run.reader import Run, open_run, read_manifest
 from skymark.run.row import names_of_metric, rows_of
 
@@ -155,3 +162,34 @@ class RunContent:
 
 def _is_sent(path: str) -> bool:
     return not path.startswith("rounds/")
+
+
+LONGEST = 64
+LINK = "run"
+"""Link to the run's directory, in the working directory of wandb's commands."""
+
+
+def wandb_id(run_id: str) -> str:
+    """Return a run's id as W&B takes it: letters, digits, ``_``, ``-`` and ``.``, at most 64."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", run_id)
+    if plain == run_id and len(plain) <= LONGEST:
+        return plain
+    return f"{plain[:55]}-{sha256(run_id.encode()).hexdigest()[:8]}"
+
+
+KEY_LENGTH = 12
+
+
+def home_of(content: RunContent) -> Path:
+    """Return the directory for a run's id and plan, made on first use and this user's alone.
+
+    Raises:
+        StoreRefusedError: it cannot be made, or somebody else may write there.
+    """
+    manifest = content.manifest
+    key = digest_of([manifest.run_id, manifest.plan_hash])[:KEY_LENGTH]
+    try:
+        homes = private_directory([own_folder(own_cache()) / "wandb"])
+        return private_directory([homes / f"{wandb_id(manifest.run_id)}-{key}"])
+    except (CacheError, UsageError) as error:
+        raise StoreRefusedError(str(error)) from error

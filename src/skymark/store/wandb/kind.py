@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from skymark.store.kind import ClientLibrary, StoreKind, Variables
+from skymark.store.kinds import ClientLibrary, StoreKind, Variables
 from skymark.store.store import RunSource, Store
-from skymark.store.wandb.variables import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
+from skymark.store.wandb.key import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 
 
 def _open(url: str, run_id: str) -> Store:
@@ -14,7 +14,7 @@ def _open(url: str, run_id: str) -> Store:
 
 
 def _open_run(url: str) -> RunSource:
-    from skymark.store.wandb.source import open_artifact
+    from skymark.store.wandb.store import open_artifact
 
     return open_artifact(url)
 

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.store.wandb.content import ARTIFACT_TYPE, RunContent
-from skymark.store.wandb.names import LINK, wandb_id
+from skymark.store.wandb.content import ARTIFACT_TYPE, LINK, RunContent, wandb_id
 from skymark.store.wandb.tool import end_with_parent
 
 if TYPE_CHECKING:

@@ -10,16 +10,15 @@ from pydantic import JsonValue
 
 from skymark.model.cell import Cell, Setting
 from skymark.model.errors import DataError, UsageError
+from skymark.model.machine import Platform
 from skymark.model.plan import PlannedCell
-from skymark.model.platform import Platform
 from skymark.suites.clip.datasets.choosing import ChosenSet
-from skymark.suites.clip.datasets.dataset import DataSet
+from skymark.suites.clip.datasets.local import DataSet
 from skymark.suites.clip.guess import guess
 from skymark.suites.clip.models.choosing import SHORT_DIGEST, ChosenModel
 from skymark.suites.clip.options import ENGLISH, ClipOptions, ClipSettings
-from skymark.suites.clip.reading.name_file import Naming
-from skymark.suites.clip.reading.prompt_file import Prompting
 from skymark.suites.clip.reading.samples import SKIP, real_path
+from skymark.suites.clip.reading.user_files import Naming, Prompting
 from skymark.suites.clip.specification import ClipSpecification, FileEntry, Model, Task
 
 SUITE = "clip"

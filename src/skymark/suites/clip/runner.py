@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from skymark.model.cell import Setting
 from skymark.model.effort import Effort
 from skymark.model.record import Resources, RoundResult
-from skymark.suites.clip.encoding.activation import QUICK, activations_of
-from skymark.suites.clip.encoding.libraries import import_open_clip
+from skymark.suites.clip.encoding.loading import QUICK, activations_of, import_open_clip
 from skymark.suites.clip.metrics import DECODE_RATE, ENCODE_RATE, END_TO_END_RATE, score_of
 from skymark.suites.clip.models.own_weights import conditions_of
 from skymark.suites.clip.reading.fetching import fetch, splits_of
@@ -23,7 +22,7 @@ from skymark.suites.clip.specification import ClipSpecification
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
-    from skymark.model.platform import Platform
+    from skymark.model.machine import Platform
     from skymark.suite.contract import TimedRegion
     from skymark.suites.clip.encoding.encoder import Encoder
     from skymark.suites.clip.reading.samples import LeftOut
@@ -77,7 +76,7 @@ class ClipRunner:
         """Score a cell, and verify on what."""
         del effort
         import_open_clip()
-        from skymark.suites.clip.encoding.energy import EnergyMeter, energy_metrics
+        from skymark.suites.clip.encoding.timed import EnergyMeter, energy_metrics
         from skymark.suites.clip.oracle.verdict import verify
 
         begin, started_at = time.perf_counter(), datetime.now(UTC)
@@ -127,9 +126,8 @@ class ClipRunner:
         """Return the group's model under a cell's settings; loaded again where they change it."""
         import torch
 
-        from skymark.suites.clip.encoding.batch_size import bound_memory
+        from skymark.suites.clip.encoding.batch_size import bound_memory, return_freed_memory
         from skymark.suites.clip.encoding.encoder import Encoder, Settings
-        from skymark.suites.clip.encoding.freed_memory import return_freed_memory
         from skymark.suites.clip.encoding.loading import load_model
 
         settings = Settings(

@@ -23,7 +23,7 @@ from skymark.suites.clip.reading.opening import (
 
 if TYPE_CHECKING:
     from skymark.suites.clip.encoding.encoder import Encoder, Work
-    from skymark.suites.clip.oracle.scored import Scored, ScoredSplit
+    from skymark.suites.clip.oracle.verdict import Scored, ScoredSplit
     from skymark.suites.clip.pixels.pixel_map import PixelMap
     from skymark.suites.clip.reading.layout import Prompts
     from skymark.suites.clip.specification import ClipSpecification, LinearProbe
@@ -164,7 +164,7 @@ class Scorer:
         return _matched(specification, opened.texts, splits[0], encoder)
 
     def _scored(self, opened: OpenedSplit, pixels: PixelMap, encoder: Encoder) -> ScoredSplit:
-        from skymark.suites.clip.oracle.scored import ScoredSplit
+        from skymark.suites.clip.oracle.verdict import ScoredSplit
 
         key = opened.identity
         if key not in self._features:
@@ -182,7 +182,7 @@ class Scorer:
     ) -> Outcome:
         import torch
 
-        from skymark.suites.clip.oracle.scored import Scored
+        from skymark.suites.clip.oracle.verdict import Scored
         from skymark.suites.clip.tasks import zeroshot_classification as task
 
         if prompts.digest not in self._classifiers:
@@ -211,9 +211,8 @@ def _matched(
     """Score images against their captions: retrieval, or selection."""
     import torch
 
-    from skymark.suites.clip.oracle.scored import Scored
-    from skymark.suites.clip.tasks.image_caption_selection import selection_metrics
-    from skymark.suites.clip.tasks.zeroshot_retrieval import retrieval_metrics
+    from skymark.suites.clip.oracle.verdict import Scored
+    from skymark.suites.clip.tasks.retrieval import retrieval_metrics, selection_metrics
 
     samples = split.opened.samples
     captions = samples.captions or ()
@@ -242,9 +241,9 @@ def _probed(
     """Train a linear classifier on the features of the training split."""
     import torch
 
-    from skymark.suites.clip.oracle.scored import Scored
+    from skymark.suites.clip.oracle.verdict import Scored
     from skymark.suites.clip.tasks.linear_probe import Draws, Features, probe
-    from skymark.suites.clip.tasks.similarity import unit
+    from skymark.suites.clip.tasks.retrieval import unit
 
     def features(split: ScoredSplit) -> Features:
         values = unit(split.features) if settings.normalize else split.features

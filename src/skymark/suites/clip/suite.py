@@ -10,20 +10,19 @@ from typing import ClassVar
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import DataError
+from skymark.model.machine import Platform
 from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.platform import Platform
 from skymark.model.record import RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
+from skymark.statistics.interval import is_precise_enough
 from skymark.statistics.stability import warnings_of
-from skymark.statistics.stopping import is_precise_enough
 from skymark.suite.contract import DeviceLibrary, Row, Suite
 from skymark.suites.clip.cells import SUITE, planned_cells
 from skymark.suites.clip.datasets.choosing import chosen_sets
 from skymark.suites.clip.datasets.public import public_sets
-from skymark.suites.clip.efforts import EFFORTS
-from skymark.suites.clip.memory import device_bytes
+from skymark.suites.clip.guess import device_bytes
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
 from skymark.suites.clip.models.choosing import chosen_models
 from skymark.suites.clip.models.own_weights import with_families
@@ -31,6 +30,31 @@ from skymark.suites.clip.models.registry import pairs, registry
 from skymark.suites.clip.names import ALL
 from skymark.suites.clip.options import OPTIONS, read_options, read_settings
 from skymark.suites.clip.specification import ClipSpecification
+
+DAY_S = 86_400.0
+"""Time limit of a round: the largest model on the largest set takes hours on one GPU."""
+
+
+def _effort(name: str, rounds: tuple[int, int], interval: float) -> Effort:
+    return Effort(
+        name=name,
+        min_rounds=rounds[0],
+        max_rounds=rounds[1],
+        target_relative_interval=interval,
+        cell_timeout_s=DAY_S,
+    )
+
+
+EFFORTS: dict[str, Effort] = {
+    effort.name: effort
+    for effort in (
+        _effort("quick", (1, 1), 1.0),
+        _effort("standard", (3, 5), 0.05),
+        _effort("rigorous", (5, 15), 0.02),
+    )
+}
+"""``quick`` gives accuracy, which does not vary, and throughput without an interval."""
+
 
 USUAL_PIXELS = "shortest bicubic"
 """Of weights that open_clip does not know."""

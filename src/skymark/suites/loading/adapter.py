@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
-from skymark.model.platform import Platform
-from skymark.suites.loading.acceleration import HOST_ONLY, Acceleration
+from skymark.model.machine import Platform
 from skymark.suites.loading.caches import Caches
-from skymark.suites.loading.mixture import Mixing
+from skymark.suites.loading.devices import HOST_ONLY, Acceleration
+from skymark.suites.loading.element_streams import Mixing
 from skymark.suites.loading.storage_formats import HTTP, format_of_source
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.dataset.reader import Reader
+    from skymark.suites.loading.dataset.files import Reader
     from skymark.suites.loading.delivery.framework import FrameworkName
     from skymark.suites.loading.scenario import Batch, Scenario
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skymark.machine.throughput import disk_bytes_per_s, memory_bytes_per_s, usable_cores
+from skymark.machine.disk import disk_bytes_per_s, memory_bytes_per_s, usable_cores
 from skymark.model.record import Record
 from skymark.suite.tuning import Ceiling
 from skymark.suites.loading.metrics import DECLARATION

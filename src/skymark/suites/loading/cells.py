@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from skymark.machine.room import Need
 from skymark.model.cell import Cell, Setting
-from skymark.model.data_taken import DataTaken
+from skymark.model.data import DataTaken
+from skymark.model.duration import Span
 from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.machine import Platform
 from skymark.model.plan import PlannedCell
-from skymark.model.platform import Platform
 from skymark.model.record import Cause, Status
-from skymark.model.span import Span
 from skymark.suites.loading.adapter import ABILITIES, OTHER_IMAGES, Adapter
 from skymark.suites.loading.delivery.framework import REACHED
 from skymark.suites.loading.drives.stream import epoch_batches
 from skymark.suites.loading.efforts import LoadingLimits
+from skymark.suites.loading.options import read_settings
 from skymark.suites.loading.reference import FileReference, SlugReference
 from skymark.suites.loading.registry import (
     adapter_class,
@@ -28,13 +29,12 @@ from skymark.suites.loading.registry import (
     scenario_class,
     scenarios,
 )
-from skymark.suites.loading.settings import read_settings
 from skymark.suites.loading.specification import (
     IMPORT_VERSION,
     LoadingSpecification,
     reference_of,
 )
-from skymark.suites.loading.step.kind import IMAGE_BATCH, IMAGE_NETWORKS, TRAINED_BY
+from skymark.suites.loading.step.step import IMAGE_BATCH, IMAGE_NETWORKS, TRAINED_BY
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.importing import RealData

@@ -1,14 +1,24 @@
-"""The devices that batches lie on, as the libraries of their arrays name them."""
+"""Devices that batches lie on, and how libraries see the accelerators among them.
+
+An adapter's batches stay where the library puts them; what is stated here decides which packages
+it gets on a machine with an accelerator, and who is asked whether it is seen.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from skymark.model.machine import Platform, Target
+from skymark.suite.contract import SeenBy
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from skymark.suites.loading.scenario import Batch
+
 
 HOST = "cpu"
 
@@ -73,3 +83,35 @@ def _of_tensorflow(tensorflow: Any, place: str) -> str:
         tensorflow.config.list_physical_devices(kind)[int(number)]
     )
     return f"gpu:{number} {details.get('device_name', '')}".strip()
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """The part that a library, as its adapter uses it, has for accelerators."""
+
+    seen_by: Mapping[Platform, SeenBy] = field(default_factory=dict)
+    """The library that has to compute on a platform's accelerator before anything is measured. A
+    platform that is not named is none of its business: it works on the host there."""
+    pins: Mapping[Target, str] = field(default_factory=dict)
+    """Suffixes of requirement files, as ``gpu`` of ``grain.gpu.txt``; the usual file does for
+    targets that are not named."""
+    distributions: Mapping[Target, str] = field(default_factory=dict)
+    """The package whose version counts, where it is another than usual."""
+    variables: Mapping[Platform, Mapping[str, str]] = field(default_factory=dict)
+    """Environment variables of the worker, besides those of every platform."""
+
+
+HOST_ONLY = Acceleration()
+
+TORCH = Acceleration(seen_by={"gpu": "torch"}, pins={"cuda12": "gpu"})
+"""The usual pins have the newest torch, whose wheel is for CUDA 13. It knows no TPU by itself."""
+
+TORCH_FROM_HOST = Acceleration(pins={"cuda12": "gpu"})
+"""Of libraries that work on the host, and use torch for batches that go to a GPU."""
+
+JAX = Acceleration(
+    seen_by={"gpu": "jax", "tpu": "jax"},
+    pins={"cuda12": "gpu", "cuda13": "gpu-cuda13", "tpu": "tpu"},
+    # Else the first of several ranks takes 75 % of a GPU's memory, and the next finds too little.
+    variables={"gpu": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}},
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from skymark.model.gpu import GpuUse
 from skymark.model.metric import Figure
 from skymark.model.record import Round, RoundResult
-from skymark.statistics.figures import figure_of, figures_of
+from skymark.statistics.interval import figure_of, figures_of
 from skymark.suites.loading.metrics import METRICS, SPREAD_OVER
 
 if TYPE_CHECKING:

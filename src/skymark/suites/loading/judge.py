@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.suites.loading.drives.stream import FEWEST_FILLINGS
+from skymark.suites.loading.options import read_settings
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.oracle.claims import claimed_figures, claimed_stream, claimed_time
 from skymark.suites.loading.oracle.evidence import Declared, Said, heard
 from skymark.suites.loading.oracle.ordering import Orders
-from skymark.suites.loading.settings import read_settings
 from skymark.suites.loading.storage import Storage
 
 if TYPE_CHECKING:
     from skymark.model.cell import Cell
-    from skymark.model.platform import Platform
+    from skymark.model.machine import Platform
     from skymark.model.record import RoundResult, Verification
     from skymark.suite.contract import Seen
 

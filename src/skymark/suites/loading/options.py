@@ -1,16 +1,19 @@
-"""The options of ``skymark run`` that only loaders have."""
+"""Settings and options of loading cells: checked when the run is planned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from skymark.model.base import Frozen
 from skymark.model.cell import Setting
-from skymark.model.errors import UsageError
-from skymark.model.option import Option
-from skymark.model.setting_text import read_value
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.option import Option, read_value
+from skymark.suite.given import read_given
+from skymark.suites.loading.step.step import StepKind
 
 DEFAULT_SEED = 7
 
@@ -118,3 +121,107 @@ class LoadingOptions(Frozen):
 
 def _values(texts: Iterable[str]) -> tuple[Setting, ...]:
     return tuple(read_value(text) for text in texts)
+
+
+MOST = 1_000_000
+"""Of anything that can be set; what is beyond it is a slip."""
+
+
+class LoadingSettings(Frozen):
+    """What a user can set for all adapters, with ``--set NAME=VALUE`` or an option of its own."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    workers: int = Field(default=2, ge=0, le=MOST)
+    """Worker processes or threads, as the library has them; 0 is the calling thread."""
+    prefetch: int = Field(default=2, ge=1, le=MOST)
+    """Batches held ready, per worker where the library counts so."""
+    batch_size: int | None = Field(default=None, ge=1, le=MOST)
+    """Elements per batch; None for the variant's."""
+    elements: int | None = Field(default=None, ge=1)
+    """Elements of the data set; None for the variant's. Of real data, as many as there are."""
+    format: str | None = None
+    """Storage format; None for what the library recommends."""
+    page_cache: Literal["warm", "cold"] = "warm"
+    deliver: Literal["host", "device"] = "host"
+    """Where a batch is when its wait ends: in memory, or on the accelerator and synchronised."""
+    copies: Literal["plain", "ahead"] | None = None
+    """Of batches to the accelerator: ``ahead``, the next one while one is used, which planning sets
+    where batches go there; ``plain``, each when it is asked for."""
+    think_time_ms: float = Field(default=0.0, ge=0, le=MOST)
+    """Time per batch that an accelerator would compute."""
+    step: str | None = None
+    """The training step made with each batch; see `StepKind.parse`."""
+    step_launch: Literal["graph", "eager"] = "graph"
+    """How PyTorch launches a step of an image network on a GPU: as one CUDA graph, or kernel by
+    kernel."""
+    http_latency_ms: float = Field(default=1.0, ge=0, le=MOST)
+    """Median time to the first byte of an object; by default that of a store nearby."""
+    http_latency_tail: float = Field(default=1.0, ge=1, le=1000)
+    """Its 99th percentile over its median: about 4 in object stores, 1 where all are alike."""
+    http_concurrency: int | None = Field(default=None, ge=1, le=MOST)
+    """Requests that the server answers at a time, the others wait; None for all."""
+    http_bandwidth_mb_s: float = Field(default=200.0, gt=0)
+    """Rate at which an object's bytes come, in 10⁶ bytes per second."""
+
+    @field_validator("copies")
+    @classmethod
+    def _is_of_a_device(cls, copies: str | None, info: ValidationInfo) -> str | None:
+        if copies is not None and info.data.get("deliver") == "host":
+            raise PydanticCustomError(
+                "copies_to_the_host",
+                "batches in host memory are not copied to a device; add --deliver device, or leave "
+                "it out",
+            )
+        return copies
+
+    @field_validator("step")
+    @classmethod
+    def _is_a_step(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is None:
+            return None
+        if info.data.get("think_time_ms"):
+            raise PydanticCustomError(
+                "step_and_think_time",
+                "a batch is consumed by a step or by think_time_ms, not by both; leave one out",
+            )
+        try:
+            StepKind.parse(text)
+        except ValueError as error:
+            raise PydanticCustomError("step", "{cause}", {"cause": str(error)}) from error
+        return text
+
+    @property
+    def step_kind(self) -> StepKind | None:
+        """The kind of the training step; None for none."""
+        return None if self.step is None else StepKind.parse(self.step)
+
+
+def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dict[str, Setting]]:
+    """Split settings into those of every adapter and the options of some.
+
+    Raises:
+        UsageError: a value is out of range or of the wrong type.
+    """
+    known = {
+        name: value for name, value in settings.items() if name in LoadingSettings.model_fields
+    }
+    options = {name: value for name, value in settings.items() if name not in known}
+    return read_given(LoadingSettings, "setting", known), options
+
+
+def check_settings(settings: Mapping[str, Setting], options: Iterable[str]) -> None:
+    """Refuse a setting that nothing reads, or a value that makes no sense.
+
+    Args:
+        settings: what the user and the profile set.
+        options: names that the chosen adapters read besides the general ones.
+
+    Raises:
+        UsageError: a name is unknown (the message has the nearest) or a value is wrong.
+    """
+    _, others = read_settings(settings)
+    names = set(options)
+    for name in others:
+        if name not in names:
+            raise UnknownNameError("setting", name, {*LoadingSettings.model_fields, *names})

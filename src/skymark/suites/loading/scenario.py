@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
     from skymark.suites.loading.dataset.sources.data_source import DataSource
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
 
 Batch = Mapping[str, Any]
 """What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
@@ -108,7 +108,7 @@ class Scenario(ABC):
     do that work in processes, and in threads otherwise."""
     roundings: ClassVar[int] = 32
     """Roundings to float32 that a value goes through at most, of which the tolerance of float
-    fields follows (`skymark.suites.loading.oracle.arithmetic`), unless a library's own operators do
+    fields follows (`skymark.suites.loading.oracle.reference`), unless a library's own operators do
     the work."""
     in_double: ClassVar[bool] = False
     """Whether the work amplifies rounding, so that the reference is computed in double precision as

@@ -11,7 +11,7 @@ from skymark.model.record import RoundResult, StabilityWarning
 from skymark.statistics.stability import PRACTICAL
 from skymark.suites.loading.drives.stream import NO_STREAM
 from skymark.suites.loading.figures import stream_waits
-from skymark.suites.loading.step.kind import StepKind
+from skymark.suites.loading.step.step import StepKind
 
 FEWEST_WAITS = 100
 """With fewer, the 99th percentile is the maximum."""

@@ -100,7 +100,7 @@ class Storage:
             if self.data is None:
                 self.scenario.generate(directory)
             else:
-                from skymark.suites.loading.dataset.image_kinds import note_kinds
+                from skymark.suites.loading.dataset.images import note_kinds
                 from skymark.suites.loading.dataset.importing import import_data
 
                 import_data(

@@ -12,12 +12,12 @@ from typing import ClassVar
 from skymark.cache.stand_in import stand_in
 from skymark.machine.room import Need
 from skymark.model.cell import Cell
+from skymark.model.data import NamedData
 from skymark.model.effort import Effort
+from skymark.model.machine import Platform, Target
 from skymark.model.metric import Declaration, Figure
-from skymark.model.named_data import NamedData
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.platform import Platform, Target
 from skymark.model.record import Cause, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import DeviceLibrary, Row, Suite
@@ -41,7 +41,7 @@ from skymark.suites.loading.cells import (
 from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.figures import all_figures
 from skymark.suites.loading.metrics import DECLARATION
-from skymark.suites.loading.options import OPTIONS, LoadingOptions
+from skymark.suites.loading.options import OPTIONS, LoadingOptions, check_settings, read_settings
 from skymark.suites.loading.reference import AdapterReference, SlugReference
 from skymark.suites.loading.registry import (
     adapter_class,
@@ -50,7 +50,6 @@ from skymark.suites.loading.registry import (
     adapters,
     scenarios,
 )
-from skymark.suites.loading.settings import check_settings, read_settings
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
 from skymark.suites.loading.stability import warnings_of
 from skymark.suites.loading.storage import Storage

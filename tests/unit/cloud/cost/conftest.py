@@ -7,10 +7,9 @@ from datetime import date
 
 import pytest
 
-from skymark.cloud.cost.billed_time import BilledTime
-from skymark.cloud.cost.prices import Offer
-from skymark.cloud.cost.quote import Quote
-from skymark.model.span import Span
+from skymark.cloud.cost.bill import BilledTime
+from skymark.cloud.cost.quote import Offer, Quote
+from skymark.model.duration import Span
 
 
 def offer(hourly_price_usd: float, **fields) -> Offer:

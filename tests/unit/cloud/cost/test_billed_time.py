@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.cost.billed_time import BilledTime, billed_time, ending, shared_time
+from skymark.cloud.cost.bill import BilledTime, billed_time, ending, set_up_time, shared_time
 from skymark.cloud.cost.limits import Limits, limits_for
-from skymark.cloud.cost.set_up_time import set_up_time
 from skymark.execute.duration import run_time
 from skymark.execute.partition.split import Balanced, Even, Longest
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile, profile_paths
-from skymark.execute.venv_sizes import MB, SMALL_BYTES, unpacked_bytes
+from skymark.execute.planner import load_profile, make_plan, profile_paths
+from skymark.execute.venv_specs import MB, SMALL_BYTES, unpacked_bytes
 from skymark.model.plan import Selection
 from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span

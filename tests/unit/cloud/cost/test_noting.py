@@ -8,7 +8,7 @@ import pytest
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.lifecycle.noting import check_price, ordered_machines
+from skymark.cloud.lifecycle.quoting import check_price, ordered_machines
 from skymark.cloud.lifecycle.stages import Quoted
 from tests.unit.cloud.cost.conftest import offer
 from tests.unit.cloud.test_order import order_of

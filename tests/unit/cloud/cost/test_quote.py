@@ -8,12 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.cli.options import PlanOptions
-from skymark.cloud.cost.amounts import at_most
-from skymark.cloud.cost.billed_time import billed_time
-from skymark.cloud.cost.ceiling import check_ceiling
-from skymark.cloud.cost.prices import PriceList
-from skymark.cloud.cost.quote import quote_for
-from skymark.cloud.cost.set_up_time import set_up_time
+from skymark.cloud.cost.bill import billed_time, set_up_time
+from skymark.cloud.cost.limits import at_most, check_ceiling
+from skymark.cloud.cost.quote import PriceList, quote_for
 from skymark.execute.partition.split import Balanced
 from skymark.model.errors import GateError
 from tests.unit.cloud.cost.conftest import offer

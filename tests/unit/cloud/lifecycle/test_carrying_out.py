@@ -15,8 +15,8 @@ import pytest
 from skymark.cloud.cost.bill import Bill
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.lifecycle.carrying_out import carry_out
+from skymark.cloud.lifecycle.following import Choice, Screen
 from skymark.cloud.lifecycle.results import Results
-from skymark.cloud.lifecycle.screen import Choice, Screen
 from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
 from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd

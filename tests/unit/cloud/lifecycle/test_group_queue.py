@@ -11,13 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.group_jobs import submission_key
-from skymark.cloud.lifecycle import group_queue
-from skymark.cloud.lifecycle.group_queue import outstanding_groups, submit_groups
+from skymark.cloud.lifecycle import slot_queue
+from skymark.cloud.lifecycle.slot_queue import outstanding_groups, submit_groups
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.order import Order
+from skymark.cloud.shared_jobs import SlotJob, submission_key
 from skymark.cloud.sky.jobs import MachineJob
-from skymark.cloud.slots import SlotJob
 from skymark.model.errors import UsageError
 from tests.scripted_suite import cell_of, plan_of
 
@@ -47,9 +46,9 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch):
     made = Machine()
-    monkeypatch.setattr(group_queue, "queue_named", made.queue_named)
-    monkeypatch.setattr(group_queue, "queued_jobs", lambda _: made.queue)
-    monkeypatch.setattr(group_queue, "turn_of", lambda *_: nullcontext())
+    monkeypatch.setattr(slot_queue, "queue_named", made.queue_named)
+    monkeypatch.setattr(slot_queue, "queued_jobs", lambda _: made.queue)
+    monkeypatch.setattr(slot_queue, "turn_of", lambda *_: nullcontext())
     return made
 
 

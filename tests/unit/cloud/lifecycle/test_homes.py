@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.cloud.lifecycle import homes as module
-from skymark.cloud.lifecycle.homes import LEAST_FREE_BYTES, check_home, fault_of, homes
+from skymark.cloud.lifecycle import retrieving as module
+from skymark.cloud.lifecycle.retrieving import LEAST_FREE_BYTES, check_home, fault_of, homes
 from skymark.model.errors import UsageError
 
 

@@ -7,7 +7,7 @@ import pytest
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError
 from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.lifecycle import keeping
+from skymark.cloud.lifecycle import gone
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from tests.unit.cloud.test_order import order_of
 
@@ -26,11 +26,11 @@ def keep(monkeypatch):
                 raise CloudError("away")
             return [cost]
 
-        monkeypatch.setattr(keeping, "hired", lambda cluster: machines)
-        monkeypatch.setattr(keeping, "costs_of", costs_of)
-        monkeypatch.setattr(keeping, "_set_own_timer", lambda order, minutes: None)
-        monkeypatch.setattr(keeping, "set_idle_timer", lambda cluster, m: timers.append(m))
-        kept = keeping.keep_cluster(Retrieved(Finished(order_of(**order)), safe=False))
+        monkeypatch.setattr(gone, "hired", lambda cluster: machines)
+        monkeypatch.setattr(gone, "costs_of", costs_of)
+        monkeypatch.setattr(gone, "_set_own_timer", lambda order, minutes: None)
+        monkeypatch.setattr(gone, "set_idle_timer", lambda cluster, m: timers.append(m))
+        kept = gone.keep_cluster(Retrieved(Finished(order_of(**order)), safe=False))
         assert timers in ([], [kept.idle_minutes])
         return kept.idle_minutes
 

@@ -11,11 +11,11 @@ from contextlib import nullcontext
 import pytest
 
 from skymark.cloud.errors import CloudError, NameTakenError, StillBillingError
-from skymark.cloud.lifecycle import managed_parts
-from skymark.cloud.lifecycle.managed_parts import part_orders, submit_parts
-from skymark.cloud.lifecycle.screen import Choice, Screen
+from skymark.cloud.lifecycle import managed
+from skymark.cloud.lifecycle.following import Choice, Screen
+from skymark.cloud.lifecycle.managed import part_orders, submit_parts
 from skymark.cloud.lifecycle.stages import Quoted
-from skymark.cloud.part_jobs import part_job_name
+from skymark.cloud.shared_jobs import part_job_name
 from tests.scripted_suite import cell_of, plan_of
 from tests.unit.cloud.cost.conftest import offer, quote_of
 from tests.unit.cloud.test_order import order_of
@@ -69,7 +69,7 @@ class ScriptedPlace:
 @pytest.fixture
 def cloud(monkeypatch):
     made = Cloud()
-    monkeypatch.setattr(managed_parts, "ManagedPlace", made.place)
+    monkeypatch.setattr(managed, "ManagedPlace", made.place)
     return made
 
 

@@ -10,11 +10,10 @@ from skymark.cli.cost import on_all_gpus, print_quote
 from skymark.cloud.cost.limits import Limits
 from skymark.cloud.lifecycle import quoting
 from skymark.cloud.lifecycle.quoting import Slots, ceiling_there, quote_there, slots_on
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile
+from skymark.execute.planner import load_profile, make_plan
+from skymark.model.duration import NOTHING
 from skymark.model.errors import GateError
 from skymark.model.plan import Selection
-from skymark.model.span import NOTHING
 from tests.unit.cloud.cost.conftest import offer, quote_of, span
 from tests.unit.cloud.test_order import order_of
 from tests.unit.run.past_runs import cell, plan, planned

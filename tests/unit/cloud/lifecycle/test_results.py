@@ -12,8 +12,8 @@ from skymark.cloud.lifecycle.results import add_price, bring_from_store, merge, 
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Round, Status
-from skymark.run.damage import damages
 from skymark.run.directory import RunDirectory
+from skymark.run.mending import damages
 from skymark.suites.loading.metrics import DECLARATION
 from tests.unit.cloud.test_order import order_of
 from tests.unit.run.past_runs import cell, plan

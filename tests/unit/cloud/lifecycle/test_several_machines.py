@@ -10,7 +10,7 @@ import pytest
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.following import follow
-from skymark.cloud.lifecycle.several_machines import SeveralMachines
+from skymark.cloud.lifecycle.new_cluster import SeveralMachines
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.waiting import clock_s

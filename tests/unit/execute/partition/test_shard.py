@@ -7,9 +7,9 @@ import pytest
 from skymark.execute.partition.explain import name_of, reasons, worker_parts
 from skymark.execute.partition.shard import Shard, items_of
 from skymark.execute.partition.split import Balanced, Even, Longest
+from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Status
-from skymark.model.span import Span
 from tests.scripted_suite import cell_of, planned_cell
 
 CELLS = [

@@ -21,8 +21,8 @@ from skymark.execute.partition.split import (
     Waves,
     Weighted,
     WorkerType,
+    read_split,
 )
-from skymark.execute.partition.split_text import read_split
 from skymark.model.errors import UsageError
 
 DURATIONS = sorted((Path(__file__).parents[3] / "data" / "durations").glob("*.json"))
@@ -77,7 +77,7 @@ def test_the_same_split_written_down_and_read_gives_the_same_parts(split, weight
 def test_another_process_gives_the_same_parts():
     """Nothing depends on the order of a set, which differs from process to process."""
     program = (
-        "from skymark.execute.partition.split_text import read_split;"
+        "from skymark.execute.partition.split import read_split;"
         "print(read_split('longest:7').parts(range(100, 0, -1)))"
     )
     seen = {

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.execute.partition.split_text import read_split
-from skymark.execute.partition.totals import requests_of
+from skymark.execute.partition.explain import requests_of
+from skymark.execute.partition.split import read_split
 from skymark.model.errors import UsageError
 
 TEXTS = ("even:10", "weighted:heavy=1x60,worker=7x20", "two-level:5x10", "waves:5x10/4")

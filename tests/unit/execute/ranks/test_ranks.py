@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skymark.execute.ranks.rank import ALONE, ReplicaRank, read_rank
-from skymark.execute.ranks.reading import rank_here
-from skymark.execute.ranks.slurm import array_tasks
+from skymark.execute.ranks.reading import array_tasks, rank_here
 from skymark.model.errors import UsageError
 
 

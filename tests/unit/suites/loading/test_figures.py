@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skymark.measure.transfer import Transfer
+from skymark.measure.consumer import Transfer
 from skymark.model.effort import Effort
 from skymark.model.gpu import GpuUse
 from skymark.model.metric import Figure

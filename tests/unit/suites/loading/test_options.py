@@ -7,8 +7,7 @@ import pytest
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
 from skymark.suites.loading.efforts import EFFORTS
-from skymark.suites.loading.options import DEFAULT_SEED, OPTIONS, LoadingOptions
-from skymark.suites.loading.settings import LoadingSettings
+from skymark.suites.loading.options import DEFAULT_SEED, OPTIONS, LoadingOptions, LoadingSettings
 from skymark.suites.loading.suite import LoadingSuite
 
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.execute.planner import make_plan
-from skymark.execute.profiles import load_profile, profile_paths
+from skymark.execute.planner import load_profile, make_plan, profile_paths
 from skymark.model.plan import Selection
 from skymark.suites.loading.drives.stream import FEWEST_FILLINGS, lead_of
 from skymark.suites.loading.registry import scenario_class

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.suites.loading.settings import check_settings, read_settings
+from skymark.suites.loading.options import check_settings, read_settings
 
 
 def test_general_settings_and_a_librarys_options_are_told_apart():

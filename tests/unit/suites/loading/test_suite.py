@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.machine import platform_of
 from skymark.model.plan import Selection
-from skymark.model.platform import platform_of
 from skymark.model.record import Status
 from skymark.resources import resource_directory
 from skymark.suite.registry import suites

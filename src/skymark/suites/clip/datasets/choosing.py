@@ -8,8 +8,7 @@ from typing import get_args
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.suites.clip.datasets.dataset import DataSet
-from skymark.suites.clip.datasets.local import local_set, sugar_crepe
+from skymark.suites.clip.datasets.local import DataSet, local_set, sugar_crepe
 from skymark.suites.clip.datasets.public import (
     COLLECTIONS,
     PREFIX,

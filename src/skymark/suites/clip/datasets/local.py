@@ -1,4 +1,4 @@
-"""Data sets in a directory of one's own: webdataset shards, or a folder of images per class."""
+"""Data sets as plans know them, and those in a directory of one's own."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from skymark.model.data_taken import DataTaken, LeftOut
+from skymark.model.base import Frozen
+from skymark.model.data import DataTaken, LeftOut
 from skymark.model.errors import DataError
-from skymark.suites.clip.datasets.dataset import DataSet
-from skymark.suites.clip.reading.folder import (
-    image_file,
-    images_by_class,
-    other_files,
-)
+from skymark.suites.clip.reading.folder import image_file, images_by_class, other_files
 from skymark.suites.clip.reading.layout import (
     CLASS_FILE,
     LANGUAGE_FILE,
@@ -29,6 +25,43 @@ from skymark.suites.clip.reading.samples import SplitFile, readable, real_path
 from skymark.suites.clip.reading.selection import SUGAR_CREPE_IMAGES, WINOGROUND_FILE
 from skymark.suites.clip.specification import Source, Task
 from skymark.tar_files import printable
+
+
+class DataSet(Frozen):
+    """A data set that can be scored."""
+
+    title: str
+    source: Source
+    task: Task
+    """Its own task."""
+    multilabel: bool = False
+    languages: tuple[str, ...] = ("en",)
+    """Of class names and templates, or of captions."""
+    classes: int | None = None
+    prompts: int | None = None
+    """Templates per class."""
+    images: int | None = None
+    """Of the test split."""
+    texts: int | None = None
+    """Captions of the test split; None where prompts are made of classes."""
+    local_files: tuple[str, ...] = ()
+    taken: DataTaken | None = None
+    """Account of a folder's images; None where they are not counted before they are read."""
+    damaged: tuple[str, ...] = ()
+    """Faults of elements that were seen without reading them."""
+
+    @property
+    def name(self) -> str:
+        """As cells call it."""
+        return self.source.name
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks that it serves, its own first; one with several labels trains no probe."""
+        if self.task == "zeroshot_classification" and not self.multilabel:
+            return (self.task, "linear_probe")
+        return (self.task,)
+
 
 LAYOUTS = (
     "DIRECTORY/SPLIT/nshards.txt with 0.tar, 1.tar … beside it (CLIP_benchmark's builder writes "

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
-from skymark.suites.clip.datasets.dataset import DataSet
-from skymark.suites.clip.datasets.local import local_set, sugar_crepe
+from skymark.suites.clip.datasets.local import DataSet, local_set, sugar_crepe
 from skymark.suites.clip.reading.samples import real_path
 from skymark.suites.clip.specification import Source, Task
 

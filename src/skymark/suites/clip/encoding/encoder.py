@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,16 +24,24 @@ from skymark.suites.clip.encoding.batch_size import (
 )
 from skymark.suites.clip.encoding.feeding import fed
 from skymark.suites.clip.encoding.loading import LoadedModel
-from skymark.suites.clip.encoding.precision import casting, dtype_of
-from skymark.suites.clip.encoding.text_tail import (
-    Shortened,
-    can_drop,
-    kept_positions,
-    lengths_of,
-)
+from skymark.suites.clip.encoding.text_tail import Shortened, can_drop, kept_positions, lengths_of
 from skymark.suites.clip.encoding.timed import Timed, timed
 from skymark.suites.clip.pixels.pixel_map import PixelMap
 from skymark.suites.clip.specification import Precision
+
+
+def dtype_of(precision: Precision) -> Any:
+    """Return the `torch.dtype` of weights and inputs; ``amp`` keeps them in fp32."""
+    import torch
+
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+
+
+def casting(precision: Precision, device: Any) -> AbstractContextManager[Any]:
+    """Return the context in which encoders run: autocast, as clip_benchmark has it, for ``amp``."""
+    import torch
+
+    return torch.autocast(device.type) if precision == "amp" else nullcontext()
 
 
 class OutOfMemoryError(SkymarkError):

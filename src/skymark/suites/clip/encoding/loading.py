@@ -1,22 +1,172 @@
-"""Loading of open_clip models: the checks come before the weights, the weights before any data."""
+"""Loading of open_clip models: the checks come before the weights, the weights before any data.
+
+open_clip does without the transformers library, as long as no text tower is one of its models.
+"""
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import importlib
 import logging
 import os
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from skymark.model.base import digest_of
-from skymark.model.errors import DataError, UnknownNameError
-from skymark.suites.clip.encoding.activation import check_tag
-from skymark.suites.clip.encoding.blank_weights import blank_weights, still_blank
-from skymark.suites.clip.encoding.libraries import provide_transformers
+from skymark.model.errors import DataError, LibraryAbsentError, UnknownNameError, UsageError
 from skymark.suites.clip.pixels.preprocessing import Preprocessing
 from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
+
+
+def blank_weights() -> AbstractContextManager[Any]:
+    """Return a context in which tensors get NaN where they would be filled with random numbers.
+
+    All other values, such as masks and positions that no checkpoint has, are computed as ever.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Blank(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed here
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            draws = torch.Tag.nondeterministic_seeded in function.tags
+            in_place = str(function.overloadpacket).endswith("_")
+            if draws and in_place and args[0].is_floating_point():
+                return args[0].fill_(float("nan"))
+            return function(*args, **(kwargs or {}))
+
+    return Blank()
+
+
+def still_blank(network: Any) -> list[str]:
+    """Return the names of tensors with NaN in them that no checkpoint gives: none, if all is well.
+
+    Those that a checkpoint gives are all overwritten, or open_clip refuses it.
+    """
+    import torch
+
+    given = {id(one) for one in network.state_dict(keep_vars=True).values()}
+    return [
+        f"{place}.{name}".lstrip(".")
+        for place, module in network.named_modules()
+        for name, one in {**vars(module), **dict(module.named_buffers(recurse=False))}.items()
+        if isinstance(one, torch.Tensor) and id(one) not in given
+        if one.is_floating_point() and bool(one.isnan().any())
+    ]
+
+
+TRANSFORMERS = "transformers"
+
+
+def import_open_clip() -> None:
+    """Import PyTorch and open_clip, once in a process.
+
+    What they make lives as long as the process. Going through it for garbage again and again would
+    take a third of the time of the import, and is left out then and later.
+
+    Raises:
+        LibraryAbsentError: they are not installed here.
+    """
+    if "open_clip" in sys.modules:
+        return
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        import torch  # noqa: F401
+        import torchvision  # noqa: F401
+
+        _import_without_transformers()
+    except ModuleNotFoundError as error:
+        if error.name not in {"torch", "torchvision", "open_clip"}:
+            raise
+        raise LibraryAbsentError(
+            "open_clip is not installed here; run: pip install 'skymark[clip]'"
+        ) from error
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+def provide_transformers() -> None:
+    """Have open_clip see the transformers library, for a text tower that is one of its models.
+
+    Raises:
+        LibraryAbsentError: it is not installed here.
+    """
+    from open_clip import hf_model
+
+    if hf_model.transformers is not None:
+        return
+    try:
+        import transformers  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != TRANSFORMERS:
+            raise
+        raise LibraryAbsentError(
+            "transformers is not installed here, and the text tower is one of its models; run: pip "
+            "install transformers"
+        ) from error
+    # The module looks for the library when it is executed; its classes see what it finds now.
+    importlib.reload(hf_model)
+
+
+def _import_without_transformers() -> None:
+    """Import open_clip as where transformers is not installed, unless it is imported already."""
+    hides = TRANSFORMERS not in sys.modules
+    if hides:
+        sys.modules[TRANSFORMERS] = None  # type: ignore[assignment]  # makes its import fail
+    try:
+        import open_clip  # noqa: F401
+    finally:
+        if hides:
+            del sys.modules[TRANSFORMERS]
+
+
+QUICK = "QuickGELU"
+
+
+def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return open_clip's settings of a tag, {} for a file of weights.
+
+    Raises:
+        UnknownNameError: open_clip has no such tag of the architecture.
+        UsageError: the tag was trained with the other activation than the architecture has.
+    """
+    import open_clip
+
+    tag = model.weights.tag
+    if tag is None:
+        return {}
+    found: dict[str, Any] = open_clip.get_pretrained_cfg(model.architecture, tag)
+    if not found:
+        known = open_clip.list_pretrained_tags_by_model(model.architecture)
+        raise UnknownNameError(f"weights of {model.architecture}", tag, known)
+    has, wants = (bool(one.get("quick_gelu", False)) for one in (configuration, found))
+    if has != wants:
+        plain = model.architecture.removesuffix("-quickgelu")
+        better = f"{plain}-quickgelu" if wants else plain
+        raise UsageError(
+            f"{model.architecture}:{tag} would be scored with the wrong activation: its weights "
+            f"were trained {'with' if wants else 'without'} QuickGELU; use {better}:{tag}"
+        )
+    return found
+
+
+def activations_of(network: Any) -> dict[str, int]:
+    """Return how often a network has each kind of GELU."""
+    names = Counter(type(module).__name__ for module in network.modules())
+    return {name: count for name, count in sorted(names.items()) if name in {QUICK, "GELU"}}
+
 
 TOKENIZER_FIELDS = ("context_length", "hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
 """Of a text tower's configuration: all that open_clip makes a tokenizer from."""

@@ -24,8 +24,6 @@ from skymark.suites.clip.reading.layout import (
     read_text,
     shards_of,
 )
-from skymark.suites.clip.reading.name_file import names_in
-from skymark.suites.clip.reading.prompt_file import prompts_in
 from skymark.suites.clip.reading.samples import LeftOut, Place, Samples, readable
 from skymark.suites.clip.reading.selection import (
     WINOGROUND_FILE,
@@ -33,6 +31,7 @@ from skymark.suites.clip.reading.selection import (
     read_winoground,
 )
 from skymark.suites.clip.reading.tars import read_shards
+from skymark.suites.clip.reading.user_files import names_in, prompts_in
 from skymark.suites.clip.specification import ClipSpecification, Source
 from skymark.whole_files import write_whole
 

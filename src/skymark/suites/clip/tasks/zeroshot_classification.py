@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skymark.suites.clip.tasks.similarity import compared, unit
+from skymark.suites.clip.tasks.retrieval import compared, unit
 
 LOGIT_SCALE = 100.0
 TOP = 5

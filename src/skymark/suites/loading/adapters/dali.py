@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.image_formats import PLAIN_KINDS
-from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import batches_of
-from skymark.suites.loading.devices import INDEX
+from skymark.suites.loading.devices import INDEX, Acceleration
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Element

@@ -24,10 +24,10 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH_FROM_HOST
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, Key, PyTorchLoader
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import TORCH_FROM_HOST
+from skymark.suites.loading.element_streams import batches_of
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
 if TYPE_CHECKING:

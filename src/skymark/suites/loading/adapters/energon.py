@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import bucket_of
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import bucket_of
 
 if TYPE_CHECKING:
     from pathlib import Path

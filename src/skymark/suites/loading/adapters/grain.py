@@ -22,9 +22,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.model.errors import UsageError
-from skymark.suites.loading.acceleration import JAX
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import JAX
+from skymark.suites.loading.element_streams import batches_of
 from skymark.suites.loading.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from skymark.model.cell import Setting
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch, Stage
 
 RECORDS_PER_FILE = 10_000

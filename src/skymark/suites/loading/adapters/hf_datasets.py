@@ -15,16 +15,16 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
 
 SHUFFLE_BUFFER = 1000
@@ -70,7 +70,7 @@ def opened(job: LoadingJob) -> Any:
     import datasets
     from datasets.table import InMemoryTable
 
-    from skymark.suites.loading.dataset.arrow import arrow_table
+    from skymark.suites.loading.dataset.parquet import arrow_table
 
     if job.format == "arrow":
         dataset = datasets.Dataset.from_file(str(job.storage / ARROW_FILE))
@@ -110,7 +110,7 @@ class Rows(Elements):
         table = self.dataset[indices]
         if self.job.format == "files":
             return (self.reader[index] for index in table["index"].to_pylist())
-        from skymark.suites.loading.dataset.arrow import rows_of_table
+        from skymark.suites.loading.dataset.parquet import rows_of_table
 
         return rows_of_table(table, self.job.dataset.columns)
 
@@ -134,7 +134,7 @@ class TableLoader(HuggingFaceLoader):
         """Shuffle and share indices, and take rows in batches."""
         from datasets.distributed import split_dataset_by_node
 
-        from skymark.suites.loading.dataset.arrow import rows_of_table
+        from skymark.suites.loading.dataset.parquet import rows_of_table
 
         job, dataset = self.job, self.dataset
         if (mixture := job.scenario.mixture) is not None:
@@ -177,7 +177,7 @@ class StreamLoader(HuggingFaceLoader):
         """Turn the members of one key, of which the library parses JSON and NumPy's format."""
         import numpy as np
 
-        from skymark.suites.loading.dataset.element_bytes import extension
+        from skymark.suites.loading.dataset.files import extension
 
         element: Element = {"index": int(members["__key__"])}
         for column in self.job.dataset.columns:
@@ -246,7 +246,7 @@ class HuggingFaceDatasets(Adapter):
         """Write one Arrow file, in the stream format that the library maps into memory."""
         import pyarrow as pa
 
-        from skymark.suites.loading.dataset.arrow import arrow_table
+        from skymark.suites.loading.dataset.parquet import arrow_table
 
         if format != "arrow":
             super().convert(dataset, directory, format)

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.hf_datasets import SHUFFLE_BUFFER, HuggingFaceDatasets
 from skymark.suites.loading.adapters.pytorch import tensors
-from skymark.suites.loading.bucketing import Batches
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import Batches
 from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:

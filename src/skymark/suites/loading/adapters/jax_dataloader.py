@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import JAX
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.devices import JAX
 from skymark.suites.loading.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
+from skymark.suites.loading.devices import TORCH
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Rows(Elements):
 
     def read(self, indices: list[int]) -> list[Element]:
         """Take rows at once."""
-        from skymark.suites.loading.dataset.arrow import rows_of_table
         from skymark.suites.loading.dataset.objects import drop_proxies
+        from skymark.suites.loading.dataset.parquet import rows_of_table
 
         if self._opened is None:
             import lance
@@ -123,7 +123,7 @@ class Lance(Adapter):
             super().convert(dataset, directory, format)
         import lance
 
-        from skymark.suites.loading.dataset.arrow import arrow_table
+        from skymark.suites.loading.dataset.parquet import arrow_table
 
         place = directory / TABLE_IN_BUCKET if format == OVER_HTTP else directory
         lance.write_dataset(arrow_table(dataset), place, mode="overwrite")

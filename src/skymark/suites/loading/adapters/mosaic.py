@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import Batches
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import Batches
 from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:

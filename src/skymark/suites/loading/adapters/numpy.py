@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import Acceleration
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
 
 

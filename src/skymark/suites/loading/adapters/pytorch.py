@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import Batches
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import Batches
 
 if TYPE_CHECKING:
     import torch
 
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
 
 Key = tuple[int, int]

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.machine.private_directory import private_directory
-from skymark.suites.loading.acceleration import TORCH_FROM_HOST
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import TORCH_FROM_HOST
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.dataset.reader import Reader
+    from skymark.suites.loading.dataset.files import Reader
     from skymark.suites.loading.scenario import Batch
 
 BLOCK_ROWS = 256
@@ -63,7 +63,7 @@ def transform_block(
 
 def raw_elements(job: LoadingJob, rows: Any) -> list[Element]:
     """Return the elements in a block of rows that Ray has read."""
-    from skymark.suites.loading.dataset.arrow import rows_of_table
+    from skymark.suites.loading.dataset.parquet import rows_of_table
     from skymark.suites.loading.dataset.tar import Members
 
     if job.format in {"parquet", "memory"}:
@@ -111,7 +111,7 @@ class RayLoader(Loader):
         """Put this rank's elements into Ray's object store."""
         import ray
 
-        from skymark.suites.loading.dataset.arrow import arrow_table
+        from skymark.suites.loading.dataset.parquet import arrow_table
 
         job = self.job
         starts = range(job.rank * BLOCK_ROWS, len(job.dataset), job.world * BLOCK_ROWS)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
+from skymark.suites.loading.devices import TORCH
 from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class Objects(Elements):
     def __init__(self, job: LoadingJob) -> None:
         from s3torchconnector import S3ClientConfig, S3MapDataset
 
-        from skymark.suites.loading.dataset.element_bytes import element_path
-        from skymark.suites.loading.dataset.files import Listing
+        from skymark.suites.loading.dataset.files import Listing, element_path
 
         self.job = job
         self.listing = Listing(job.dataset)
@@ -55,7 +54,7 @@ class Objects(Elements):
 
     def read(self, indices: list[int]) -> Iterator[Element]:
         """Get objects one after another."""
-        from skymark.suites.loading.dataset.element_bytes import from_bytes
+        from skymark.suites.loading.dataset.files import from_bytes
 
         for index in indices:
             element = self.listing[index]

@@ -32,12 +32,12 @@ from itertools import chain, cycle
 from multiprocessing import set_forkserver_preload, set_start_method
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH_FROM_HOST
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import TORCH_FROM_HOST
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
-    from skymark.model.platform import Platform
+    from skymark.model.machine import Platform
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.delivery.framework import Framework
     from skymark.suites.loading.scenario import Batch

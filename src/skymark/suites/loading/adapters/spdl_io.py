@@ -123,7 +123,7 @@ OPERATORS.register(Operators(centre, normalised_for_clip), "MM-1")
 
 def others(element: Element) -> Element:
     """Return the fields that have nothing to do with the image."""
-    from skymark.suites.loading.transforms.byte_pairs import tokenise_bytes
+    from skymark.suites.loading.transforms.text import tokenise_bytes
 
     if "caption" in element:
         return {"index": element["index"], "text": tokenise_bytes(element["caption"])}

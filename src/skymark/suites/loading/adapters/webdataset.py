@@ -7,13 +7,13 @@ from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch, Scenario
 
 SHARD_BUFFER = 100

@@ -21,10 +21,9 @@ from typing import NamedTuple
 
 from skymark.model.errors import UsageError
 from skymark.suites.loading.dataset.canonical import Dataset
-from skymark.suites.loading.dataset.files import FilesReader, write_files
+from skymark.suites.loading.dataset.files import FilesReader, MemoryReader, Reader, write_files
 from skymark.suites.loading.dataset.objects import HttpReader
 from skymark.suites.loading.dataset.parquet import ParquetReader, write_parquet
-from skymark.suites.loading.dataset.reader import MemoryReader, Reader
 from skymark.suites.loading.dataset.tar import TarReader, write_tar
 from skymark.suites.loading.storage_formats import BUCKET
 

@@ -1,28 +1,39 @@
-"""Synthetic photographs: JPEG images with the spectrum of natural scenes.
+"""Images: synthetic photographs as JPEG, and the kinds of those in real data.
 
 The amplitude of natural images falls about as 1/f (Field, "Relations between the statistics of
 natural images and the response properties of cortical cells", JOSA A 4, 1987), and their chroma
 varies less and more slowly than their luma. Images made so compress and decode at the cost of
 photographs, which noise would not.
+
+Adapters name the kinds that their library's own decoder gives as the reference does
+(`skymark.suites.loading.adapter.Adapter.undecoded`). Data without a note is all plain JPEG.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import multiprocessing
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from skymark.image_formats import image_kind, opened_image
+from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
+
 
 GENERATOR_SEED = 20_240_608
 JPEG_QUALITY = 90
@@ -180,3 +191,50 @@ def write_images(directory: Path, elements: int, height: int, width: int, classe
         },
         {"jpeg": "jpeg"},
     )
+
+
+LOOKED_AT = 1_000
+LOOKED_AT_BYTES = 128 << 20
+"""Images and bytes of them that planning looks at: a second. The import looks at all."""
+
+
+def kind_of(data: Any, what: str) -> str:
+    """Return the kind of an encoded image, of which only the header is read.
+
+    Raises:
+        DataError: it is no image.
+    """
+    with opened_image(data, what) as image:
+        return image_kind(image)
+
+
+def kinds_seen(source: DataSource, field: str, rows: int) -> frozenset[str]:
+    """Return the kinds of the images in a source's first rows, of `LOOKED_AT` at most.
+
+    Damaged ones are left to the import.
+    """
+    kinds: set[str] = set()
+    left = LOOKED_AT_BYTES
+    for row in source.read((field,), min(rows, LOOKED_AT)):
+        if row.damage is None and isinstance(value := row.values[0], bytes):
+            with suppress(DataError):
+                kinds.add(kind_of(value, row.place))
+            left -= len(value)
+        if left < 0:
+            break
+    return frozenset(kinds)
+
+
+def note_kinds(directory: Path) -> None:
+    """Write the kinds of all images into a canonical dataset's ``meta.json``."""
+    from skymark.suites.loading.dataset.canonical import Dataset
+
+    dataset = Dataset(directory)
+    columns = [column.name for column in dataset.columns if column.encoding == "jpeg"]
+    kinds = {
+        kind_of(element[column], f"element {element['index']}")
+        for element in (dataset if columns else ())
+        for column in columns
+    }
+    path = directory / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"images": sorted(kinds)}, indent=1))

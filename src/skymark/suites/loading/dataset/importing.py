@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skymark.cache.stand_in import stand_in
-from skymark.model.data_taken import DataTaken, LeftOut
+from skymark.model.data import DataTaken, LeftOut
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import WholeRows, reading
 from skymark.suites.loading.dataset.sources.opening import open_source
@@ -35,7 +35,7 @@ NOUNS = {"jpeg": "images", "flac": "sounds", "wav": "sounds", "mp4": "clips"}
 class RealData:
     """Real data named with ``--data``, opened once to plan every scenario that reads it.
 
-    It is a `skymark.model.named_data.NamedData`, too: a cache policy may keep its rows.
+    It is a `skymark.model.data.NamedData`, too: a cache policy may keep its rows.
 
     Args:
         name: what the user named.
@@ -124,7 +124,7 @@ class RealData:
 
     def _check_images(self) -> None:
         """Look at the first and last bytes of images."""
-        from skymark.suites.loading.dataset.sources.signs import check_image
+        from skymark.suites.loading.dataset.sources.opening import check_image
 
         self._images_are_checked = True
         for row in self.source.read(fields_for(self.source, "jpeg"), CHECKED_ELEMENTS):
@@ -160,7 +160,7 @@ class RealData:
             return frozenset()
         (field,) = fields_for(self.source, "jpeg")
         if (field, rows) not in self._kinds:
-            from skymark.suites.loading.dataset.image_kinds import kinds_seen
+            from skymark.suites.loading.dataset.images import kinds_seen
 
             self._kinds[field, rows] = kinds_seen(self.source_for(scenario), field, rows)
         return self._kinds[field, rows]

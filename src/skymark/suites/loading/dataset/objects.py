@@ -18,9 +18,7 @@ from urllib.parse import urlsplit
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.dataset import object_server
 from skymark.suites.loading.dataset.canonical import Dataset, Element
-from skymark.suites.loading.dataset.element_bytes import element_path, from_bytes
-from skymark.suites.loading.dataset.files import Listing
-from skymark.suites.loading.dataset.reader import Reader
+from skymark.suites.loading.dataset.files import Listing, Reader, element_path, from_bytes
 from skymark.suites.loading.storage_formats import HTTP
 
 URL_VARIABLE = "SKYMARK_OBJECT_URL"

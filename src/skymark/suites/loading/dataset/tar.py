@@ -17,8 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-from skymark.suites.loading.dataset.element_bytes import extension, from_bytes, to_bytes
-from skymark.suites.loading.dataset.reader import Reader
+from skymark.suites.loading.dataset.files import Reader, extension, from_bytes, to_bytes
 
 SHARD_ELEMENTS = 128
 SCALARS = "json"

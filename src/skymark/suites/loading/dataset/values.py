@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from skymark.image_formats import opened_image
 from skymark.model.errors import DataError
-from skymark.model.installed import needs
+from skymark.model.venv import needs
 from skymark.suites.loading.dataset.tabular import MISSING
 
 LARGEST_ID = 1 << 63

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 
 FrameworkName = Literal["jax", "tensorflow", "torch"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.suites.loading.delivery.framework import Framework, FrameworkName
 from skymark.suites.loading.delivery.on_jax import Jax
 from skymark.suites.loading.delivery.on_tensorflow import TensorFlow

@@ -10,7 +10,7 @@ from itertools import count
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from skymark.measure.transfer import Transfer
+from skymark.measure.consumer import Transfer
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.frameworks import framework_named

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.suites.loading.delivery.framework import Framework, FrameworkName, Placed
 from skymark.suites.loading.devices import HOST
 

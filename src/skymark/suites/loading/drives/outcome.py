@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skymark.measure.consumer import Work
+from skymark.measure.consumer import Transfer, Work
 from skymark.measure.process_tree import cpu_seconds_of_tree
-from skymark.measure.transfer import Transfer
 from skymark.model.record import Resources
 from skymark.suites.loading.delivery.loader import opened
 from skymark.suites.loading.devices import HOST

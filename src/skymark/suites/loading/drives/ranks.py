@@ -7,9 +7,8 @@ import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from skymark.measure.consumer import Work
+from skymark.measure.consumer import Transfer, Work
 from skymark.measure.loop import Pass
-from skymark.measure.transfer import Transfer
 from skymark.model.record import Resources
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder

@@ -12,7 +12,7 @@ from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Bench, Outcome
 from skymark.suites.loading.oracle import stream_of
 from skymark.suites.loading.oracle.accounting import flat_indices
-from skymark.suites.loading.oracle.shuffle_statistics import (
+from skymark.suites.loading.oracle.ordering import (
     batch_neighbourhoods,
     batch_neighbours,
     displacement,

@@ -13,8 +13,7 @@ from skymark.model.errors import DataError
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array
 from skymark.suites.loading.oracle.comparison import Tolerance, cast_fault, compare, difference
-from skymark.suites.loading.oracle.deformations import deformed
-from skymark.suites.loading.oracle.hypotheses import Hypothesis, other_draws, other_work
+from skymark.suites.loading.oracle.hypotheses import Hypothesis, deformed, other_draws, other_work
 from skymark.suites.loading.oracle.reference import Reference
 
 NEAR_ENOUGH = 0.2

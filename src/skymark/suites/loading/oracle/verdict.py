@@ -13,15 +13,16 @@ import numpy as np
 from skymark.model.record import Cause, Verification
 from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.dataset.canonical import Array, Dataset
-from skymark.suites.loading.mixture import Mixing
-from skymark.suites.loading.oracle import accounting, arithmetic
+from skymark.suites.loading.element_streams import Mixing
+from skymark.suites.loading.oracle import accounting
+from skymark.suites.loading.oracle import reference as arithmetic
+from skymark.suites.loading.oracle.accounting import mixture_fault
+from skymark.suites.loading.oracle.claims import kept_objects, kept_work, worked_ahead
 from skymark.suites.loading.oracle.comparison import Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
-from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work, worked_ahead
-from skymark.suites.loading.oracle.mixing import mixture_fault
+from skymark.suites.loading.oracle.evidence import Verifier
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.oracle.reference import HostBatch, Reference, to_host
-from skymark.suites.loading.oracle.verifier import Verifier
 from skymark.suites.loading.scenario import Batch, Scenario, Stage
 
 

@@ -9,8 +9,8 @@ from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, s
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-    from skymark.suites.loading.transforms.frame_sampling import Sampler
     from skymark.suites.loading.transforms.images import Crop, Work
+    from skymark.suites.loading.transforms.video import Sampler
 
 
 @scenario
@@ -108,7 +108,7 @@ class VideoClips(Scenario):
         """Decode the sampled frames to RGB; crop, resize, flip all alike; normalise."""
         from skymark.suites.loading.transforms import images, video
         from skymark.suites.loading.transforms.field import on
-        from skymark.suites.loading.transforms.frame_sampling import WRONG_SAMPLERS, sampled_frames
+        from skymark.suites.loading.transforms.video import WRONG_SAMPLERS, sampled_frames
 
         side, frames, stride = (self.size[name] for name in ("side", "frames", "stride"))
 

@@ -65,6 +65,6 @@ class Sources(Scenario):
 
     def stages(self) -> tuple[Stage, ...]:
         """Checksum."""
-        from skymark.suites.loading.transforms.blobs import checksum
+        from skymark.suites.loading.transforms.field import checksum
 
         return (Stage("checksum", checksum),)

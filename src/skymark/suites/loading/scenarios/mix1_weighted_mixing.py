@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skymark.suites.loading.mixture import Mixture
+from skymark.suites.loading.element_streams import Mixture
 from skymark.suites.loading.scenario import Size, scenario
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
 

@@ -57,8 +57,8 @@ class ImageTextPairs(Scenario):
         from PIL.Image import Resampling
 
         from skymark.suites.loading.transforms import clip, images
-        from skymark.suites.loading.transforms.byte_pairs import tokenise_bytes
         from skymark.suites.loading.transforms.field import on
+        from skymark.suites.loading.transforms.text import tokenise_bytes
 
         side = self.size["side"]
         wrong_sizes = {

@@ -45,9 +45,9 @@ class AudioTextPairs(Scenario):
     def stages(self) -> tuple[Stage, ...]:
         """Decode; fit to length; power spectrogram; mel bands; logarithm; tokenise."""
         from skymark.suites.loading.transforms import audio
-        from skymark.suites.loading.transforms.byte_pairs import tokenise_bytes
         from skymark.suites.loading.transforms.field import on
         from skymark.suites.loading.transforms.log_mel import log_mel_stages
+        from skymark.suites.loading.transforms.text import tokenise_bytes
 
         length = int(self.size["seconds"] * audio.SAMPLE_RATE)
         in_front = on("mel", lambda samples: audio.fit_behind(samples, length))

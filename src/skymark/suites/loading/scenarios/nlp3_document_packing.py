@@ -39,14 +39,14 @@ class DocumentPacking(Scenario):
 
     def generate(self, directory: Path) -> Dataset:
         """Column: ``document`` (UTF-8), ragged uint8."""
-        from skymark.suites.loading.dataset.documents import write_texts
+        from skymark.suites.loading.dataset.text import write_texts
 
         return write_texts(directory, self.size.elements, self.size["words"])
 
     def stages(self) -> tuple[Stage, ...]:
         """Tokenise by byte pairs."""
-        from skymark.suites.loading.transforms.byte_pairs import document_tokens
         from skymark.suites.loading.transforms.field import on
+        from skymark.suites.loading.transforms.text import document_tokens
 
         tokenise = partial(on, "document", into="tokens")
         mistakes = {
@@ -84,9 +84,9 @@ class DocumentPacking(Scenario):
     ) -> Batch:
         import numpy as np
 
-        from skymark.suites.loading.dataset.packing import in_order, plan_blocks
+        from skymark.suites.loading.dataset.text import in_order, plan_blocks
         from skymark.suites.loading.transforms import text
-        from skymark.suites.loading.transforms.byte_pairs import END
+        from skymark.suites.loading.transforms.text import END
 
         block_length = self.size["block"] + 1
         documents = [element["tokens"] for element in elements]

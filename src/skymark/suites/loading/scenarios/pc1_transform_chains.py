@@ -11,7 +11,7 @@ from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, s
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.transforms.chains import Vector
+    from skymark.suites.loading.transforms.field import Vector
 
 
 @scenario
@@ -48,8 +48,8 @@ class TransformChain(Scenario):
         return ("values",)
 
     def stages(self) -> tuple[Stage, ...]:
-        """Apply the links of `skymark.suites.loading.transforms.chains`, over and over."""
-        from skymark.suites.loading.transforms.chains import LINKS
+        """Apply the links of `skymark.suites.loading.transforms.field`, over and over."""
+        from skymark.suites.loading.transforms.field import LINKS
 
         links = islice(cycle(LINKS.items()), int(self.axes["depth"]))
         return tuple(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skymark.measure.consumer import Consumer, Sleeper, Work
 from skymark.model.errors import UsageError
 from skymark.suites.loading.devices import fields_for_model
-from skymark.suites.loading.step.kind import StepKind
+from skymark.suites.loading.step.step import StepKind
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Adapter, LoadingJob

@@ -15,14 +15,17 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.suites.loading.delivery.on_jax import Jax
 from skymark.suites.loading.devices import HOST
 from skymark.suites.loading.step import jax_networks
-from skymark.suites.loading.step.calibration import Calibrated, calibrated_by
-from skymark.suites.loading.step.flops import FLOPS_PER_IMAGE, peak_flops_per_s
-from skymark.suites.loading.step.kind import StepKind
-from skymark.suites.loading.step.step import IMAGE_SIDE, SEED, Step
+from skymark.suites.loading.step.calibration import (
+    FLOPS_PER_IMAGE,
+    Calibrated,
+    calibrated_by,
+    peak_flops_per_s,
+)
+from skymark.suites.loading.step.step import IMAGE_SIDE, SEED, Step, StepKind
 
 RATE, MOMENTUM = 1e-4, 0.9
 

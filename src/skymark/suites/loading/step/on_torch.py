@@ -12,13 +12,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.suites.loading.delivery.on_torch import Torch
 from skymark.suites.loading.step import torch_networks
-from skymark.suites.loading.step.calibration import Calibrated, calibrated_by
-from skymark.suites.loading.step.flops import FLOPS_PER_IMAGE, peak_flops_per_s
-from skymark.suites.loading.step.kind import StepKind
-from skymark.suites.loading.step.step import IMAGE_SIDE, SEED, Step
+from skymark.suites.loading.step.calibration import (
+    FLOPS_PER_IMAGE,
+    Calibrated,
+    calibrated_by,
+    peak_flops_per_s,
+)
+from skymark.suites.loading.step.step import IMAGE_SIDE, SEED, Step, StepKind
 
 WARM_UP = 3
 """Steps before one is recorded as a CUDA graph, in which cuDNN tries its algorithms."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.transforms.audio import HOP, SAMPLE_RATE, Floats, fit
-from skymark.suites.loading.transforms.random_window import window_start
+from skymark.suites.loading.transforms.random_crop import window_start
 
 
 def decode_flac(data: Any) -> Floats:

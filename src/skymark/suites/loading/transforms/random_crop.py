@@ -110,3 +110,14 @@ def central_box(height: int, width: int) -> tuple[int, int, int, int]:
     elif width / height > ASPECT[1]:
         box_width = round(height * ASPECT[1])
     return (height - box_height) // 2, (width - box_width) // 2, box_height, box_width
+
+
+def window_start(share: float, whole: int, window: int) -> int:
+    """Return where a window begins: each place is as likely, if the share is uniform in [0, 1).
+
+    Args:
+        share: of the places where it may begin.
+        whole: samples or frames that there are.
+        window: samples or frames that it spans; 0 is returned where there are fewer.
+    """
+    return max(0, int(share * (whole - window + 1)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.platform import Platform
+from skymark.model.machine import Platform
 from skymark.model.record import RoundResult
 from skymark.suite.contract import TimedRegion
 from skymark_sorting import __version__

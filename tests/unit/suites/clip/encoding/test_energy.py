@@ -8,12 +8,12 @@ import pytest
 
 from skymark.model.gpu import GpuUse
 from skymark.model.record import Resources
-from skymark.suites.clip.encoding import energy
+from skymark.suites.clip.encoding import timed
 
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    monkeypatch.setattr(energy, "PACKAGES", tmp_path)
+    monkeypatch.setattr(timed, "PACKAGES", tmp_path)
     return tmp_path
 
 
@@ -26,20 +26,20 @@ def write(packages, *values):
 
 def test_the_energy_of_all_packages_is_added(packages):
     write(packages, 1_000_000, 5_000_000)
-    meter = energy.EnergyMeter()
+    meter = timed.EnergyMeter()
     write(packages, 3_500_000, 6_000_000)
     assert meter.taken_j() == pytest.approx(3.5)
 
 
 def test_a_counter_that_began_again_gives_nothing(packages):
     write(packages, 9_000_000)
-    meter = energy.EnergyMeter()
+    meter = timed.EnergyMeter()
     write(packages, 10)
     assert meter.taken_j() is None
 
 
 def test_a_machine_without_counters_gives_nothing(packages):
-    assert energy.EnergyMeter().taken_j() is None
+    assert timed.EnergyMeter().taken_j() is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_energy_is_that_of_the_boards_where_the_encoder_computes_on_a_gpu(
 ):
     use = GpuUse(index=0, name="A GPU", samples=2, board_energy_j=board_j)
     place, used = SimpleNamespace(type=device), Resources(gpus=(use,))
-    assert energy.energy_metrics(500, place, 7.0, used) == expected
-    assert "energy_j_per_1000_images" not in energy.energy_metrics(0, place, 7.0, used)
+    assert timed.energy_metrics(500, place, 7.0, used) == expected
+    assert "energy_j_per_1000_images" not in timed.energy_metrics(0, place, 7.0, used)
     if device == "cuda":
-        assert energy.energy_metrics(500, place, 7.0, Resources()) == {}
+        assert timed.energy_metrics(500, place, 7.0, Resources()) == {}

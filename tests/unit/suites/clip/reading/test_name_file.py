@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skymark.model.errors import DataError
-from skymark.suites.clip.reading.name_file import Naming, names_in
+from skymark.suites.clip.reading.user_files import Naming, names_in
 
 CONTENT = {"vtab/pets": ["gatto", "cane"], "wds/mine": ["uno"]}
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skymark.model.errors import DataError
-from skymark.suites.clip.reading.prompt_file import Prompting, prompts_in
+from skymark.suites.clip.reading.user_files import Prompting, prompts_in
 
 CLASSES = ("cat", "dog")
 BY_CLASS = {"cat": ["whiskers", "a purring cat"], "dog": ["a dog that barks"], "owl": ["feathers"]}

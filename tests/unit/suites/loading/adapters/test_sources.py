@@ -15,9 +15,9 @@ from skymark.suites.loading.adapters.dali import BatchSource, CropSource, Elemen
 from skymark.suites.loading.adapters.deeplake import DeepLake
 from skymark.suites.loading.adapters.ray import columns_of, raw_elements
 from skymark.suites.loading.adapters.spdl import EpochSource
-from skymark.suites.loading.dataset.arrow import arrow_table
 from skymark.suites.loading.dataset.canonical import Dataset
 from skymark.suites.loading.dataset.formats import FORMATS
+from skymark.suites.loading.dataset.parquet import arrow_table
 from skymark.suites.loading.dataset.tar import Members
 from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import Size

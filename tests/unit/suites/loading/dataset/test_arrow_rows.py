@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.dataset.arrow import arrow_table, rows_of_table
 from skymark.suites.loading.dataset.canonical import write_dataset
+from skymark.suites.loading.dataset.parquet import arrow_table, rows_of_table
 
 pa = pytest.importorskip("pyarrow")
 

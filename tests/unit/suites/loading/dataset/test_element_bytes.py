@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.dataset.canonical import Array, Column
-from skymark.suites.loading.dataset.element_bytes import from_bytes, to_bytes
+from skymark.suites.loading.dataset.files import from_bytes, to_bytes
 
 FIELDS = {
     "a scalar": (Column("label", "<i8", ()), np.asarray(7)),

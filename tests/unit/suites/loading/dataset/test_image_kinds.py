@@ -9,7 +9,7 @@ from skymark.model.plan import Selection
 from skymark.model.record import Status
 from skymark.suites.loading.adapter import ADAPTERS
 from skymark.suites.loading.bench import AdapterBench
-from skymark.suites.loading.dataset import image_kinds
+from skymark.suites.loading.dataset import images
 from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import adapters
 from skymark.suites.loading.storage import Storage
@@ -79,7 +79,7 @@ def test_what_the_loader_decodes_is_not_refused(tmp_path, own):
 
 def test_images_that_planning_did_not_see_are_found_before_measuring(tmp_path, own, monkeypatch):
     folder = photos(tmp_path, *["JPEG"] * 17, "JPEG, grey")
-    monkeypatch.setattr(image_kinds, "LOOKED_AT", 9)
+    monkeypatch.setattr(images, "LOOKED_AT", 9)
     (cell,) = planned(folder, own)
     assert cell.refusal is None
     with pytest.raises(UnsupportedError, match=r"kind grey JPEG, which NumPy reference does not"):

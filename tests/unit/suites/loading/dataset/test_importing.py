@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from skymark.model.errors import DataError
-from skymark.model.installed import needs
+from skymark.model.venv import needs
 from skymark.suites.loading.dataset.clips import mp4_bytes
 from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sounds import flac_bytes, speech, speech_like, wav_bytes

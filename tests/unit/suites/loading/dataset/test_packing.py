@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skymark.suites.loading.dataset.packing import best_fit, pieces_of, plan_blocks
+from skymark.suites.loading.dataset.text import best_fit, pieces_of, plan_blocks
 
 
 def test_best_fit_decreasing_fills_the_bins_of_a_known_instance():

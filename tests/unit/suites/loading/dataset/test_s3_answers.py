@@ -14,7 +14,7 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from skymark.suites.loading.dataset import s3_answers
+from skymark.suites.loading.dataset import object_server
 from skymark.suites.loading.dataset.objects import ObjectStore, serving
 
 OBJECTS = {
@@ -96,8 +96,8 @@ def test_a_prefix_chooses_the_keys_that_begin_with_it(client, size):
 
 
 def test_no_page_is_longer_than_s3_makes_them(bucket, monkeypatch):
-    monkeypatch.setattr(s3_answers, "MOST_KEYS", 2)
-    page = s3_answers.listing(bucket, {"list-type": "2", "max-keys": "1000"})
+    monkeypatch.setattr(object_server, "MOST_KEYS", 2)
+    page = object_server.listing(bucket, {"list-type": "2", "max-keys": "1000"})
     assert page.count(b"<Key>") == 2
     assert b"<IsTruncated>true</IsTruncated>" in page
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.oracle import Oracle
-from skymark.suites.loading.oracle.deformations import longer, shifted, shorter
+from skymark.suites.loading.oracle.hypotheses import longer, shifted, shorter
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp1_token_blocks import TokenBlocks
 from skymark.suites.loading.scenarios.nlp2_variable_length_text import TextSequences

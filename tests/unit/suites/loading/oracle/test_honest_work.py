@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.oracle import Oracle
-from skymark.suites.loading.oracle.arithmetic import UNIT_ROUNDOFF, gamma, tolerance
 from skymark.suites.loading.oracle.comparison import Difference
+from skymark.suites.loading.oracle.reference import UNIT_ROUNDOFF, gamma, tolerance
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.mm2_audio_text_pairs import AudioTextPairs
 from skymark.suites.loading.scenarios.pc1_transform_chains import TransformChain

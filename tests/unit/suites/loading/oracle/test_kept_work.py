@@ -2,7 +2,7 @@
 
 import pytest
 
-from skymark.suites.loading.oracle.kept_work import kept_objects, kept_work, worked_ahead
+from skymark.suites.loading.oracle.claims import kept_objects, kept_work, worked_ahead
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.mixture import Mixture
-from skymark.suites.loading.oracle.mixing import allowed, early_repeat, mixture_fault, uneven
+from skymark.suites.loading.element_streams import Mixture
+from skymark.suites.loading.oracle.accounting import allowed, early_repeat, mixture_fault, uneven
 
 MIXTURE = Mixture(sizes=(600, 300, 100), weights=(0.2, 0.3, 0.5), elements=4000)
 

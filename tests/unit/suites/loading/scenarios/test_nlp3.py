@@ -10,7 +10,7 @@ from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp3_document_packing import DocumentPacking
-from skymark.suites.loading.transforms.byte_pairs import END, document_tokens, text_tokens
+from skymark.suites.loading.transforms.text import END, document_tokens, text_tokens
 
 SIZE = Size(elements=205, batch_size=32, values={"block": 128, "words": 40})
 CHOSEN = np.arange(40, 72)

@@ -14,7 +14,7 @@ from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.io1_storage_formats import Sources
 from skymark.suites.loading.scenarios.io2_streaming_or_eager import FirstBatch
 from skymark.suites.loading.storage import Storage
-from skymark.suites.loading.transforms.blobs import checksum
+from skymark.suites.loading.transforms.field import checksum
 
 SIZE = Size(elements=150, batch_size=16, values={"object_bytes": 5000})
 FORMATS = {

@@ -14,8 +14,7 @@ from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr2_determinism import Determinism
 from skymark.suites.loading.step.consumption import Consumption, Trainer
-from skymark.suites.loading.step.kind import StepKind
-from skymark.suites.loading.step.step import Step
+from skymark.suites.loading.step.step import Step, StepKind
 from tests.processes.drives.conftest import make_bench
 
 __all__ = ["make_bench"]

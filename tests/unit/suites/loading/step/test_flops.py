@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.suites.loading.step.flops import peak_flops_per_s
+from skymark.suites.loading.step.calibration import peak_flops_per_s
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skymark.suites.loading.dataset.captions import WORDS, captions
-from skymark.suites.loading.transforms.byte_pairs import (
+from skymark.suites.loading.dataset.pairs import WORDS, captions
+from skymark.suites.loading.transforms.text import (
     END,
     FIRST_MERGE,
     MERGES,

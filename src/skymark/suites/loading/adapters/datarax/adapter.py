@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import JAX
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.datarax.operators import OPERATORS, forget
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import JAX
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapters.datarax.operators import Step

@@ -91,7 +91,7 @@ def chain(scenario: Any) -> tuple[Step, ...]:
     import jax.numpy as jnp
     import numpy as np
 
-    from skymark.suites.loading.transforms import chains
+    from skymark.suites.loading.transforms import field as chains
 
     def level(values: Any) -> Any:
         power = jnp.mean(values * values, axis=-1, keepdims=True)

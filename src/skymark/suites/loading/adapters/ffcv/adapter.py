@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.ffcv.operators import OPERATORS
-from skymark.suites.loading.bucketing import batches_of
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from pathlib import Path

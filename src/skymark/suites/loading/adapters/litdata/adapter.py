@@ -11,10 +11,10 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.litdata.mixing import mixed
-from skymark.suites.loading.bucketing import Batches
+from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.element_streams import Batches
 
 if TYPE_CHECKING:
     from pathlib import Path

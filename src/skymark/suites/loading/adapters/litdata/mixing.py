@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapters.litdata.adapter import Work
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
 
 PASSES = 1000
 """Numbers of passes that an epoch has room for; the library shuffles each pass by its number."""

@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.adapters.megatron.blending import Blend
-from skymark.suites.loading.adapters.megatron.sequences import (
+from skymark.suites.loading.adapters.megatron.blending import (
+    Blend,
     Sequences,
     prefix_of,
     write_sequences,
 )
 from skymark.suites.loading.adapters.pytorch import Elements, EpochSampler, Key, PyTorchLoader
+from skymark.suites.loading.devices import TORCH
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,56 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from skymark.suites.loading.adapter import LoadingJob
-from skymark.suites.loading.adapters.megatron.sequences import Sequences
 from skymark.suites.loading.adapters.pytorch import Elements, Key
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.mixture import Mixture
+    from pathlib import Path
+
+    from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
+    from skymark.suites.loading.element_streams import Mixture
+
+
+class Sequences(Elements):
+    """Elements of one sequence per column, read from memory-mapped files."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        from megatron.core.datasets.indexed_dataset import IndexedDataset
+
+        self.job = job
+        self.columns = [
+            (column, IndexedDataset(prefix_of(job.storage, column)))
+            for column in job.dataset.columns
+        ]
+
+    def read(self, indices: list[int]) -> Iterator[Element]:
+        """Yield elements whose arrays are views of the files."""
+        for index in indices:
+            element: Element = {"index": index}
+            for column, sequences in self.columns:
+                values = sequences[index]
+                element[column.name] = values if column.is_ragged else values.reshape(column.shape)
+            yield element
+
+
+def prefix_of(directory: Path, column: Column) -> str:
+    """Return the path of a column's files without their endings."""
+    return str(directory / column.name)
+
+
+def write_sequences(dataset: Dataset, column: Column, prefix: str) -> None:
+    """Write one column, each element a sequence and a document."""
+    import numpy as np
+    from megatron.core.datasets.indexed_dataset import (
+        IndexedDatasetBuilder,
+        get_bin_path,
+        get_idx_path,
+    )
+
+    builder = IndexedDatasetBuilder(get_bin_path(prefix), dtype=np.dtype(column.dtype).type)
+    for element in dataset:
+        values = np.ravel(element[column.name])
+        builder.add_document(values, [values.size])
+    builder.finalize(get_idx_path(prefix))
 
 
 @cache

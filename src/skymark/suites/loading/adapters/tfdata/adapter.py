@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.image_formats import PLAIN_KINDS
 from skymark.model.errors import UsageError
-from skymark.suites.loading.acceleration import Acceleration
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
 from skymark.suites.loading.adapters.tfdata.orders import (
@@ -31,12 +30,13 @@ from skymark.suites.loading.adapters.tfdata.orders import (
     shuffle_buffer,
     shuffled,
 )
+from skymark.suites.loading.devices import Acceleration
 
 if TYPE_CHECKING:
     from skymark.model.cell import Setting
     from skymark.suites.loading.adapters.tfdata.operators import Tensors
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.dataset.reader import Reader
+    from skymark.suites.loading.dataset.files import Reader
     from skymark.suites.loading.scenario import Batch, Scenario
 
 HOST = "CPU:0"

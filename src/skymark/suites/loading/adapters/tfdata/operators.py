@@ -133,29 +133,29 @@ def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Apply the chain's links, one step each."""
     import tensorflow as tf
 
-    from skymark.suites.loading.transforms import chains
+    from skymark.suites.loading.transforms import field
 
     del tables
 
     def inverse_root(power: Any) -> Any:
-        return tf.where(power > 0, tf.math.rsqrt(power), 1 / chains.LEVEL)
+        return tf.where(power > 0, tf.math.rsqrt(power), 1 / field.LEVEL)
 
     def level(values: Any) -> Any:
         power = tf.reduce_mean(values * values, -1, keepdims=True)
-        return values * chains.LEVEL * inverse_root(power)
+        return values * field.LEVEL * inverse_root(power)
 
     links: Mapping[str, Callable[[Any], Any]] = {
-        "scale": lambda x: x * chains.GAIN,
-        "fold": lambda x: tf.abs(x) - chains.THRESHOLD,
-        "rotate": lambda x: tf.roll(x, -chains.PLACES, axis=-1),
-        "bend": lambda x: x + tf.sin(x) * chains.BEND,
+        "scale": lambda x: x * field.GAIN,
+        "fold": lambda x: tf.abs(x) - field.THRESHOLD,
+        "rotate": lambda x: tf.roll(x, -field.PLACES, axis=-1),
+        "bend": lambda x: x + tf.sin(x) * field.BEND,
         "level": level,
     }
 
     def step(link: Callable[[Any], Any]) -> Step:
         return lambda batch: {**batch, "values": link(batch["values"])}
 
-    names = islice(cycle(chains.LINKS), int(scenario.axes["depth"]))
+    names = islice(cycle(field.LINKS), int(scenario.axes["depth"]))
     return tuple(step(links[name]) for name in names)
 
 

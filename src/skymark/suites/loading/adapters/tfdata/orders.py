@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob
-    from skymark.suites.loading.mixture import Mixture
+    from skymark.suites.loading.element_streams import Mixture
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling, as in the other libraries that shuffle a stream."""

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
 from skymark.suites.loading.dataset.computed import ComputedDataset
-from skymark.suites.loading.dataset.element_bytes import element_path
+from skymark.suites.loading.dataset.files import element_path
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from skymark.model.errors import LibraryAbsentError
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.torchcodec.operators import OPERATORS
 from skymark.suites.loading.adapters.torchvision import Torchvision
 from skymark.suites.loading.adapters.torchvision.adapter import OperatedElements, OperatedLoader
+from skymark.suites.loading.devices import TORCH
 
 
 class Media(OperatedElements):

@@ -25,7 +25,7 @@ def clip(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     """Decode the drawn frames of a clip; crop, flip and normalise all alike by torchvision."""
     from torchcodec.decoders import VideoDecoder
 
-    from skymark.suites.loading.transforms.frame_sampling import sampled_frames
+    from skymark.suites.loading.transforms.video import sampled_frames
 
     size = scenario.size
     decoder = VideoDecoder(bytes(element["mp4"]), num_ffmpeg_threads=1, seek_mode="approximate")
@@ -42,7 +42,7 @@ def log_mel(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     from torchcodec.decoders import AudioDecoder
 
     from skymark.suites.loading.transforms import audio
-    from skymark.suites.loading.transforms.random_window import window_start
+    from skymark.suites.loading.transforms.random_crop import window_start
 
     rate = audio.SAMPLE_RATE
     decoder = AudioDecoder(bytes(element["flac"]))

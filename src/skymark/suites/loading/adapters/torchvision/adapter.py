@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from skymark.image_formats import PLAIN_KINDS
-from skymark.suites.loading.acceleration import TORCH
 from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
 from skymark.suites.loading.adapters.pytorch import Elements, Key, PyTorch, PyTorchLoader
 from skymark.suites.loading.adapters.torchvision.operators import (
@@ -21,6 +20,7 @@ from skymark.suites.loading.adapters.torchvision.operators import (
     Operators,
     Tensors,
 )
+from skymark.suites.loading.devices import TORCH
 from skymark.suites.loading.operators import OperatorTable
 
 

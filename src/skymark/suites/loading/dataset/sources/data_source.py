@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from skymark.model.data_taken import LeftOut
+from skymark.model.data import LeftOut
 from skymark.model.errors import DataError, SkymarkError
 from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 

@@ -19,8 +19,13 @@ from skymark.suites.loading.dataset.sources.data_source import (
     Row,
     reading,
 )
-from skymark.suites.loading.dataset.sources.paths import Listing, suffix_of
-from skymark.suites.loading.dataset.sources.splits import SPLITS, one_split, split_of_folder
+from skymark.suites.loading.dataset.sources.paths import (
+    SPLITS,
+    Listing,
+    one_split,
+    split_of_folder,
+    suffix_of,
+)
 
 MEDIA = {
     "image": frozenset(

@@ -9,13 +9,15 @@ from pathlib import Path
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import DataSource, reading
 from skymark.suites.loading.dataset.sources.paths import (
+    SPLITS,
     files_below,
     kind_of,
     local_paths,
+    one_split,
     require_regular,
+    split_of_file,
     suffix_of,
 )
-from skymark.suites.loading.dataset.sources.splits import SPLITS, one_split, split_of_file
 
 KINDS = (
     "a folder of images, sounds or clips (one folder per class), of .tar, .parquet, .jsonl, .json, "
@@ -33,7 +35,7 @@ def open_source(data: str) -> DataSource:
         DataError: there is no such thing, or it holds no data that skymark can read.
     """
     if data.startswith("hf://"):
-        from skymark.suites.loading.dataset.sources.hub import open_hub
+        from skymark.suites.loading.dataset.sources.parquet import open_hub
 
         return open_hub(data)
     place, split = split_asked_for(data)
@@ -145,3 +147,29 @@ OPENERS: dict[str, Callable[[list[Path]], DataSource]] = {
 """How files are opened together, by the kind that their names tell."""
 WEAK = (_open_text, _open_json)
 """Files that often lie beside data as its description; they are data where nothing else is."""
+
+
+_TAIL = 4096
+"""Some cameras and editors leave bytes after the end marker."""
+ENDS = {b"\xff\xd8": (b"\xff\xd9", "JPEG"), b"\x89PNG\r\n\x1a\n": (b"IEND", "PNG")}
+"""The marker near the end of a file that begins so (ITU-T T.81, EOI; RFC 2083, 4.1.4)."""
+OTHERS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
+"""Beginnings of the other formats of images."""
+
+
+def check_image(data: bytes, place: str) -> None:
+    """Check that an encoded image begins and ends as one.
+
+    Raises:
+        DataError: it does not; the message names the place.
+    """
+    for start, (end, name) in ENDS.items():
+        if data.startswith(start):
+            if end not in data[-_TAIL:]:
+                raise DataError(f"{place} is a truncated {name} file; copy it again or remove it")
+            return
+    if not data.startswith(OTHERS):
+        raise DataError(
+            f"{place} is no image that skymark can read: it begins with {data[:16]!r}; convert it "
+            "or remove it"
+        )

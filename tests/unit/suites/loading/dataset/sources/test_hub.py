@@ -17,7 +17,7 @@ from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
 from skymark.model.errors import DataError, UnknownNameError
 from skymark.suites.loading.dataset.importing import RealData, import_data
-from skymark.suites.loading.dataset.sources import hub
+from skymark.suites.loading.dataset.sources import parquet as hub
 from skymark.suites.loading.dataset.sources.opening import open_source
 from skymark.suites.loading.registry import bind_scenario
 from skymark.suites.loading.scenario import Size

@@ -1,0 +1,294 @@
+"""Jobs that share a plan: slot workers, groups and managed parts, found by their names.
+
+A job is named after its run, the submission's key and its group. So the cluster's queue itself
+tells what another submission of the same has put there, from whichever machine it came.
+
+A job is named after its run, the submission's key and its part of the plan. So SkyPilot's list of
+managed jobs itself tells what another submission of the same has begun.
+
+A slot worker takes one group of a plan after another. Those that share a card are started by one
+job that has the whole card, for to submit a job costs seconds: 64 slots on eight cards are 8 jobs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from pydantic import Field
+
+from skymark.cloud.order import Order
+from skymark.cloud.source import job_name
+from skymark.execute.partition.explain import worker_parts
+from skymark.execute.partition.shard import items_of
+from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
+from skymark.model.plan import Plan
+from skymark.suite.registry import suite_named
+
+LONGEST_GROUP = 60
+"""Characters of a group's name that its job's name has: the queue is to be read by people."""
+DIGITS = 12
+"""Hexadecimal digits of a digest: of a thousand groups two have the same once in 10^8 plans."""
+
+_NAME = re.compile(rf"(.+)-group-([0-9a-f]{{{DIGITS}}})-([0-9a-f]{{{DIGITS}}})(-.*)?")
+
+
+class KnownJob(Protocol):
+    """A job of a queue. `skymark.cloud.sky.jobs.QueuedJob` is one."""
+
+    id: int
+    name: str
+    status: str
+
+
+class Outstanding(NamedTuple):
+    """The groups that are to be submitted, and the run that they go to."""
+
+    groups: tuple[str, ...]
+    run_id: str | None
+    """Of the submission that they are the rest of; None for a run of their own."""
+
+
+def submission_key(plan: Plan, order: Order) -> str:
+    """Return the key of all submissions of a plan whose results go to the same places.
+
+    One that divides the plan otherwise between its jobs has another key.
+    """
+    words = [plan.hash, *order.stores, *map("=".join, sorted(order.variables.items()))]
+    if order.parts > 1:
+        words += ["\n".join(one.keys) for one in worker_parts(order.sharing, items_of(plan.cells))]
+    return _digest("\0".join([*words, str(order.deadline_s)]))
+
+
+def group_job_name(run_id: str, key: str, group: str) -> str:
+    """Return the name of a group's job; the run's id must be as `job_name` makes it."""
+    readable = job_name(group)[:LONGEST_GROUP].strip("-")
+    return f"{run_id}-group-{key}-{_digest(group)}-{readable}".rstrip("-")
+
+
+def outstanding(groups: Iterable[str], key: str, queue: Iterable[KnownJob]) -> Outstanding:
+    """Return the groups that no job has, or if there is none, those whose jobs failed.
+
+    The first belong to the run of the submission that broke off. A run that has a group's bad ends
+    does not measure it again, so those that failed get a run of their own.
+
+    Args:
+        groups: all of the plan, in order.
+        key: of the submission.
+        queue: the cluster's jobs, finished ones included.
+    """
+    newest: dict[str, KnownJob] = {}
+    run_id: str | None = None
+    for job in sorted(queue, key=lambda one: one.id):
+        found = _NAME.fullmatch(job.name)
+        if found is not None and found[2] == key:
+            run_id, newest[found[3]] = found[1], job
+    named = {group: newest.get(_digest(group)) for group in groups}
+    absent = tuple(
+        group for group, job in named.items() if job is None or job.status == "CANCELLED"
+    )
+    if absent:
+        return Outstanding(absent, run_id)
+    failed = tuple(
+        group for group, job in named.items() if job is not None and "FAILED" in job.status
+    )
+    return Outstanding(failed, None)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+PREFIX = "skymark-"
+"""Of names of machines that skymark hires."""
+
+_PART_NAME = re.compile(rf"{PREFIX}(.+)-([0-9a-f]{{{DIGITS}}})-(\d+)of(\d+)(?:-(\d+))?")
+
+
+class OutstandingParts(NamedTuple):
+    """The parts of a plan that are to be submitted, and the run that they go to."""
+
+    attempts: Mapping[int, int]
+    """The attempt that a job would be, by the part's number from 0."""
+    run_id: str | None
+    """Of the submission that they are the rest of; None for a run of their own."""
+
+
+def part_job_name(run_id: str, key: str, part: int, parts: int, attempt: int) -> str:
+    """Return the name of the job of a part; the run's id must be as `job_name` makes it.
+
+    Args:
+        run_id: of the run that all parts belong to.
+        key: of `skymark.cloud.shared_jobs.submission_key`.
+        part: its number, from 0; people count from 1.
+        parts: how many there are.
+        attempt: from 1; SkyPilot keeps the names of jobs that have ended.
+    """
+    name = f"{PREFIX}{run_id}-{key}-{part + 1}of{parts}"
+    return name if attempt == 1 else f"{name}-{attempt}"
+
+
+def outstanding_parts(parts: int, key: str, known: Iterable[KnownJob]) -> OutstandingParts:
+    """Return the parts that no job waits for, works on or has done.
+
+    Those whose job was ended or failed are among them: it goes on from what is stored.
+
+    Args:
+        parts: how many there are; another number divides the plan otherwise.
+        key: of the submission.
+        known: SkyPilot's managed jobs, finished ones included.
+    """
+    newest: dict[int, KnownJob] = {}
+    attempts: dict[int, int] = {}
+    run_id: str | None = None
+    for job in sorted(known, key=lambda one: one.id):
+        found = _PART_NAME.fullmatch(job.name)
+        if found is not None and found[2] == key and int(found[4]) == parts:
+            part = int(found[3]) - 1
+            run_id, newest[part], attempts[part] = found[1], job, int(found[5] or 1)
+    due = [part for part in range(parts) if part not in newest or _has_broken_off(newest[part])]
+    return OutstandingParts({part: attempts.get(part, 0) + 1 for part in due}, run_id)
+
+
+def _has_broken_off(job: KnownJob) -> bool:
+    return job.status.startswith(("CANCEL", "FAILED"))
+
+
+ROUNDING = 1e-6
+LEAST_FRACTION = 0.125
+"""Of a card, for each slot, unless told otherwise."""
+
+
+class SlotJob(Frozen):
+    """A job of a cluster that starts slot workers, and what it has of the cards."""
+
+    cards: float
+    """Accelerators that the job takes, a part of one or whole ones; 0 where there are none."""
+    slots: int = Field(ge=1)
+    fraction: float
+    """Of a card, for each slot; 0 where there are none."""
+    groups: tuple[str, ...] = ()
+    """Those that its slots may take; none means any."""
+
+
+class Cards(Frozen):
+    """The accelerators of a cluster."""
+
+    kind: str
+    """As SkyPilot calls them, such as ``H100``."""
+    count: int = Field(ge=1)
+    bytes_each: int | None
+    """Memory of one; None where it is not known."""
+
+
+def group_bytes(plan: Plan) -> dict[str, int | None]:
+    """Return the memory of a GPU that each group of a plan needs; None where it is not known."""
+    suite = suite_named(plan.suite)
+    needs: dict[str, int | None] = {}
+    for one in plan.runnable:
+        known = (needs.get(one.group), suite.device_bytes(one.cell))
+        needs[one.group] = max((need for need in known if need is not None), default=None)
+    return needs
+
+
+def slot_jobs(
+    needs: Mapping[str, int | None],
+    cards: Cards | None,
+    fraction: float | None = None,
+    slots: int | None = None,
+) -> list[SlotJob]:
+    """Return the jobs that work through groups, those of large models first.
+
+    Without a fraction every card works: groups are spread over all cards, and each job has a whole
+    one. With a fraction a job takes no more of a card than its slots, and fills one after another.
+
+    Args:
+        needs: bytes of a card's memory that each group takes; None where that is not known.
+        cards: of the cluster; None where it has none.
+        fraction: of a card, for each slot; a group that needs more gets a larger slot. None for
+            an eighth, or more where there are few groups.
+        slots: workers in all; None for as many as fit, and no more than there are groups.
+
+    Raises:
+        UsageError: a group fits on no card, or the fraction is none.
+    """
+    if cards is None:
+        count = min(slots or 1, len(needs))
+        return [SlotJob(cards=0, slots=1, fraction=0) for _ in range(count)]
+    least = LEAST_FRACTION if fraction is None else fraction
+    fractions = {name: _fraction_for(name, need, cards, least) for name, need in needs.items()}
+    jobs: list[SlotJob] = []
+    for size in sorted(set(fractions.values()), reverse=True):
+        alone = len(set(fractions.values())) == 1
+        members = [name for name, one in fractions.items() if one == size]
+        per_card = math.floor(1 / size + ROUNDING)
+        left = min(slots or cards.count * per_card, cards.count * per_card, len(members))
+        spread = min(left, cards.count) if fraction is None else math.ceil(left / per_card)
+        for number in range(spread):
+            here = math.ceil(left / (spread - number)) if fraction is None else min(left, per_card)
+            jobs.append(
+                SlotJob(
+                    cards=1 if fraction is None else _rounded(here * size),
+                    slots=here,
+                    fraction=1 / here if fraction is None else size,
+                    groups=() if alone else tuple(members),
+                )
+            )
+            left -= here
+    return jobs
+
+
+def working_cards(jobs: Sequence[SlotJob], cards: Cards) -> int:
+    """Return how many of a cluster's cards have workers, where Ray fills one after another."""
+    return min(cards.count, math.ceil(sum(job.cards for job in jobs) - ROUNDING))
+
+
+def job_per_group(
+    needs: Mapping[str, int | None], cards: Cards | None, fraction: float | None = None
+) -> list[SlotJob]:
+    """Return a job for each group, large models first: the classic way, seconds for each.
+
+    Without a fraction each has as much of a card as lets all cards work, an eighth at least.
+
+    Raises:
+        UsageError: as `slot_jobs`.
+    """
+    if cards is None:
+        return [SlotJob(cards=0, slots=1, fraction=0, groups=(name,)) for name in needs]
+    if fraction is None:
+        fraction = max(LEAST_FRACTION, 1 / math.ceil(len(needs) / cards.count))
+    sizes = {name: _fraction_for(name, need, cards, fraction) for name, need in needs.items()}
+    return [
+        SlotJob(cards=size, slots=1, fraction=size, groups=(name,))
+        for name, size in sorted(sizes.items(), key=lambda one: -one[1])
+    ]
+
+
+def _fraction_for(name: str, need: int | None, cards: Cards, fraction: float) -> float:
+    """Return the part of a card that a group gets: the one given, doubled until it fits.
+
+    Raises:
+        UsageError: a whole card does not suffice.
+    """
+    if not 0 < fraction <= 1:
+        raise UsageError(f"--gpu-fraction {fraction:g} is no part of a card; give one such as 0.25")
+    if need is None or cards.bytes_each is None:
+        return fraction
+    size = fraction
+    while need > size * cards.bytes_each:
+        if size == 1:
+            raise UsageError(
+                f"{name} needs {need / 2**30:.1f} GiB, and one {cards.kind} has "
+                f"{cards.bytes_each / 2**30:.0f}; leave it out, or give a smaller --batch-size"
+            )
+        size = min(1.0, 2 * size)
+    return size
+
+
+def _rounded(cards: float) -> float:
+    """Return a number of cards without the error of adding up fractions."""
+    return round(cards, 6)

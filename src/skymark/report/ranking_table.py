@@ -1,0 +1,347 @@
+"""The ranking of adapters by the primary metric, and the columns of its table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from skymark.model.metric import Declaration, Figure, Metric
+from skymark.model.record import Record, Status, Stop
+from skymark.report.text import MISSING, margin, share, significant, writer
+from skymark.run.row import price_per_million_usd, rate_of
+from skymark.statistics.difference import Difference, difference, is_shown
+from skymark.statistics.places import Place, places_of
+
+if TYPE_CHECKING:
+    from skymark.run.reader import Run
+
+
+@dataclass(frozen=True)
+class Row:
+    """An `ok` record with its place among the others."""
+
+    record: Record
+    figure: Figure
+    """The primary metric."""
+    to_best: Difference
+    to_baseline: Difference | None
+    """None where the baseline was not measured."""
+    share: float | None
+    """How many times as good as the best: below 1 is worse, whichever way the metric counts."""
+    multiple: float | None
+    """How many times as good as the baseline."""
+    place: Place
+    tied: bool
+    """Whether its group has others, so that some pair's order is not shown."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether no other is shown to be better."""
+        return self.place.first == 1
+
+
+def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
+    """Return the `ok` records of one scenario that have the primary metric, the best first."""
+    metric = declaration.primary_metric
+    good = [
+        (record, record.metrics[metric.name])
+        for record in records
+        if record.status is Status.OK and metric.name in record.metrics
+    ]
+    good.sort(key=lambda pair: pair[1].value, reverse=metric.better == "higher")
+    if not good:
+        return []
+    values = [values_of(record, metric) for record, _ in good]
+    places = places_of(len(good), lambda one, other: is_shown(values[one], values[other], metric))
+    baseline = next(
+        (values_of(one, metric) for one, _ in good if one.cell.adapter == declaration.baseline),
+        None,
+    )
+    sizes = Counter(place.group for place in places)
+    rows = []
+    for (record, figure), own, place in zip(good, values, places, strict=True):
+        to_best = difference(own, values[0], metric)
+        to_baseline = None if baseline is None else difference(own, baseline, metric)
+        rows.append(
+            Row(
+                record=record,
+                figure=figure,
+                to_best=to_best,
+                to_baseline=to_baseline,
+                share=times_as_good(to_best, metric),
+                multiple=None if to_baseline is None else times_as_good(to_baseline, metric),
+                place=place,
+                tied=sizes[place.group] > 1,
+            )
+        )
+    return rows
+
+
+def not_ranked(records: Sequence[Record], declaration: Declaration) -> list[Record]:
+    """Return the `ok` records of one scenario that have the stand-in of the primary metric only."""
+    return [
+        record
+        for record in records
+        if record.status is Status.OK
+        and declaration.primary not in record.metrics
+        and declaration.stand_in in record.metrics
+    ]
+
+
+def why_not_ranked(records: Sequence[Record], declaration: Declaration) -> str:
+    """Return why records have the stand-in of the primary metric only, each reason once."""
+    name = declaration.stand_in_reason or ""
+    return "; ".join(dict.fromkeys(str(record.conditions.get(name, "")) for record in records))
+
+
+def values_of(record: Record, metric: Metric) -> list[float]:
+    """Return the values of a metric that a record has, which are compared with another's.
+
+    They are one per round, but for what is pooled over rounds or does not vary.
+    """
+    of_rounds = [] if metric.pooled or metric.scale == "exact" else record.values(metric.name)
+    return of_rounds or [record.metrics[metric.name].value]
+
+
+def times_as_good(found: Difference, metric: Metric) -> float | None:
+    """Return a ratio turned so that above 1 is better; None where a zero forbids it."""
+    if found.ratio is None:
+        return None
+    ratio = found.ratio.value
+    if metric.better == "higher":
+        return ratio
+    return 1 / ratio if ratio else None
+
+
+UNSURE = "≈"
+"""Stands before a ratio whose distance from 1 is not shown to be real."""
+
+BASELINE_GIVES_WAY = 6
+PLACE = "place"
+PLACE_GIVES_WAY = 1
+PRICE_GIVES_WAY = 1
+
+
+class Entry(NamedTuple):
+    """A row's entry in a column: the number to sort by, and its text."""
+
+    value: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, how a row shows in it, and how soon it gives way (0 never)."""
+
+    heading: str
+    title: str
+    """Its meaning in a few words."""
+    entry: Callable[[Row], Entry]
+    gives_way: int = 0
+    first: Literal["ascending", "descending"] = "descending"
+    """The order that one wants first when sorting by it: the best on top."""
+    is_primary: bool = False
+
+
+RULES = tuple(Stop)
+
+
+def _stopped_by(row: Row) -> Entry:
+    stop = row.record.stopped_by
+    return Entry(None, MISSING) if stop is None else Entry(RULES.index(stop), stop.value)
+
+
+STOPPED_BY = Column(
+    "stopped by",
+    "the rule that ended its rounds: interval (narrow enough, and its rank known), decided (left "
+    "alone), rounds (the most), or time",
+    _stopped_by,
+    gives_way=5,
+    first="ascending",
+)
+GROUP_MARKS = ("┐", "│", "┘")
+"""The first, the middle and the last line of adapters whose order is not shown."""
+
+
+def group_marks(rows: Sequence[Row]) -> list[str]:
+    """Return what follows each place in text: a part of a bracket, spaces, or nothing at all."""
+    if not any(row.tied for row in rows):
+        return [""] * len(rows)
+    groups = [row.place.group for row in rows]
+    marks = []
+    for before, own, after in zip([-1, *groups], groups, [*groups[1:], -1], strict=False):
+        top, bottom = before != own, after != own
+        first, middle, last = GROUP_MARKS
+        marks.append(" " if top and bottom else first if top else last if bottom else middle)
+    return [f" {mark}" for mark in marks]
+
+
+class Filled(NamedTuple):
+    """A column with its entries, one per row."""
+
+    column: Column
+    entries: tuple[Entry, ...]
+
+
+class Columns:
+    """The columns that a run's declaration makes; the same for all tables, but for own ones."""
+
+    def __init__(self, run: Run) -> None:
+        """Derive the columns that all tables of a run have.
+
+        The price is among them where it is known, and the rule that ended the rounds where their
+        time was limited.
+        """
+        self.declaration = declaration = run.declaration
+        self._known = {one.name for one in declaration.shared}
+        price = price_column(declaration, run.manifest.hourly_price_usd)
+        self._standing = (
+            *_standing(declaration),
+            *([] if price is None else [price]),
+            *([] if run.manifest.plan.allotment is None else [STOPPED_BY]),
+        )
+        self._beside = tuple(_metric_column(declaration.metric(one)) for one in declaration.beside)
+        elsewhere = {declaration.primary, *declaration.beside}
+        self._shared = tuple(
+            _metric_column(one)
+            for one in declaration.shared
+            if one.shown is not None and one.name not in elsewhere
+        )
+
+    def all(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return all columns that have something to show."""
+        return [*self.standing(rows), *self.beside(rows), *self.others(rows)]
+
+    def standing(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return the columns of the primary metric, those left out that have nothing to show."""
+        return _filled(self._standing, rows)
+
+    def beside(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return the columns of the costs that the primary metric leaves out."""
+        return _filled(self._beside, rows)
+
+    def stand_in(self, records: Sequence[Record]) -> list[tuple[Metric, tuple[Entry, ...]]]:
+        """Return the metrics of records that are not ranked, the primary one's stand-in first."""
+        declaration = self.declaration
+        first = declaration.stand_in_metric
+        if first is None or not records:
+            return []
+        names = dict.fromkeys(name for one in records for name in one.metrics)
+        shared = [one for one in declaration.shared if one.name in names]
+        own = [declaration.metric(name) for name in names if name not in self._known]
+        shown = [one for one in (*shared, *own) if one.shown is not None and one != first]
+        return [(one, tuple(_entry(record, one) for record in records)) for one in (first, *shown)]
+
+    def others(self, rows: Sequence[Row]) -> list[Filled]:
+        """Return the columns of all other metrics that some row has; own metrics come last."""
+        names = (name for row in rows for name in row.record.metrics if name not in self._known)
+        own = (self.declaration.metric(name) for name in dict.fromkeys(names))
+        own_columns = [_metric_column(one) for one in own if one.shown is not None]
+        return _filled((*self._shared, *own_columns), rows)
+
+
+def _filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Filled]:
+    filled = [Filled(column, tuple(column.entry(row) for row in rows)) for column in columns]
+    return [one for one in filled if any(entry.value is not None for entry in one.entries)]
+
+
+def _standing(declaration: Declaration) -> list[Column]:
+    metric = declaration.primary_metric
+    write, higher = writer(metric), metric.better == "higher"
+    of_best = f"share of the {metric.words.best}" if higher else f"{metric.words.best} over own"
+    columns = [
+        Column(
+            metric.heading,
+            metric.description,
+            lambda row: Entry(_number(row.figure.value, metric), write(row.figure.value)),
+            first="descending" if higher else "ascending",
+            is_primary=True,
+        ),
+        Column(
+            "interval",
+            "half the 95 % interval over rounds, relative",
+            lambda row: Entry(row.figure.relative_half_width, margin(row.figure)),
+            first="ascending",
+        ),
+        Column(
+            "of best",
+            f"{of_best}; {UNSURE} where the difference is not shown to be real",
+            lambda row: Entry(row.share, _ratio(row.share, row.to_best, share)),
+        ),
+        Column(
+            PLACE,
+            "the places it may have, by comparison with each other",
+            lambda row: Entry(row.place.first, _place(row.place)),
+            gives_way=PLACE_GIVES_WAY,
+            first="ascending",
+        ),
+    ]
+    if (baseline := declaration.baseline) is not None:
+        name = declaration.adapter_name(baseline)
+        columns.append(
+            Column(
+                f"× {baseline}",
+                f"own {metric.heading} over that of {name}"
+                if higher
+                else f"{metric.heading} of {name} over own",
+                lambda row: Entry(row.multiple, _ratio(row.multiple, row.to_baseline, _times)),
+                gives_way=BASELINE_GIVES_WAY,
+            )
+        )
+    return columns
+
+
+def price_column(declaration: Declaration, hourly_price_usd: float | None) -> Column | None:
+    """Return the column of the price of a million samples; None where no price is known."""
+    rate = rate_of(declaration)
+    if rate is None or hourly_price_usd is None:
+        return None
+
+    def entry(row: Row) -> Entry:
+        value = price_per_million_usd(row.record, declaration, hourly_price_usd)
+        return Entry(value, MISSING if value is None else significant(value))
+
+    return Column(
+        f"$ per 1M {rate.heading.removesuffix('/s')}",
+        f"the machine's {hourly_price_usd:g} USD per hour over {rate.heading}",
+        entry,
+        gives_way=PRICE_GIVES_WAY,
+        first="ascending",
+    )
+
+
+def _place(place: Place) -> str:
+    return f"{place.first}" if place.first == place.last else f"{place.first}–{place.last}"
+
+
+def _metric_column(metric: Metric) -> Column:
+    return Column(
+        metric.heading,
+        metric.description,
+        lambda row: _entry(row.record, metric),
+        gives_way=metric.shown.gives_way if metric.shown else 0,
+        first="ascending" if metric.better == "lower" else "descending",
+    )
+
+
+def _entry(record: Record, metric: Metric) -> Entry:
+    figure = record.metrics.get(metric.name)
+    if figure is None:
+        return Entry(None, MISSING)
+    return Entry(_number(figure.value, metric), writer(metric)(figure.value))
+
+
+def _number(value: float, metric: Metric) -> float:
+    return int(value) if metric.integer else value
+
+
+def _times(value: float) -> str:
+    return significant(value, 2)
+
+
+def _ratio(value: float | None, found: Difference | None, write: Callable[[float], str]) -> str:
+    if value is None or found is None:
+        return MISSING
+    return f"{'' if found.is_real or value == 1 else UNSURE}{write(value)}"

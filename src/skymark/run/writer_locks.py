@@ -1,0 +1,165 @@
+"""Locks of a run's directory: one writer at a time, or several processes that share it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from skymark.model.errors import RunDirectoryError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def sole_writer(
+    path: Path, *, wait: bool, announce: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
+    """Make a run's directory if there is none, and keep everybody else from writing into it.
+
+    Args:
+        path: the directory.
+        wait: whether to wait for another run that writes there; else it is refused.
+        announce: told once if there is a wait.
+
+    Raises:
+        RunDirectoryError: another run writes there, it is a file, or it cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path / LOCK, thread_local=False)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        if not wait:
+            raise RunDirectoryError(
+                f"another skymark run is writing to {path}; wait for it and add --resume, "
+                "or choose another --output"
+            ) from error
+        announce(f"waiting: another skymark run is writing to {path}")
+        lock.acquire()
+    except FileExistsError as error:
+        raise RunDirectoryError(f"{path} is a file; choose another --output") from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"cannot write to {path}: {error.strerror}; choose another --output"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+TURN = f"{LOCK}.turn"
+"""Lock that is held for moments only: by whoever comes, or looks whether it is alone."""
+
+
+class JointWriter:
+    """One of the processes that write different cells of a run at the same time."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Hold the shared lock that `joint_writer` took."""
+        self._path = path
+        self._descriptor = descriptor
+
+    @contextmanager
+    def alone(self, *, leaving: bool = False) -> Iterator[bool]:
+        """Keep others from coming for a moment, and say whether none is there.
+
+        Args:
+            leaving: be no writer any more when the moment is over, so that of those who leave at
+                once the last finds itself alone.
+        """
+        with _turn(self._path):
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                alone = True
+            except BlockingIOError:
+                alone = False
+            try:
+                yield alone
+            finally:  # a failed change of a lock's kind loses it
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN if leaving else fcntl.LOCK_SH)
+
+
+@contextmanager
+def joint_writer(
+    path: Path, announce: Callable[[str], None] = lambda _: None
+) -> Iterator[JointWriter]:
+    """Make a run's directory if there is none, and write into it beside others that do so.
+
+    Args:
+        path: the directory.
+        announce: told once if a sole writer is waited for.
+
+    Raises:
+        RunDirectoryError: it is a file, cannot be written, or lies where there are no locks.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = _open(path / LOCK)
+    except FileExistsError as error:
+        raise RunDirectoryError(f"{path} is a file; choose another --output") from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"cannot write to {path}: {error.strerror}; choose another --output"
+        ) from error
+    try:
+        _join(path, descriptor, announce)
+        yield JointWriter(path, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _join(path: Path, descriptor: int, announce: Callable[[str], None]) -> None:
+    try:
+        with _turn(path):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                announce(f"waiting: another skymark run is writing to {path}")
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the file system of {path} refuses locks ({error.strerror}), by which several "
+            "processes share a run; choose an --output on another disk, or give --split and --store"
+        ) from error
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    descriptor = _open(path / TURN)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+
+
+LOCKS = Path("/proc/locks")
+
+
+def is_being_written(directory: Path, locks: Path = LOCKS) -> bool:
+    """Whether a process of this machine holds the lock of a run's directory.
+
+    The lock itself is not tried: that would keep out a run which begins at this moment.
+
+    Args:
+        directory: of the run.
+        locks: the kernel's list (proc_locks(5)), which has an inode in its sixth field.
+    """
+    try:
+        inode = (directory / LOCK).stat().st_ino
+        lines = locks.read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return False
+    # A line of a process that waits for a lock has an arrow; who waits does not write.
+    fields = (line.split() for line in lines if "->" not in line)
+    return any(len(one) > 5 and one[5].rpartition(":")[2] == str(inode) for one in fields)

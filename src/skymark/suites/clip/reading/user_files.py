@@ -1,0 +1,191 @@
+"""Files of the user's own for several data sets: class names and prompts, as JSON.
+
+Its format is that of CLIP_benchmark's ``--custom_classname_file``, such as its
+``it_classnames.json``: an object with an entry per data set, each a list of names in the order of
+labels.
+
+Its format is that of CLIP_benchmark's ``--custom_template_file``, such as its
+``cupl_prompts.json``: an object with an entry per data set, each a list of templates or an object
+from class to prompts.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from skymark.model.errors import DataError
+from skymark.plain_files import read_regular
+from skymark.suites.clip.reading.layout import (
+    Prompts,
+    is_sound,
+    require_bounded,
+    require_place_for_name,
+)
+from skymark.suites.clip.specification import FileEntry
+from skymark.tar_files import printable
+
+LARGEST_BYTES = 256 << 20
+"""CLIP_benchmark's prompts of ImageNet take 10 MB."""
+
+
+class Entries(ABC):
+    """The content of such a file, read once."""
+
+    noun: ClassVar[str]
+    """What an entry has, for messages."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it.
+
+        Raises:
+            DataError: it cannot be read, or is in another format.
+        """
+        self.path = path
+        data = self._bytes()
+        self.sha256 = sha256(data).hexdigest()
+        try:
+            content = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path} is no JSON ({error}); mend it") from error
+        if not isinstance(content, dict) or not content:
+            raise DataError(f"{path} is no JSON object with an entry per data set")
+        self.entries: dict[str, Any] = content
+
+    @classmethod
+    def read_again(cls, file: FileEntry) -> Self:
+        """Return the content that a cell was planned with.
+
+        Raises:
+            DataError: the file changed since.
+        """
+        found = cls(Path(file.path))
+        if found.sha256 != file.sha256:
+            raise DataError(f"{file.path} changed since the run was planned; plan again")
+        return found
+
+    def entry_for(self, name: str) -> FileEntry:
+        """Return the place of a data set's entry, by its name with or without ``wds/``.
+
+        Raises:
+            DataError: it has none, or it is in another format.
+        """
+        for entry in (name, name.removeprefix("wds/")):
+            if entry in self.entries:
+                self.check(entry)
+                return FileEntry(path=str(self.path), sha256=self.sha256, entry=entry)
+        raise DataError(
+            f"{self.path} has no {self.noun} for {name}, but for "
+            f"{printable(', '.join(sorted(self.entries)))}; add an entry, or leave the data set out"
+        )
+
+    @abstractmethod
+    def check(self, entry: str) -> None:
+        """Refuse an entry in another format.
+
+        Raises:
+            DataError: it is.
+        """
+
+    def _bytes(self) -> bytes:
+        try:
+            return read_regular(self.path, largest=LARGEST_BYTES, through_links=True)
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot read the {self.noun} in {self.path}: {error}") from error
+
+
+class Naming(Entries):
+    """The content of a file of class names, read and checked once."""
+
+    noun: ClassVar[str] = "class names"
+
+    def names(self, entry: str, count: int | None) -> tuple[str, ...]:
+        """Return the names of a data set's classes.
+
+        Args:
+            entry: of the data set.
+            count: of its classes; None where that is not known yet.
+
+        Raises:
+            DataError: there are more or fewer, or they are in another format.
+        """
+        self.check(entry)
+        found = tuple(self.entries[entry])
+        if count is not None and len(found) != count:
+            raise DataError(
+                f"{self.path} has {len(found)} class names for {entry}, which has {count} classes; "
+                "write one for each, in the order of its labels"
+            )
+        return found
+
+    def check(self, entry: str) -> None:
+        """Refuse an entry that is no list of names."""
+        found = self.entries[entry]
+        if not isinstance(found, list) or not found:
+            raise DataError(f"{self.path} has no list of class names for {entry}")
+        if not all(isinstance(name, str) and name.strip() and is_sound(name) for name in found):
+            raise DataError(f"{self.path} has class names for {entry} that are empty or no texts")
+
+
+def names_in(file: FileEntry, count: int) -> tuple[str, ...]:
+    """Return the class names that a cell was planned with.
+
+    Raises:
+        DataError: the file changed since, or has names for another number of classes.
+    """
+    return Naming.read_again(file).names(file.entry, count)
+
+
+class Prompting(Entries):
+    """The content of a file of prompts, read and checked once."""
+
+    noun: ClassVar[str] = "prompts"
+
+    def prompts(self, entry: str, classes: tuple[str, ...]) -> Prompts:
+        """Return the prompts of a data set with these class names.
+
+        Raises:
+            DataError: a class has none, or they are in another format.
+        """
+        self.check(entry)
+        found = self.entries[entry]
+        if isinstance(found, list):
+            prompts = Prompts(classes=classes, templates=tuple(found))
+            require_bounded(prompts)
+            return prompts
+        if missing := [name for name in classes if not found.get(name)]:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise DataError(
+                f"{self.path} has no prompts in {entry} for {', '.join(missing[:3])}{more}; add "
+                "them, under the class names that are scored"
+            )
+        by_class = {name: tuple(found[name]) for name in classes}
+        return Prompts(classes=classes, templates=(), by_class=by_class)
+
+    def check(self, entry: str) -> None:
+        """Refuse an entry that is neither templates nor prompts by class."""
+        found = self.entries[entry]
+        texts = [found] if isinstance(found, list) else []
+        texts += found.values() if isinstance(found, dict) else []
+        if not texts or not all(isinstance(one, list) and one for one in texts):
+            raise DataError(
+                f"{self.path} has neither a list of templates nor an object from class to prompts "
+                f"for {entry}"
+            )
+        if not all(isinstance(text, str) and is_sound(text) for one in texts for text in one):
+            raise DataError(f"{self.path} has prompts for {entry} that are no texts")
+        if isinstance(found, list):
+            for template in found:
+                require_place_for_name(template)
+
+
+def prompts_in(file: FileEntry, classes: tuple[str, ...]) -> Prompts:
+    """Return the prompts that a cell was planned with.
+
+    Raises:
+        DataError: the file changed since, or a class has no prompts there.
+    """
+    return Prompting.read_again(file).prompts(file.entry, classes)
