@@ -20,7 +20,7 @@ from skymark.suites.loading.adapter import Adapter, LoadingJob
 from skymark.suites.loading.devices import on_host
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.tab1_dense_features import DenseFeatures
+from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
 from skymark.suites.loading.storage import Storage
 
 ELEMENTS, BATCH = 203, 16

@@ -29,7 +29,7 @@ from skymark.run.reader import Run, open_run
 from skymark.statistics.allocation import Allocation, Standing
 from skymark.statistics.difference import Difference, Verdict
 from skymark.statistics.interval import figure_of
-from skymark.suites.loading.efforts import EFFORTS
+from skymark.suites.loading.tuning import EFFORTS
 from tests.duet_accuracy import MOVED, by_batches
 from tests.faults.table import renew
 from tests.measured_pairs import rates_of_batches

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from skymark.model.cell import Cell, Setting
 from skymark.model.effort import Allotment, Effort
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell, Selection
-from skymark.model.record import Cause, Record, Status
+from skymark.model.record import Cause, Cell, Record, Setting, Status
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import Row, Suite
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.record import Resources
+from skymark.model.record import Cell, Resources
 from tests.clip.drawing import CLASSES, TEMPLATES, captions, pictures
 from tests.clip.shards import write_shards
 

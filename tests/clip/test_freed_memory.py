@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from skymark.model.record import Resources
-from skymark.suites.clip.encoding.batch_size import return_freed_memory
+from skymark.suites.clip.encoding.batches import return_freed_memory
 from tests.clip.conftest import ONCE
 
 BLOCK = 64 << 10  # below the size from which glibc maps each block by itself

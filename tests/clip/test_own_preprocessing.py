@@ -7,9 +7,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from skymark.model.errors import UsageError  # noqa: E402
-from skymark.suites.clip.models.choosing import chosen_models  # noqa: E402
+from skymark.suites.clip.models.choosing import (  # noqa: E402
+    activation_fits,
+    chosen_models,
+    pairs,
+    registry,
+)
 from skymark.suites.clip.models.own_weights import with_families  # noqa: E402
-from skymark.suites.clip.models.registry import activation_fits, pairs, registry  # noqa: E402
 from skymark.suites.clip.specification import Model, Weights  # noqa: E402
 
 FIELDS = ("size", "mode", "mean", "std", "interpolation", "resize_mode", "fill_color")

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 
 from skymark.model.errors import DataError, UsageError  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe  # noqa: E402
-from skymark.suites.clip.tasks import linear_probe, zeroshot_classification  # noqa: E402
-from skymark.suites.clip.tasks.retrieval import (  # noqa: E402
+from skymark.suites.clip.tasks import linear_probe, zero_shot  # noqa: E402
+from skymark.suites.clip.tasks.zero_shot import (  # noqa: E402
     retrieval_metrics,
     selection_metrics,
     unit,
@@ -20,24 +20,24 @@ def test_accuracy_counts_the_highest_and_the_five_highest():
     logits = torch.tensor(
         [[9.0, 1, 2, 3, 4, 5], [0, 6, 5, 4, 3, 2], [6, 5, 4, 3, 2, 1], [1, 2, 3, 4, 5, 6]]
     )
-    metrics = zeroshot_classification.single_label_metrics(logits, torch.tensor([0, 0, 5, 5]))
+    metrics = zero_shot.single_label_metrics(logits, torch.tensor([0, 0, 5, 5]))
     assert metrics == {"acc1": 0.5, "acc5": 0.5, "mean_per_class_recall": 0.5}
 
 
 def test_there_is_no_acc5_below_five_classes():
-    metrics = zeroshot_classification.single_label_metrics(torch.eye(3), torch.tensor([0, 1, 1]))
+    metrics = zero_shot.single_label_metrics(torch.eye(3), torch.tensor([0, 1, 1]))
     assert metrics == {"acc1": pytest.approx(2 / 3), "mean_per_class_recall": 0.75}
 
 
 def test_a_class_without_images_does_not_lower_the_mean_recall():
     logits = torch.tensor([[1.0, 0, 0], [1.0, 0, 0]])
-    metrics = zeroshot_classification.single_label_metrics(logits, torch.tensor([0, 0]))
+    metrics = zero_shot.single_label_metrics(logits, torch.tensor([0, 0]))
     assert metrics["mean_per_class_recall"] == 1.0
 
 
 def test_the_class_report_has_precision_recall_and_f1():
     predicted, labels = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1])
-    first, second, absent = zeroshot_classification.class_scores(predicted, labels, 3)
+    first, second, absent = zero_shot.class_scores(predicted, labels, 3)
     assert (first.precision, first.recall, first.support) == (0.5, 1.0, 1)
     assert (second.precision, second.recall, second.f1) == (1.0, 2 / 3, 0.8)
     assert (absent.precision, absent.recall, absent.f1, absent.support) == (0, 0, 0, 0)
@@ -45,19 +45,19 @@ def test_the_class_report_has_precision_recall_and_f1():
 
 def test_average_precision_is_the_mean_precision_at_each_hit():
     logits = torch.tensor([[0.9], [0.8], [0.7], [0.6]])
-    found = zeroshot_classification.average_precisions(logits, torch.tensor([[1], [0], [1], [0]]))
+    found = zero_shot.average_precisions(logits, torch.tensor([[1], [0], [1], [0]]))
     assert found.tolist() == pytest.approx([(1 + 2 / 3) / 2])
 
 
 def test_a_classifier_is_the_unit_mean_of_unit_prompts():
     prompts = torch.tensor([[2.0, 0], [0, 3], [5, 0], [5, 0]])
-    classifier = zeroshot_classification.classifier_of(prompts, [2, 2])
+    classifier = zero_shot.classifier_of(prompts, [2, 2])
     assert torch.allclose(classifier, torch.tensor([[0.5**0.5, 0.5**0.5], [1, 0]]))
 
 
 def test_classes_can_have_different_numbers_of_prompts():
     prompts = torch.tensor([[2.0, 0], [0, 3], [0, 1], [5, 0]])
-    classifier = zeroshot_classification.classifier_of(prompts, [3, 1])
+    classifier = zero_shot.classifier_of(prompts, [3, 1])
     assert torch.allclose(classifier, torch.tensor([[0.2**0.5, 0.8**0.5], [1, 0]]))
 
 

@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 from skymark.machine.tied import leave
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.record import Resources
+from skymark.model.record import Cell, Resources
 from skymark.suites.clip.encoding.loading import import_open_clip
 from skymark.suites.clip.runner import ClipRunner
 from skymark.suites.clip.specification import ClipSpecification

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.machine_kinds import machine_file
+from skymark.cloud.order import machine_file
 from skymark.cloud.rehearsal.rehearse import for_rehearsal
 from tests.cloud.conftest import Client
 from tests.cloud.launches import LastLook, bill_of, count, launching

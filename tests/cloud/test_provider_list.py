@@ -13,8 +13,7 @@ import pytest
 
 from skymark.cli.machines import status
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
-from skymark.cloud.known_machines import all_hired, note_hired
+from skymark.cloud.known_machines import HiredMachines, ProviderAddress, all_hired, note_hired
 from skymark.cloud.known_machines import hired as known
 from skymark.cloud.lifecycle.ending import Disappearance, Patience, until_gone
 from skymark.cloud.lifecycle.gone import EndableCluster, is_gone

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from skymark.cloud.machine_kinds import machine_kinds
-from skymark.cloud.order import Order, UserJob
+from skymark.cloud.order import Order, UserJob, machine_kinds
 from skymark.cloud.rehearsal.world import CATALOGS
 from skymark.cloud.sky.clusters import profile_of
 from skymark.cloud.sky.internals import withhold_provider_keys

@@ -15,21 +15,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from skymark.model.cell import Cell, Setting
 from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
 from skymark.model.manifest import Duet, Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import (
     Cause,
+    Cell,
     Record,
     Resources,
     RoundResult,
+    Setting,
     StabilityWarning,
     Status,
     Verification,
 )
 from skymark.model.schema import sealed
-from skymark.run.samples import samples_file
+from skymark.run.row import samples_file
 from skymark.suites.loading.drives.outcome import Outcome
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.suite import LoadingSuite

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from skymark.model.cell import Cell
-from skymark.model.record import Record, Round, RoundResult, Status
+from skymark.model.record import Cell, Record, Round, RoundResult, Status
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import open_run
 from tests.faults.table import Row

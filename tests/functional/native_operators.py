@@ -219,8 +219,7 @@ class TestTorchCodec:
     def test_samples_are_the_same_wherever_a_stretch_begins(self, tmp_path):
         from torchcodec.decoders import AudioDecoder
 
-        from skymark.suites.loading.transforms.audio import SAMPLE_RATE
-        from skymark.suites.loading.transforms.compressed_audio import decode_flac
+        from skymark.suites.loading.transforms.audio import SAMPLE_RATE, decode_flac
 
         _, dataset = made("AU-1", tmp_path)
         for element in dataset:

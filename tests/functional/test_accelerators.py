@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from skymark.cache.location import cache_directory
-from skymark.execute.copy_rates import copy_rates
+from skymark.execute.accelerator import copy_rates
+from skymark.execute.asking import Interpreters
 from skymark.execute.engine import Engine
-from skymark.execute.interpreters import Interpreters
 from skymark.execute.measurer import HOST_ONLY
 from skymark.execute.planner import load_profile, make_plan
 from skymark.execute.starting import WORKER_PATH_VARIABLE
 from skymark.execute.venvs import Venvs, import_root
-from skymark.machine.accelerator import has_driver
+from skymark.machine.facts import has_driver
 from skymark.machine.nvidia import Unit
 from skymark.model.plan import Selection
 from skymark.model.record import Status

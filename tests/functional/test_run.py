@@ -14,7 +14,7 @@ import pytest
 
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.suites.loading.efforts import EFFORTS
+from skymark.suites.loading.tuning import EFFORTS
 from tests.functional.conftest import Ran, run_in
 
 README = Path(__file__).parents[2] / "README.md"

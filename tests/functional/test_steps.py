@@ -23,11 +23,11 @@ batch = {"x": np.ones((4, 3)), "label": np.arange(4), "pixels": np.zeros((4, 2),
 if sys.argv[1] == "torch":
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-    from skymark.suites.loading.step import torch_networks
+    from skymark.suites.loading.step import on_torch
     from skymark.suites.loading.step.on_torch import SquareStep
 
     with torch.device("meta"):
-        networks = [torch_networks.resnet50(), torch_networks.VisionTransformer()]
+        networks = [on_torch.resnet50(), on_torch.VisionTransformer()]
         scores = [one(torch.empty(2, 3, 224, 224)).shape for one in networks]
     counts = [sum(one.numel() for one in network.parameters()) for network in networks]
     flops = []
@@ -41,14 +41,14 @@ if sys.argv[1] == "torch":
     weights = lambda: [one.detach().numpy().copy() for one in step.network.parameters()]
 else:
     import jax
-    from skymark.suites.loading.step import jax_networks
+    from skymark.suites.loading.step import on_jax
     from skymark.suites.loading.step.on_jax import SquareStep
 
     key = jax.random.key(0)
-    made = jax_networks.resnet50, jax_networks.vit_b16
+    made = on_jax.resnet50, on_jax.vit_b16
     networks = [jax.eval_shape(one, key) for one in made]
     images = jax.ShapeDtypeStruct((2, 224, 224, 3), "float32")
-    applied = [jax_networks.resnet50_scores, jax_networks.vit_b16_scores]
+    applied = [on_jax.resnet50_scores, on_jax.vit_b16_scores]
     scores = [jax.eval_shape(run, one, images).shape for run, one in zip(applied, networks)]
     counts = [sum(one.size for one in jax.tree.leaves(network)) for network in networks]
     flops = None
@@ -96,10 +96,10 @@ RECORDS = """
 import torch
 from cuda_stand_in import StandIn, calls
 from torch import nn
-from skymark.suites.loading.step import on_torch, torch_networks
+from skymark.suites.loading.step import on_torch
 
 on_torch.Torch = StandIn
-torch_networks.resnet50 = lambda: nn.Sequential(
+on_torch.resnet50 = lambda: nn.Sequential(
     nn.Conv2d(3, 4, 3, 16), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1000)
 )
 kind = on_torch.StepKind.parse("resnet50")

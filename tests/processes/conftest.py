@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from skymark.execute import process
+from skymark.execute.asking import Interpreters
 from skymark.execute.engine import Engine
-from skymark.execute.interpreters import Interpreters
 from skymark.execute.partition.shard import Shard
 from skymark.execute.process import MeasuredRound, WorkerProcess
 from skymark.execute.venvs import Venvs
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.machine import Target
 from skymark.model.plan import Plan
-from skymark.model.record import Verification
+from skymark.model.record import Cell, Verification
 from skymark.run.directory import RunDirectory
 from skymark.suite.contract import Suite
 from tests.scripted_suite import ScriptedSuite, Witness

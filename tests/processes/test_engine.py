@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pyarrow.parquet as pq
 import pytest
 
-from skymark.execute.interpreters import Interpreters
+from skymark.execute.asking import Interpreters
 from skymark.execute.partition.shard import Shard
 from skymark.execute.venvs import Venvs
 from skymark.model.effort import Allotment

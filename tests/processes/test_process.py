@@ -337,7 +337,7 @@ ENGINE = """
 import os, sys
 from pathlib import Path
 from skymark.execute.process import WorkerKind, WorkerProcess
-from skymark.model.cell import Cell
+from skymark.model.record import Cell
 from skymark.model.effort import Effort
 here = Path(sys.argv[1])
 cell = Cell(suite="s", scenario="S", variant="v", adapter="a", settings={"does": "hang"})

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skymark.cache.rows import batches
+from skymark.cache.conversion import batches
 from skymark.model.errors import DataError
 from skymark.parquet_pages import largest_dictionary
 

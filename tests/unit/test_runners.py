@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.runners import full_runner
 from skymark.execute.planner import write_plan
-from skymark.machine.accelerator import has_driver
+from skymark.machine.facts import has_driver
 
 ROOT = Path(__file__).parents[2]
 ONE_CELL = ("--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check")

@@ -31,7 +31,7 @@ from skymark.cache.sharing import POLL_S, claim_name, claims_beside, held_by
 from skymark.cache.sources import changes
 from skymark.leases import Lease
 from skymark.model.errors import CacheError, StorageFullError
-from skymark.whole_files import FULL
+from skymark.plain_files import FULL
 
 PART = ".part"
 """Suffix of the private directories of builders; their names begin with a dot."""

@@ -15,14 +15,13 @@ from typing import Literal
 from pydantic import Field
 
 from skymark.cache.conversion import convert
-from skymark.cache.policy import Policy
+from skymark.cache.location import Policy
 from skymark.cache.providing import GROWTH
 from skymark.cache.recipe import recipe_of
 from skymark.leases import Leases
 from skymark.machine.disk import NETWORK, disk_of
 from skymark.model.base import Count, Frozen
-from skymark.plain_files import read_regular
-from skymark.whole_files import write_whole
+from skymark.plain_files import read_regular, write_whole
 
 MEASURED = "thresholds.json"
 """File of the cache's root that holds what was measured."""
@@ -93,7 +92,7 @@ def measure_rates(root: Path, python: str | None) -> Rates:
 
 def _build_s(trial: Path, data: Path, python: str) -> float:
     """Return the seconds that the library takes for the rows, beyond those for a single one."""
-    from skymark.cache.policy import library_variables
+    from skymark.cache.location import library_variables
 
     single = trial / "single.json"
     single.write_text('{"index": 0, "text": ""}')

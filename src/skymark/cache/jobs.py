@@ -18,8 +18,7 @@ from skymark.cache.location import make_shared_folder, refusal, writable
 from skymark.cache.sharing import CLAIMS
 from skymark.leases import Lease, Leases, Tenant, tenant_of, this_machine
 from skymark.model.errors import CacheError
-from skymark.plain_files import read_regular
-from skymark.whole_files import write_whole
+from skymark.plain_files import read_regular, write_whole
 
 JOBS = "jobs"
 """Folder of the cache's root that the directories lie in."""

@@ -18,8 +18,7 @@ from pydantic import Field
 from skymark.cache.sources import Source
 from skymark.model.base import Count, Frozen, Moment
 from skymark.model.errors import CacheError
-from skymark.plain_files import entries_below, read_regular
-from skymark.whole_files import write_whole
+from skymark.plain_files import entries_below, read_regular, write_whole
 
 LOCK = ".lock"
 

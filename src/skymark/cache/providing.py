@@ -10,8 +10,8 @@ from pathlib import Path
 
 from skymark.cache.building import build_entry
 from skymark.cache.jobs import job_directory
+from skymark.cache.location import DATA_VARIABLE, MODULES, Policy, folder_of, library_variables
 from skymark.cache.manifest import CONTENT, is_strangers, lay_over, require_sound, verify_strangers
-from skymark.cache.policy import DATA_VARIABLE, MODULES, Policy, folder_of, library_variables
 from skymark.cache.recipe import Recipe
 from skymark.cache.sharing import root_of_jobs, using
 from skymark.cache.sources import changes

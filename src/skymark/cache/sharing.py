@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from skymark.cache.location import make_shared_folder
-from skymark.cache.policy import JOB_VARIABLE, Policy
+from skymark.cache.location import JOB_VARIABLE, Policy, make_shared_folder
 from skymark.leases import Lease, Leases, Tenant
 from skymark.machine.private_directory import private_directory
 from skymark.model.errors import CacheError, UsageError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from skymark.cache.policy import Policy
+from skymark.cache.location import Policy
 from skymark.cli.cache_entries import clean, du, list_entries, verify
 from skymark.cli.cache_options import (
     BuildLimit,
@@ -292,7 +292,7 @@ def _print_before_and_after(
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:
     """Run a job's command to its end, also where this process is told to stop."""
     from skymark.cache.jobs import note_command
-    from skymark.cache.policy import JOB_VARIABLE
+    from skymark.cache.location import JOB_VARIABLE
 
     try:
         process = _start(command, variables)

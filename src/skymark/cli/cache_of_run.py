@@ -8,12 +8,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from skymark.cache.jobs import job_directory
+from skymark.cache.location import Policy, library_variables, stand_in_variables
 from skymark.cache.manifest import lay_over
-from skymark.cache.policy import Policy, library_variables
 from skymark.cache.providing import PLAIN, wait_for_turn
 from skymark.cache.real_data import build_real_data
 from skymark.cache.sharing import require_locks, unlocked, using
-from skymark.cache.stand_in import stand_in_variables
 from skymark.cli.cache_options import root_of
 from skymark.cli.caller import note, print_plain
 from skymark.cli.rented_options import data_names, require_data

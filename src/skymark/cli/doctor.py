@@ -13,14 +13,13 @@ from skymark.cache.location import cache_directory
 from skymark.cli.caller import print_json, say
 from skymark.cli.parameters import Env, Several
 from skymark.cli.tables import print_rows, stdout_console
-from skymark.execute.accelerator import python_of_accelerator, require_accelerator
-from skymark.execute.copy_rates import copy_rates
+from skymark.execute.accelerator import copy_rates, python_of_accelerator, require_accelerator
+from skymark.machine.cgroup import room_here
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings, room_warnings
 from skymark.machine.gpu_fitness import STOPS_A_RUN, CopyRates, driver_faults, gpu_faults
 from skymark.machine.noise import ROUND_S, noise_warnings, observe
 from skymark.machine.nvidia import nvidia_driver, visible_units
-from skymark.machine.room import room_here
 from skymark.model.gpu import NvidiaDriver
 from skymark.report.machine_words import detection_rows, driver_rows, noise_rows
 from skymark.statistics.power import detections

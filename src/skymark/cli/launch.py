@@ -230,10 +230,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.carrying_out import carry_out, hire_and_leave
     from skymark.cloud.lifecycle.ending import named_where_left
     from skymark.cloud.lifecycle.managed import ManagedPlace, check_managed
-    from skymark.cloud.lifecycle.new_cluster import NewCluster
+    from skymark.cloud.lifecycle.new_cluster import NewCluster, name_for
     from skymark.cloud.lifecycle.quoting import quote_order
     from skymark.cloud.lifecycle.retrieving import check_home
-    from skymark.cloud.names import name_for
     from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import check_stores, lasting_store

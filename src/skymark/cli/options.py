@@ -12,11 +12,11 @@ from pydantic import JsonValue
 from skymark.cli.parameters import COUNT, HOW, SOME_SECONDS, WHAT, Several
 from skymark.cli.suite_options import DeclaredOption, declared_options, field_of
 from skymark.execute.planner import load_profile, make_plan
-from skymark.model.cell import Setting
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
 from skymark.model.option import read_pair
 from skymark.model.plan import Plan, Profile, Selection
+from skymark.model.record import Setting
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suites
 

@@ -119,7 +119,7 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> tupl
     """
     from skymark.cli.cost import CostOptions
     from skymark.cli.main import app
-    from skymark.cloud.machine_kinds import machine_file
+    from skymark.cloud.order import machine_file
 
     words = ["launch", profile, "--infra", "lambda", "--yes", *options]
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)

@@ -387,7 +387,7 @@ def _template(path: Path | None) -> str | None:
 
 
 def _write(text: str, output: Path | None, next_step: str, notes: Sequence[str]) -> None:
-    from skymark.whole_files import write_whole
+    from skymark.plain_files import write_whole
 
     for sentence in notes:
         note(sentence)

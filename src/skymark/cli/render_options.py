@@ -107,7 +107,7 @@ class SharingOptions:
             UsageError: the split, a total, a store, the run id, the cache policy or its directory
                 is wrong.
         """
-        from skymark.cache.policy import Policy
+        from skymark.cache.location import Policy
         from skymark.cli.rented_options import require_data
         from skymark.cli.splitting import shared_work
         from skymark.cloud.render.workload import Workload

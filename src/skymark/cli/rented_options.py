@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from skymark.cache.policy import Policy
+from skymark.cache.location import Policy
 from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName, require_policy
 from skymark.cli.caller import say
 from skymark.cli.cost import CostOptions

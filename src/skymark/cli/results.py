@@ -214,8 +214,8 @@ def export(
 
 def _as_benchmarks(run: Run, output: Path | None) -> int:
     """Write a run's `ok` records as a file of pytest-benchmark."""
+    from skymark.plain_files import named_by_user, write_whole
     from skymark.report.pytest_benchmark import FORMAT, benchmark_file
-    from skymark.whole_files import named_by_user, write_whole
 
     _require_measured(run)
     path = (output or run.directory / FORMAT) / f"{run.manifest.run_id}.json"

@@ -158,7 +158,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     something could not be stored, 2 nothing was started, 3 --gate said no, 130 interrupted.
     """
     from skymark.cli.cache_of_run import caches_of_run
-    from skymark.cli.progress import ProgressObserver
+    from skymark.cli.console import ProgressObserver
     from skymark.cli.splitting import part_asked_for
     from skymark.cli.stores import open_stores, say_what_was_stored
     from skymark.execute.duet_session import run_duet

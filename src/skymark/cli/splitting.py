@@ -20,11 +20,10 @@ from skymark.execute.partition.explain import (
     requests_of,
     worker_parts,
 )
-from skymark.execute.partition.shard import Shard, items_of, parts_of
+from skymark.execute.partition.shard import Shard, items_of, parts_of, shard_of
 from skymark.execute.partition.split import Balanced, Split, read_split
 from skymark.execute.ranks.rank import ALONE, Rank, read_rank
 from skymark.execute.ranks.reading import rank_here
-from skymark.execute.ranks.shard import shard_of
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan

@@ -16,10 +16,9 @@ from skymark.cli.parameters import Several
 from skymark.cli.suite_plan import aligned
 from skymark.cli.tables import Json
 from skymark.execute.planner import read_plan
-from skymark.model.cell import Cell, Setting
 from skymark.model.errors import DataError, UnknownNameError, UsageError
 from skymark.model.manifest import Manifest
-from skymark.model.record import Status
+from skymark.model.record import Cell, Setting, Status
 from skymark.references import load_object
 from skymark.report.export import Reading, SheetFormat, as_text, grid_of
 from skymark.report.progress import CellState, State, counted, states_of

@@ -100,8 +100,8 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
 
 def note_shortages(plan: Plan) -> None:
     """Say where this machine has too little room for the worker processes of a plan."""
+    from skymark.machine.cgroup import Need, room_here, shortage
     from skymark.machine.fitness import room_warnings
-    from skymark.machine.room import Need, room_here, shortage
     from skymark.suite.registry import suite_named
 
     suite, room = suite_named(plan.suite), room_here()

@@ -20,11 +20,11 @@ from skymark.model.effort import Effort
 from skymark.model.errors import RunDirectoryError
 from skymark.model.plan import Plan
 from skymark.model.record import Record
+from skymark.plain_files import explained, write_whole
 from skymark.references import load_object
 from skymark.report.text import escaped_json
 from skymark.run.layout import MANIFEST, new_run_id
-from skymark.suite.tuning import Ceiling, Ceilings
-from skymark.whole_files import explained, write_whole
+from skymark.suite.contract import Ceiling, Ceilings
 
 if TYPE_CHECKING:
     from skymark.execute.tune import TuningOrder
@@ -169,7 +169,7 @@ def _carried_out(
 ) -> TuningReport:
     """Measure the candidates rung by rung, then the machine itself."""
     from skymark.cache.location import cache_directory
-    from skymark.cli.progress import ProgressObserver
+    from skymark.cli.console import ProgressObserver
     from skymark.execute.session import run_plan
     from skymark.execute.tune import tune as measure_rungs
     from skymark.machine.measuring_lock import measuring

@@ -12,12 +12,11 @@ from cyclopts import Parameter
 from skymark.cli.grid import points
 from skymark.cli.options import OPTIONS_OF_SETTINGS, PlanOptions, SharedOptions
 from skymark.execute.planner import load_profile
-from skymark.model.cell import Cell, Setting
 from skymark.model.errors import UsageError
 from skymark.model.option import read_pair
-from skymark.suite.contract import Suite
+from skymark.model.record import Cell, Setting
+from skymark.suite.contract import Suite, Tuning
 from skymark.suite.registry import suite_named, suites
-from skymark.suite.tuning import Tuning
 
 SHARED = ("profile", "scenarios", "adapters", "timeout", "set")
 """Of the options that every suite has: the others say how often to measure, as a tune does."""

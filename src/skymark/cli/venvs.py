@@ -16,7 +16,7 @@ from skymark.execute.accelerator import target_of
 from skymark.execute.planner import load_profile, make_plan, read_plan
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.execute.venvs import Venvs, adapters_here, install_line
-from skymark.machine.accelerator import has_driver
+from skymark.machine.facts import has_driver
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.machine import Platform
 from skymark.model.plan import Selection

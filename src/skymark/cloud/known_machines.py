@@ -1,4 +1,4 @@
-"""Persist launch orders by cluster name, with the files that SkyPilot sends to the machine.
+"""Machines as they were hired, and launch orders, kept by the cluster's name.
 
 A plan stays as long as the machine may be replaced by another one; secrets stay until it is up; the
 facts that are needed to end the machine stay until it is proved gone.
@@ -10,19 +10,74 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from skymark.cache.location import own_cache
 from skymark.cloud.errors import NameTakenError
-from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.order import Order
 from skymark.cloud.stores import write_secrets
 from skymark.execute.planner import write_plan
 from skymark.machine.private_directory import own_folder, private_directory
+from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.whole_files import write_whole
+from skymark.plain_files import write_whole
+
+
+class ProviderAddress(Frozen):
+    """Directions to a cluster in its provider's own list."""
+
+    provider: str
+    """SkyPilot's name of it."""
+    name: str
+    """The cluster's name with the provider."""
+    settings: dict[str, Any]
+    """Of SkyPilot, such as region and zone; no credentials."""
+
+
+class HiredMachines(Frozen):
+    """Facts for whoever has to end these machines, noted while everybody still answers."""
+
+    name: str
+    """Of the cluster or the managed job, with skymark."""
+    cluster: str
+    """Of the cluster, with SkyPilot."""
+    ids: tuple[str, ...] = ()
+    """With the provider; empty where they are not known (yet)."""
+    kind: str = "a machine of unknown kind"
+    instance_type: str | None = None
+    """The provider's name of the kind."""
+    nodes: int = 1
+    spot: bool = False
+    hourly_price_usd: float | None = Field(default=None, gt=0)
+    """Of all machines together; None where it is not known."""
+    price_from: Literal["catalogue", "provider"] = "catalogue"
+    address: ProviderAddress | None = None
+    not_ended_since: AwareDatetime | None = None
+    """When their ending was given up; None while nobody has tried in vain."""
+    absent_since_s: float | None = None
+    """Moment of `skymark.cloud.waiting.clock_s` since which SkyPilot and their provider have none
+    of them, as far as somebody looked."""
+
+    def with_what_was_told(self, before: HiredMachines | None) -> HiredMachines:
+        """Return it with the ids that it lacks and the price that the provider told before."""
+        if before is None:
+            return self
+        changes: dict[str, Any] = {} if self.ids else {"ids": before.ids}
+        if before.price_from == "provider" or self.hourly_price_usd is None:
+            changes["hourly_price_usd"] = before.hourly_price_usd
+            changes["price_from"] = before.price_from
+        return self.model_copy(update=changes)
+
+    @property
+    def in_words(self) -> str:
+        """Ids, kind and price per hour."""
+        price = self.hourly_price_usd
+        cost = "of unknown price" if price is None else f"at ${price:.2f}/h"
+        return ", ".join((*self.ids, self.kind, cost))
+
 
 SECRETS_SUFFIX = ".secrets"
 PLAN_SUFFIX = ".plan.json"

@@ -8,10 +8,9 @@ from concurrent.futures import Future
 from enum import StrEnum
 from typing import TextIO, TypeVar
 
-from skymark.cloud.access import ACCESS, Access
 from skymark.cloud.errors import CloudError
-from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import (
+    HiredMachines,
     all_hired,
     forget,
     is_known,
@@ -26,7 +25,7 @@ from skymark.cloud.sky.client import sdk, server_fault, sky_program
 from skymark.cloud.sky.clusters import LiveMachine, ProviderList, find_cluster, live_clusters
 from skymark.cloud.sky.jobs import show_output
 from skymark.cloud.sky.managed_jobs import find_managed_job, live_managed_jobs, show_managed_output
-from skymark.cloud.sky.providers import check_all_clouds
+from skymark.cloud.sky.providers import ACCESS, Access, check_all_clouds
 from skymark.cloud.waiting import clock_s, in_background
 from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError, UsageError

@@ -1,4 +1,4 @@
-"""Accelerators that libraries see: one question for each interpreter and library, all at once.
+"""Interpreters of workers, and the accelerators that libraries see in them, all asked at once.
 
 A worker of one of the adapters answers and ends, because a library keeps a device until its process
 ends. The worker's parent stays for the rounds: one import serves both.
@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from skymark.execute.process import WorkerError, WorkerProcess
 from skymark.execute.seen_devices import SeenDevices
+from skymark.execute.venvs import Venvs, import_root
+from skymark.model.machine import Platform, Target, platform_of
+from skymark.model.venv import VenvSpec
 from skymark.suite.contract import DeviceLibrary, SeenBy
 
 DEVICE_VARIABLES = ("CUDA_", "NVIDIA_", "ROCR_", "HIP_", "TPU_", "LIBTPU", "JAX_PLATFORM", "LD_")
@@ -115,3 +119,53 @@ def _answer(worker: WorkerProcess, timeout_s: float) -> SeenDevices | None:
             worker.kill()
             return SeenDevices(fault=f"no answer in {timeout_s:g} s")
         return SeenDevices(fault=f"while it looked for a driver, {error.cause.message}")
+
+
+@dataclass(frozen=True)
+class Interpreters:
+    """The adapters' venvs built for one target, and the interpreter beside them."""
+
+    venvs: Venvs | None
+    """Makes the adapters' venvs; None to run all in `current`."""
+    current: Path
+    """The interpreter for ``--env current``, and for adapters without a venv."""
+    target: Target = "cpu"
+    """The kind of machine whose builds of libraries are taken."""
+    package: Path | None = None
+    """The directory of another revision's package `skymark`, which workers are to run; None for
+    the one that runs."""
+    seen: dict[Question, SeenDevices] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Accelerators that libraries saw, by question: those are not asked again."""
+
+    @property
+    def platform(self) -> Platform:
+        """The platform whose accelerator is to be used."""
+        return platform_of(self.target)
+
+    def of_venv(self, spec: VenvSpec | None) -> Path | None:
+        """Return the interpreter of a venv, made first if needed; None where `current` does.
+
+        Raises:
+            VenvBuildError: uv failed; the message has the tail of its log.
+        """
+        if self.venvs is None or spec is None:
+            return None
+        return self.venvs.ensure(spec.built_for(self.target)).python
+
+    def import_root(
+        self, own: Path | None, cache: Path, runner: str, *, of_this: bool = False
+    ) -> Path | None:
+        """Return the directory that workers import skymark from; None where it is installed.
+
+        Args:
+            own: the interpreter of the worker's venv; None for `current`.
+            cache: where the directory is made.
+            runner: ``module:Class`` of the worker's side.
+            of_this: whether workers run the package that runs here, though `package` is another.
+        """
+        package = None if of_this else self.package
+        if own is None and package is None:
+            return None
+        return import_root(cache, runner, package)

@@ -8,11 +8,10 @@ from itertools import chain
 from skymark.execute.measurer import Measurer
 from skymark.execute.observer import Observer
 from skymark.execute.process import MeasuredRound, WorkerError, WorkerProcess
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.metric import Metric
-from skymark.model.record import Record, Round, RoundResult, Status, Stop
+from skymark.model.record import Cell, Record, Round, RoundResult, Status, Stop
 from skymark.statistics.difference import enough_pairs
 
 

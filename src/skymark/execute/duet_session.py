@@ -12,8 +12,8 @@ from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
 from skymark.cache.sharing import using
 from skymark.execute.accelerator import require_accelerator, target_of
+from skymark.execute.asking import Interpreters
 from skymark.execute.duet_engine import BaselineSide, DuetEngine, DuetSide
-from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
 from skymark.execute.resuming import OpenedRun, begun, opened_run, require_same_plan_here, run_id_of
 from skymark.execute.revision import Revision, RevisionCode, code_of

@@ -13,10 +13,9 @@ from types import MappingProxyType
 from skymark.execute.measurer import Measurer
 from skymark.execute.process import WorkerProcess
 from skymark.execute.unfinished import UnfinishedCell
-from skymark.model.cell import Cell
 from skymark.model.effort import Allotment, Effort
 from skymark.model.metric import Metric
-from skymark.model.record import Record, Round, RoundResult, Status
+from skymark.model.record import Cell, Record, Round, RoundResult, Status
 from skymark.statistics.allocation import Allocation, Standing, Sweep
 
 

@@ -14,17 +14,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from skymark.machine.cgroup import limits_of, oom_kills
-from skymark.machine.processes import PROC, process_table, tree_of
-from skymark.machine.room import (
+from skymark.machine.cgroup import (
     MORE_FILES,
     MORE_MEMORY,
     MORE_SHARED_MEMORY,
     SHARED_MEMORY,
     USUAL_OPEN_FILES,
+    limits_of,
     megabytes,
+    oom_kills,
     room_here,
 )
+from skymark.machine.processes import PROC, process_table, tree_of
 from skymark.model.record import Cause
 
 LOOK_S = 2.0

@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from skymark.cache.sharing import fetching_alone
 from skymark.execute.accelerator import no_accelerator
-from skymark.execute.asking import Asker, Question, answers, question_of
-from skymark.execute.interpreters import Interpreters
+from skymark.execute.asking import Asker, Interpreters, Question, answers, question_of
 from skymark.execute.machine_fault import RoundWatch
 from skymark.execute.observer import Observer, Uploads
 from skymark.execute.process import (
@@ -29,14 +28,13 @@ from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import WorkerKind
 from skymark.execute.unfinished import UnfinishedCell
 from skymark.execute.worker_pool import Judges, WorkerPool
+from skymark.machine.cgroup import room_here, shortage
 from skymark.machine.gpu_fitness import LOSS, lost_fault
 from skymark.machine.nvidia import lost_gpu
-from skymark.machine.room import room_here, shortage
-from skymark.model.cell import Cell
 from skymark.model.errors import VenvBuildError
 from skymark.model.machine import Platform
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Cause, Record, RoundResult, Status, Stop
+from skymark.model.record import Cause, Cell, Record, RoundResult, Status, Stop
 from skymark.run.directory import RunDirectory
 from skymark.suite.contract import Suite
 

@@ -9,10 +9,9 @@ from pydantic import Field, TypeAdapter
 
 from skymark.execute.seen_devices import SeenDevices
 from skymark.model.base import Frozen
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform
-from skymark.model.record import Resources, RoundResult, Verification
+from skymark.model.record import Cell, Resources, RoundResult, Verification
 from skymark.suite.contract import Seen, SeenBy
 
 # From the engine to the worker

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from skymark.model.cell import Cell
-from skymark.model.record import Record
+from skymark.model.record import Cell, Record
 
 
 class Observer(Protocol):

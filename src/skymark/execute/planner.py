@@ -14,11 +14,10 @@ from skymark.model.effort import Allotment, Effort, Goal
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
 from skymark.model.record import SCHEMA_VERSION
-from skymark.plain_files import read_named
+from skymark.plain_files import named_by_user, read_named, write_whole
 from skymark.resources import resource_directory
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
-from skymark.whole_files import named_by_user, write_whole
 
 
 def make_plan(

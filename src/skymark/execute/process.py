@@ -43,9 +43,8 @@ from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
 from skymark.measure.process_tree import TreeSampler, kill_tree
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
-from skymark.model.record import Cause, RoundResult, Verification
+from skymark.model.record import Cause, Cell, RoundResult, Verification
 from skymark.suite.contract import Seen, SeenBy
 
 START_TIMEOUT_S = 60.0

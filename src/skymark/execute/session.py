@@ -13,8 +13,8 @@ from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
 from skymark.cache.sharing import using
 from skymark.execute.accelerator import require_accelerator, target_of
+from skymark.execute.asking import Interpreters
 from skymark.execute.engine import Engine
-from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
 from skymark.execute.partition.shard import Shard
 from skymark.execute.resuming import begun, opened_run

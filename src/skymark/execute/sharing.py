@@ -18,19 +18,18 @@ from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
 from skymark.cache.sharing import using
 from skymark.execute.accelerator import require_accelerator, target_of
+from skymark.execute.asking import Interpreters
 from skymark.execute.engine import Engine
-from skymark.execute.interpreters import Interpreters
 from skymark.execute.observer import Observer
 from skymark.execute.resuming import begin_or_resume, begun, held_in, write_end
 from skymark.execute.session import FinishedRun
 from skymark.execute.venvs import Venvs
 from skymark.execute.worker_pool import WorkerPool
 from skymark.leases import Lease, Leases
-from skymark.model.cell import Cell
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Record
+from skymark.model.record import Cell, Record
 from skymark.run.directory import RunDirectory, require_same_plan
 from skymark.run.layout import MANIFEST, SUMS
 from skymark.run.writer_locks import JointWriter, joint_writer

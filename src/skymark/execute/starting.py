@@ -24,8 +24,8 @@ from skymark.machine.private_directory import closed_umask
 from skymark.machine.tied import PARENT_VARIABLE
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
-from skymark.model.cell import Cell
 from skymark.model.machine import Platform
+from skymark.model.record import Cell
 
 WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
 """Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""

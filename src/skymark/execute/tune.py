@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from skymark.model.cell import Setting
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Record, Status
+from skymark.model.record import Record, Setting, Status
 from skymark.statistics.allocation import Order, halve, lengths_of_rungs, rung_sizes
 from skymark.statistics.difference import is_shown
-from skymark.suite.tuning import Tuning
+from skymark.suite.contract import Tuning
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from skymark.machine.gpu_fitness import use_warnings
-from skymark.model.cell import Setting
 from skymark.model.effort import Effort
 from skymark.model.plan import PlannedCell
 from skymark.model.record import (
     Cause,
     Record,
     RoundResult,
+    Setting,
     StabilityWarning,
     Status,
     Stop,

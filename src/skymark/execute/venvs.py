@@ -35,8 +35,8 @@ from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.machine import Target
 from skymark.model.venv import VenvSpec
+from skymark.plain_files import write_whole
 from skymark.resources import resource_directory
-from skymark.whole_files import write_whole
 
 IMPORT_TIMEOUT_S = 300.0
 UV_LIMIT_S = 7200.0

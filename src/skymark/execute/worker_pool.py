@@ -15,8 +15,7 @@ from skymark.execute.process import (
     not_started,
 )
 from skymark.execute.starting import WorkerKind, WorkerParent
-from skymark.model.cell import Cell
-from skymark.model.record import Cause, RoundResult
+from skymark.model.record import Cause, Cell, RoundResult
 
 LEAST_FREE = 0.25
 """Least share of the machine's memory that stays free when another parent is started."""

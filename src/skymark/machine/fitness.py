@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skymark.machine.rehearsal import REHEARSAL
-from skymark.machine.room import (
+from skymark.machine.cgroup import (
     MORE_MEMORY,
     MORE_SHARED_MEMORY,
     SHARED_MEMORY,
     Room,
     megabytes,
 )
+from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.machine import Machine
 from skymark.model.record import StabilityWarning
 

@@ -9,12 +9,11 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from skymark.model.base import Count, Frozen, Moment, NonNegative
-from skymark.model.cell import FILE_NAME, Cell
 from skymark.model.effort import Effort
 from skymark.model.machine import GitState, Machine
 from skymark.model.metric import Declaration
 from skymark.model.plan import Plan
-from skymark.model.record import SCHEMA_VERSION, Status
+from skymark.model.record import FILE_NAME, SCHEMA_VERSION, Cell, Status
 
 Side = Literal["baseline", "candidate"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
+from skymark.model.record import Setting
 
 Group = Literal["what", "how"]
 """Where help shows it: with what is measured, or with how."""

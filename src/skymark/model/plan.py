@@ -7,12 +7,11 @@ from functools import cached_property
 from pydantic import Field, JsonValue
 
 from skymark.model.base import Frozen, digest_of
-from skymark.model.cell import Cell, Setting
 from skymark.model.data import DataTaken
 from skymark.model.duration import Span
 from skymark.model.effort import Allotment, Effort, Goal
 from skymark.model.machine import Platform
-from skymark.model.record import SCHEMA_VERSION, Cause, Status
+from skymark.model.record import SCHEMA_VERSION, Cause, Cell, Setting, Status
 
 
 class Selection(Frozen):

@@ -7,10 +7,10 @@ from pathlib import Path
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Setting
 from skymark.model.duration import seconds_of
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
+from skymark.model.record import Setting
 
 DEFAULT_PROFILE = "ci_cpu"
 BOOT_TIMEOUT_S = 1200

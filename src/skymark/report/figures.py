@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skymark.model.cell import UNSAFE
 from skymark.model.errors import SkymarkError
+from skymark.model.record import UNSAFE
+from skymark.plain_files import named_by_user, write_whole
 from skymark.report.chart import (
     DistributionChart,
     PriceChart,
@@ -19,7 +20,6 @@ from skymark.report.chart import (
 )
 from skymark.report.ranking_table import Row, ranked
 from skymark.report.text import plain, writer
-from skymark.whole_files import named_by_user, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,6 +14,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
+from skymark.plain_files import named_by_user, write_whole
 from skymark.report.comparison_tables import STYLES
 from skymark.report.html import page_environment
 from skymark.report.judgement import NamedCell
@@ -23,7 +24,6 @@ from skymark.run.layout import MANIFEST
 from skymark.run.reader import Run
 from skymark.statistics.change_points import change_points
 from skymark.statistics.difference import PRACTICAL, Difference, difference
-from skymark.whole_files import named_by_user, write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console

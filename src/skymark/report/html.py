@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skymark.model.errors import SkymarkError
+from skymark.plain_files import write_whole
 from skymark.report import text
 from skymark.report.page import anchor_of, page_of
 from skymark.report.text import MOST_SHOWN
-from skymark.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Environment
     from jinja2.bccache import Bucket
 
-    from skymark.model.cell import Cell
+    from skymark.model.record import Cell
     from skymark.report.chart import Axis
     from skymark.report.ranking_table import Filled
     from skymark.run.reader import Run

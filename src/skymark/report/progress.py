@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from skymark.model.cell import Cell
-from skymark.model.record import Status
+from skymark.model.record import Cell, Status
 from skymark.run.reader import RecordHead
 
 

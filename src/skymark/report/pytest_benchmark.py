@@ -15,14 +15,13 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from skymark.model.base import Frozen, NonNegative
-from skymark.model.cell import UNSAFE, Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.machine import Hardware, Limits, Load, Machine
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric, Shown, Words
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Record, Round, Status
+from skymark.model.record import UNSAFE, Cell, Record, Round, Status
 from skymark.plain_files import read_regular
 from skymark.run.reader import Run, open_run
 from skymark.run.row import rate_of

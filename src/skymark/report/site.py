@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from skymark.model.cell import UNSAFE
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.model.record import Status
+from skymark.model.record import UNSAFE, Status
+from skymark.plain_files import named_by_user, write_whole
 from skymark.report.history import history_of, in_order_of_time, run_directories, write_history
 from skymark.report.html import page_environment, render
 from skymark.run.reader import Run, open_run
 from skymark.statistics.difference import PRACTICAL
-from skymark.whole_files import named_by_user, write_whole
 
 INDEX = "index.html"
 HOME_OF_RUN, HOME_OF_HISTORY = f"../../{INDEX}", f"../{INDEX}"

@@ -9,15 +9,13 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from skymark.execute.tune import Tuned, TuningOrder
-from skymark.model.cell import Cell, Setting
 from skymark.model.errors import UsageError
 from skymark.model.metric import Metric
-from skymark.model.record import Record
+from skymark.model.record import Cell, Record, Setting
 from skymark.report.text import MISSING, margin, share, writer
 from skymark.run.layout import MANIFEST
 from skymark.run.reader import Run, open_run
-from skymark.suite.contract import Suite
-from skymark.suite.tuning import Ceiling
+from skymark.suite.contract import Ceiling, Suite
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Cell
 from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import ColumnType
-from skymark.model.record import Record, RoundResult
+from skymark.model.record import Cell, Record, RoundResult
 from skymark.model.schema import sealed, unsealed
 from skymark.plain_files import (
+    LARGEST_FILE_BYTES,
+    PART,
     TooLargeError,
     entries_below,
+    explained,
     read_below,
     read_regular,
     remove_below,
@@ -29,9 +31,8 @@ from skymark.plain_files import (
 from skymark.run.layout import FOLDERS, MANIFEST, RUN_FILE, SUMS
 from skymark.run.other_plan import difference
 from skymark.run.reader import read_manifest, read_record, read_sums
-from skymark.run.samples import samples_file
+from skymark.run.row import samples_file
 from skymark.run.writer_locks import LOCK
-from skymark.whole_files import LARGEST_FILE_BYTES, PART, explained
 
 WRITES = 10
 """Attempts at a file or record while another run that measures the same cell replaces or removes

@@ -7,7 +7,7 @@ import secrets
 from datetime import datetime
 from pathlib import Path
 
-from skymark.model.cell import FILE_NAME, UNSAFE
+from skymark.model.record import FILE_NAME, UNSAFE
 
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"

@@ -15,11 +15,10 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from skymark.model.base import Moment
-from skymark.model.cell import Cell, Setting, id_of
 from skymark.model.errors import DamagedManifestError, RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration
-from skymark.model.record import SCHEMA_VERSION, Cause, Record, Status
+from skymark.model.record import SCHEMA_VERSION, Cause, Cell, Record, Setting, Status, id_of
 from skymark.model.schema import OtherSchemaError, parse_manifest, parse_record, unsealed
 from skymark.plain_files import read_regular, require_plain_folders
 from skymark.run.layout import MANIFEST, RUN_FILE, SUMS

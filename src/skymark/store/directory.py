@@ -9,10 +9,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
-from skymark.plain_files import entries_below, read_below, remove_below, write_below
+from skymark.plain_files import (
+    LARGEST_FILE_BYTES,
+    entries_below,
+    read_below,
+    remove_below,
+    write_below,
+)
 from skymark.run.layout import MANIFEST
 from skymark.store.kinds import StoreKind
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 
 class DirectoryStore:

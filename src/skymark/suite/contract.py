@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
-from skymark.machine.room import Need
-from skymark.model.base import Frozen
-from skymark.model.cell import Cell, Setting
+from skymark.machine.cgroup import Need
+from skymark.model.base import Frozen, NonNegative
 from skymark.model.data import NamedData
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform
@@ -24,16 +24,59 @@ from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import (
     Cause,
+    Cell,
     Record,
     Resources,
     RoundResult,
+    Setting,
     StabilityWarning,
     Verification,
 )
 from skymark.model.venv import VenvSpec
 from skymark.statistics.interval import figures_of, is_precise_enough
 from skymark.statistics.stability import warnings_of
-from skymark.suite.tuning import Tuning
+
+
+class Ceiling(Frozen):
+    """A rate that the machine itself reaches in one part of the work: no pipeline has more."""
+
+    name: str
+    rate: NonNegative
+    """In the unit of the suite's primary metric."""
+    basis: str
+    """How it was found, with its numbers."""
+    binds: bool = True
+    """Whether it can be the limit of what was measured; else it is told for comparison."""
+
+
+Ceilings = Callable[[Record, Path], Sequence[Ceiling]]
+"""Measures the ceilings of a cell's work, given its record and the cache directory."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A choice among settings: the least of one metric, where another one suffices."""
+
+    goal: str
+    """The metric that has to reach the target; a share, of which more is better."""
+    stand_in_goal: str
+    """The goal where candidates lack it, and are compared by the primary metric's stand-in."""
+    cost: str
+    """The metric that is to be as small as can be then."""
+    step: str
+    """The setting that holds the time of an accelerator's step, in milliseconds."""
+    batch: str
+    """The setting that holds the elements of a batch."""
+    scenario: str
+    """What is tuned where the user names nothing."""
+    points: Callable[[int], Sequence[Mapping[str, Setting]]]
+    """Returns the settings to try on a machine with so many cores."""
+    efforts: Callable[[float, str], Sequence[Effort]]
+    """Returns the efforts of the rungs, the shortest first, for a step of so many milliseconds and
+    the name of one of the suite's efforts."""
+    ceilings: str
+    """``module:function`` of `Ceilings`."""
+
 
 Row = dict[str, object]
 """One line of a listing: values are texts, numbers, lists or dictionaries."""

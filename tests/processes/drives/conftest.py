@@ -10,11 +10,11 @@ import pytest
 
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.drives.outcome import Bench
-from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.registry import adapter_class
 from skymark.suites.loading.scenario import Scenario
 from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.tuning import LoadingLimits
 
 LOADERS = Path(__file__).with_name("loaders.py")
 

@@ -6,7 +6,7 @@ import pytest
 
 from skymark.suites.loading.drives import determinism
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 
 SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
 

@@ -7,11 +7,10 @@ from importlib import import_module
 import pytest
 
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.dist1_ranks import Ranks
-from skymark.suites.loading.scenarios.io2_streaming_or_eager import FirstBatch
-from skymark.suites.loading.scenarios.pr1_checkpoint_and_resume import Resuming
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
-from skymark.suites.loading.scenarios.tab1_dense_features import DenseFeatures
+from skymark.suites.loading.scenarios.dist_ranks_and_mesh import Ranks
+from skymark.suites.loading.scenarios.io_storage import FirstBatch
+from skymark.suites.loading.scenarios.pr_production import Determinism, Resuming
+from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
 
 SIZE = Size(elements=203, batch_size=16, values={"features": 6, "object_bytes": 10})
 

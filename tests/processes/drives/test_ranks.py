@@ -8,7 +8,7 @@ from skymark.measure.loop import Pass
 from skymark.suites.loading.drives import ranks
 from skymark.suites.loading.drives.fresh import FreshProcessError, RemotePass
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.dist1_ranks import Ranks
+from skymark.suites.loading.scenarios.dist_ranks_and_mesh import Ranks
 
 SIZE = Size(elements=203, batch_size=16, values={"features": 6})
 

@@ -10,7 +10,7 @@ import pytest
 from skymark.suites.loading.drives import resuming
 from skymark.suites.loading.drives.fresh import FreshProcessError
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr1_checkpoint_and_resume import Resuming
+from skymark.suites.loading.scenarios.pr_production import Resuming
 
 SCENARIO = Resuming(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
 

@@ -10,7 +10,7 @@ import pytest
 
 from skymark.suites.loading.drives import seeking
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr5_seeking import Seeking
+from skymark.suites.loading.scenarios.pr_production import Seeking
 
 BATCHES = 40
 """Enough for the order to be judged, of each stretch."""

@@ -11,7 +11,7 @@ from skymark.suites.loading.drives.shuffle_quality import shuffle_figures
 from skymark.suites.loading.metrics import SHUFFLE_METRICS
 from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr4_shuffle_quality import ShuffleQuality
+from skymark.suites.loading.scenarios.pr_production import ShuffleQuality
 
 SCENARIO = ShuffleQuality(Size(elements=2010, batch_size=32, values={"features": 3}), seed=3)
 NAMES = {metric.name for metric in SHUFFLE_METRICS}

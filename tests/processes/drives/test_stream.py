@@ -14,7 +14,7 @@ from skymark.suites.loading.drives.stream import (
     stream_of_ranks,
 )
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 
 
 def a_pass(*wait_ns: int, think_ns: int = 0, busy_ns: int = 0, size: int = 4) -> Pass:

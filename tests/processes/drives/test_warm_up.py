@@ -11,7 +11,7 @@ from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.warm_up import Enough
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 from skymark.suites.loading.suite import LoadingSuite
 
 SECOND = 10**9

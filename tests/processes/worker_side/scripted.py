@@ -22,11 +22,10 @@ from functools import partial
 from pathlib import Path
 from threading import Thread, Timer
 
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UnsupportedError, UsageError
 from skymark.model.machine import Platform
-from skymark.model.record import Cause, RoundResult, Verification
+from skymark.model.record import Cause, Cell, RoundResult, Verification
 from skymark.suite.contract import Seen, TimedRegion
 
 STEPS = 4

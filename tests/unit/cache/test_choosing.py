@@ -13,7 +13,7 @@ from skymark.cache.choosing import (
     known_rates,
     measure_rates,
 )
-from skymark.cache.policy import Policy
+from skymark.cache.location import Policy
 
 GB = 10**9
 RATES = Rates(build_bytes_per_s=50e6)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cache.policy import Policy
+from skymark.cache.location import Policy
 from skymark.cache.providing import build_prepared, provided
 from skymark.cache.recipe import recipe_of
 from skymark.cache.sharing import refused_locks, unlocked

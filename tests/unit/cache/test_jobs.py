@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cache.jobs import JOBS, job_directory, job_name, sweep_jobs
-from skymark.cache.policy import folder_of, library_variables
+from skymark.cache.location import folder_of, library_variables
 from skymark.leases import ABANDONED_S
 
 JOB = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from skymark.cache.location import DATA_VARIABLE, Policy
 from skymark.cache.manifest import CONTENT, read_manifest
-from skymark.cache.policy import DATA_VARIABLE, Policy
 from skymark.cache.providing import PLAIN, build_prepared, prepared_entry, provided
 from skymark.cache.recipe import recipe_of
 from skymark.cache.troubles import troubles

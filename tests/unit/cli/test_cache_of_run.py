@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from skymark.cache.choosing import MEASURED, Rates
+from skymark.cache.location import KEPT_VARIABLE, stand_in
 from skymark.cache.real_data import real_data_entry
-from skymark.cache.stand_in import KEPT_VARIABLE, stand_in
 from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions

@@ -15,10 +15,10 @@ import pytest
 from skymark.cli import doctor as module
 from skymark.cli.main import main
 from skymark.cloud import live
-from skymark.cloud.access import ACCESS
 from skymark.cloud.errors import CloudError
 from skymark.cloud.live import Checkup, State, bounded, providers
 from skymark.cloud.sky.clusters import LiveMachine
+from skymark.cloud.sky.providers import ACCESS
 from skymark.machine.gpu_fitness import CopyRates
 from skymark.machine.noise import Noise
 from skymark.model.record import StabilityWarning

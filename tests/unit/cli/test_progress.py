@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from skymark.cli.progress import ProgressObserver, time_left_s
-from skymark.model.cell import Cell
-from skymark.model.record import Cause, Record, Status
+from skymark.cli.console import ProgressObserver, time_left_s
+from skymark.model.record import Cause, Cell, Record, Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELL = Cell(suite="loading", scenario="TAB-1", variant="small", adapter="grain")

@@ -15,7 +15,7 @@ import pytest
 from skymark.execute import accelerator, seen_devices
 from skymark.execute.accelerator import require_accelerator
 from skymark.execute.session import run_plan
-from skymark.machine.accelerator import has_driver
+from skymark.machine.facts import has_driver
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 from skymark.resources import resource_directory

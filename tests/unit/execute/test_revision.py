@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.execute.interpreters import Interpreters
+from skymark.execute.asking import Interpreters
 from skymark.execute.revision import WORKER, code_of, find_revision
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import UsageError, VenvBuildError

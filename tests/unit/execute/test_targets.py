@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.execute.accelerator import CUDA_VARIABLE, target_of
-from skymark.machine.accelerator import driver_version
+from skymark.machine.facts import driver_version
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
 from skymark.model.machine import platform_of

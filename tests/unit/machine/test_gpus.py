@@ -9,8 +9,7 @@ import pynvml
 import pytest
 
 from skymark.machine import gpu_fitness, nvidia
-from skymark.machine.accelerator import driver_version
-from skymark.machine.facts import accelerators
+from skymark.machine.facts import accelerators, driver_version
 from skymark.machine.gpu_fitness import CopyRates, age_faults, driver_faults, gpu_faults
 from skymark.machine.nvidia import lost_gpu, nvidia_driver, visible_units
 from skymark.model.machine import Accelerator

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.machine.cgroup import oom_kills
+from skymark.machine.cgroup import Need, Room, oom_kills, room_here, shortage
 from skymark.machine.fitness import room_warnings
-from skymark.machine.room import Need, Room, room_here, shortage
 
 LITTLE = Room(
     shared_memory_bytes=64 << 20,

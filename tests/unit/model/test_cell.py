@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from skymark.model.cell import Cell
+from skymark.model.record import Cell
 
 CELL = Cell(
     suite="loading",

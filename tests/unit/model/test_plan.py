@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from skymark.model.cell import Cell
 from skymark.model.duration import Span
 from skymark.model.effort import Effort
 from skymark.model.plan import Plan, PlannedCell, Profile
-from skymark.model.record import Cause, Status
+from skymark.model.record import Cause, Cell, Status
 
 LACKS = (Status.UNSUPPORTED, Cause(kind="lacks-ability", message="it cannot"))
 EFFORT = Effort(

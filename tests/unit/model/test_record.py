@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from skymark.model.cell import Cell
 from skymark.model.metric import Figure
 from skymark.model.record import (
     SCHEMA_VERSION,
     Cause,
+    Cell,
     Record,
     Round,
     RoundResult,

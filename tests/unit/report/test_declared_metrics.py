@@ -14,10 +14,9 @@ import pytest
 from pydantic import ValidationError
 from rich.console import Console
 
-from skymark.model.cell import Cell
 from skymark.model.errors import GateError
 from skymark.model.metric import Declaration, Metric, Shown, Spread, Words
-from skymark.model.record import Record, Round
+from skymark.model.record import Cell, Record, Round
 from skymark.model.schema import KEY, seal
 from skymark.report.compare import compare_runs, gate
 from skymark.report.comparison_tables import print_comparison

@@ -17,7 +17,7 @@ from skymark.report.chart import distribution_charts
 from skymark.report.figures import write_figures
 from skymark.report.ranking_table import ranked
 from skymark.run.reader import Run, open_run
-from skymark.run.samples import read_samples
+from skymark.run.row import read_samples
 
 STEMS = ("TAB-1_small-samples_per_s", "TAB-1_small-wait_ns", "TAB-1_small-price")
 

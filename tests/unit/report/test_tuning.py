@@ -9,7 +9,7 @@ import pytest
 from skymark.execute.tune import Rung, Tuned
 from skymark.model.record import Status
 from skymark.report.tuning import TuningReport
-from skymark.suite.tuning import Ceiling
+from skymark.suite.contract import Ceiling
 from tests.scripted_suite import cell_of, plan_of
 from tests.unit.execute.tuning import ORDER, record_of
 

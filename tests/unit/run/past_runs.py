@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from skymark.model.cell import Cell
 from skymark.model.duration import Span
 from skymark.model.effort import Effort
 from skymark.model.machine import Hardware, Limits, Load, Machine
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Record, Round, Status
+from skymark.model.record import Cell, Record, Round, Status
 from skymark.suites.loading.metrics import DECLARATION
 
 BEGIN = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)

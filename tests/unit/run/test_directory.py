@@ -18,13 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from skymark.machine.facts import capture
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import SCHEMA_VERSION, Record, RoundResult, Status, Verification
+from skymark.model.record import SCHEMA_VERSION, Cell, Record, RoundResult, Status, Verification
 from skymark.run import directory
 from skymark.run.directory import RunDirectory
 from skymark.run.reader import read_sums

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.plan import Plan, PlannedCell
+from skymark.model.record import Cell
 from skymark.run.other_plan import difference
 
 EFFORT = Effort(

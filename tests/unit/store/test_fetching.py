@@ -7,11 +7,11 @@ from hashlib import sha256
 import pytest
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
+from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.store import fetching
 from skymark.store.fetching import fetch
 from skymark.store.kinds import open_source, open_store, runs_at
 from skymark.store.upload import Upload
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 
 class Source:

@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 
+from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.run.directory import RunDirectory
 from skymark.store.storing import STALLED, Storing
-from skymark.whole_files import LARGEST_FILE_BYTES
 from tests.unit.store.conftest import FaultyStore
 from tests.waiting import until
 

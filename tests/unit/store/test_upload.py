@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from skymark.model.cell import Cell
-from skymark.model.record import Record, Status
+from skymark.model.record import Cell, Record, Status
 from skymark.model.schema import parse_record, sealed
 from skymark.store.upload import Upload
 from tests.waiting import until

@@ -14,10 +14,9 @@ import skymark
 from skymark.execute.planner import make_plan
 from skymark.execute.session import run_plan
 from skymark.execute.venvs import Venvs
-from skymark.model.cell import Cell
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
-from skymark.model.record import Record, Status
+from skymark.model.record import Cell, Record, Status
 from skymark.model.venv import VenvSpec
 from skymark.run.reader import open_run
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from functools import reduce
 from typing import Literal
 
-from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import HiredMachines
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.order import IDLE_MINUTES
 from skymark.execute.accelerator import accelerator_venv

@@ -24,11 +24,11 @@ from skymark.model.errors import (
     StoreRefusedError,
     UsageError,
 )
+from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 
 def stored_part(order: Order, place: Path) -> Path | None:

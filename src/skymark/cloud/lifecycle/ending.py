@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from skymark.cloud.errors import CloudError, NameTakenError, StillBillingError
-from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import forget, hired, note_hired
+from skymark.cloud.known_machines import HiredMachines, forget, hired, note_hired
 from skymark.cloud.lifecycle.following import Say
 from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.held_interrupts import one_interrupt_held

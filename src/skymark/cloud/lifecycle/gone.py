@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from skymark.cloud.cost.bill import bill_of_last
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import hired
+from skymark.cloud.known_machines import HiredMachines, hired
 from skymark.cloud.lifecycle.ending import Disappearance, Gone, until_gone
 from skymark.cloud.lifecycle.following import Say
 from skymark.cloud.lifecycle.stages import Kept, Retrieved

@@ -37,8 +37,8 @@ from skymark.cloud.source import job_name
 from skymark.cloud.stores import write_secrets
 from skymark.cloud.waiting import clock_s
 from skymark.execute.planner import write_plan
-from skymark.model.cell import FILE_NAME
 from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.record import FILE_NAME
 
 
 def execute(runs: Sequence[Quoted], screen: Screen, results: Path) -> list[Ended | Kept]:

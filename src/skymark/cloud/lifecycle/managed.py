@@ -15,8 +15,7 @@ from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import claim, keep_plan, note_hired, taken
+from skymark.cloud.known_machines import HiredMachines, claim, keep_plan, note_hired, taken
 from skymark.cloud.lifecycle.carrying_out import GRACE_S, ended_where_not_hired
 from skymark.cloud.lifecycle.following import RequestInFlight, Say, Screen
 from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone

@@ -13,13 +13,14 @@ from typing import ClassVar, TextIO
 
 from skymark.cloud.cost.bill import Bill, bill_of_last, bill_of_time
 from skymark.cloud.errors import CloudError
-from skymark.cloud.hired_machines import HiredMachines
 from skymark.cloud.known_machines import (
+    HiredMachines,
     claim,
     forget,
     forget_secrets,
     keep_plan,
     keep_secrets,
+    known_names,
     note_hired,
     taken,
 )
@@ -31,7 +32,7 @@ from skymark.cloud.lifecycle.quoting import check_price, note_machines, ordered_
 from skymark.cloud.lifecycle.retrieving import from_cluster
 from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import plan_file, secrets_file
-from skymark.cloud.order import Order
+from skymark.cloud.order import Order, check_cluster_name, cluster_name
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import (
     costs_of,
@@ -48,6 +49,7 @@ from skymark.cloud.sky.jobs import (
     queued_jobs,
     request_cluster,
 )
+from skymark.cloud.sky.managed_jobs import live_managed_jobs
 from skymark.cloud.sky.ssh import early_timers
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.cloud.waiting import BackgroundCall, clock_s
@@ -269,3 +271,21 @@ class NewCluster:
         with suppress(SkymarkError):  # the other one ends it with the machine
             job.stop()
         raise taken(job.name)
+
+
+def name_for(profile: str, wanted: str | None = None) -> str:
+    """Return the name of a new machine: the one that is wanted, else the profile's, free to use.
+
+    Raises:
+        UsageError: the wanted name is taken, or is none.
+    """
+    taken = names_in_use() | {one.name for one in live_managed_jobs()} | known_names()
+    if wanted is None:
+        return cluster_name(profile, taken)
+    check_cluster_name(wanted)
+    if wanted in taken:
+        raise UsageError(
+            f"--cluster {wanted}: there is such a machine; give another name, run on it with "
+            f"`skymark exec {wanted}`, or end it with `skymark down {wanted}`"
+        )
+    return wanted

@@ -11,8 +11,7 @@ from skymark.cloud.cost.bill import billed_time, set_up_time
 from skymark.cloud.cost.limits import Limits, as_given, check_ceiling
 from skymark.cloud.cost.quote import Offer, Quote, quote_for, with_slots, workers_of
 from skymark.cloud.errors import CloudError
-from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import hired, note_hired
+from skymark.cloud.known_machines import HiredMachines, hired, note_hired
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.lifecycle.user_jobs import handle_of
 from skymark.cloud.order import Order, limit_s

@@ -13,16 +13,14 @@ from pathlib import Path
 from skymark.cloud.errors import CloudError
 from skymark.cloud.order import Order
 from skymark.model.base import Frozen
-from skymark.model.cell import Cell
 from skymark.model.manifest import Manifest
-from skymark.model.record import Status
-from skymark.plain_files import entries_below, read_below
+from skymark.model.record import Cell, Status
+from skymark.plain_files import LARGEST_FILE_BYTES, entries_below, read_below
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST, SUMS
 from skymark.run.mending import damages
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 TIMED_OUT = {"124", "137"}
 """Exit statuses of `timeout`: told to end, and killed."""

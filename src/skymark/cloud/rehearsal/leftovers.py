@@ -21,7 +21,7 @@ from pydantic import ConfigDict
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.network import one_at_a_time, remove_network
 from skymark.model.base import Frozen
-from skymark.whole_files import write_whole
+from skymark.plain_files import write_whole
 
 NOTES = Path("/run/skymark-rehearsals")
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from pydantic import Field
 
-from skymark.cache.policy import Policy
+from skymark.cache.location import Policy
 from skymark.execute.partition.explain import Request
 from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen

@@ -19,7 +19,7 @@ from typing import Any
 
 from skymark.cloud.cost.quote import CatalogueError, Offer, PriceList, Quote
 from skymark.cloud.errors import CloudError
-from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import HiredMachines
 from skymark.cloud.sky.client import answer_of, sdk, short
 from skymark.cloud.sky.internals import (
     catalogue_directory,

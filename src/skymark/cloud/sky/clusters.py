@@ -10,7 +10,7 @@ from typing import Any
 
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError
-from skymark.cloud.hired_machines import HiredMachines, ProviderAddress
+from skymark.cloud.known_machines import HiredMachines, ProviderAddress
 from skymark.cloud.sky.client import answer_of, ask, explained, sdk
 from skymark.cloud.sky.internals import (
     instance_ids,

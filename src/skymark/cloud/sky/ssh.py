@@ -26,7 +26,7 @@ from skymark.cloud.sky.internals import (
 )
 from skymark.cloud.sky.tasks import arm_timer
 from skymark.model.errors import UsageError
-from skymark.whole_files import LARGEST_FILE_BYTES
+from skymark.plain_files import LARGEST_FILE_BYTES
 
 ATTEMPTS = 4
 PAUSE_S = 3.0

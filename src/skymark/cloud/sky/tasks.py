@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from skymark.cloud.machine_kinds import machine_file
 from skymark.cloud.machine_script import (
     LIMIT_VARIABLE,
     SPLIT_VARIABLE,
@@ -21,7 +20,7 @@ from skymark.cloud.machine_script import (
     settings,
     taking_part,
 )
-from skymark.cloud.order import Order, UserJob
+from skymark.cloud.order import Order, UserJob, machine_file
 from skymark.cloud.shared_jobs import Cards, SlotJob
 from skymark.cloud.sky.catalogue import gpu_bytes
 from skymark.cloud.sky.client import sdk, short

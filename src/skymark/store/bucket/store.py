@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.run.layout import MANIFEST
 from skymark.store.bucket.address import (
     BucketAddress,
@@ -28,7 +29,6 @@ from skymark.store.bucket.calls import (
     ConditionUnknownError,
     explained,
 )
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 if TYPE_CHECKING:
     from obstore import PutMode

@@ -23,10 +23,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.run.layout import MOST_FILES, RUN_FILE
 from skymark.store.wandb.messages import CALLS, Refusal, read_frame, write_frame
 from skymark.store.wandb.tool import end_with_parent
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 REFUSED_STATUSES = {400, 401, 403, 404}
 FOLDER = "skymark/"

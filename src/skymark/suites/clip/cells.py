@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from skymark.model.cell import Cell, Setting
 from skymark.model.errors import DataError, UsageError
 from skymark.model.machine import Platform
 from skymark.model.plan import PlannedCell
+from skymark.model.record import Cell, Setting
 from skymark.suites.clip.datasets.choosing import ChosenSet
 from skymark.suites.clip.datasets.local import DataSet
 from skymark.suites.clip.guess import guess

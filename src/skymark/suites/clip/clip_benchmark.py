@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from skymark.model.errors import DataError, UsageError
 from skymark.model.record import Record, Status
+from skymark.plain_files import write_whole
 from skymark.suite.contract import ForeignFigures
 from skymark.suites.clip.metrics import ACCURACIES, SCORE, score_of
 from skymark.suites.clip.options import ENGLISH
 from skymark.suites.clip.specification import ClipSpecification, LinearProbe
-from skymark.whole_files import write_whole
 
 UNSAFE = re.compile(r"[^\w.+=@-]", re.ASCII)
 NUMBERED = re.compile(r"(image|text)_retrieval_recall@\d+")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from skymark.model.duration import Span
 from skymark.model.machine import Platform
 from skymark.suites.clip.datasets.local import DataSet
-from skymark.suites.clip.models.registry import Sizes
+from skymark.suites.clip.models.choosing import Sizes
 from skymark.suites.clip.specification import ClipSpecification, Precision
 
 OPERATIONS_PER_S: dict[Platform, dict[Precision, float]] = {

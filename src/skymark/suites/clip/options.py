@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
 from skymark.model.option import Option
+from skymark.model.record import Setting
 from skymark.suite.given import read_given, refusal
 from skymark.suites.clip.specification import (
     OPEN_CLIP_DEFAULT,

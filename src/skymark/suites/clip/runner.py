@@ -9,9 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from skymark.model.cell import Setting
 from skymark.model.effort import Effort
-from skymark.model.record import Resources, RoundResult
+from skymark.model.record import Resources, RoundResult, Setting
 from skymark.suites.clip.encoding.loading import QUICK, activations_of, import_open_clip
 from skymark.suites.clip.metrics import DECODE_RATE, ENCODE_RATE, END_TO_END_RATE, score_of
 from skymark.suites.clip.models.own_weights import conditions_of
@@ -21,8 +20,8 @@ from skymark.suites.clip.scoring import Opened, Outcome, Scorer
 from skymark.suites.clip.specification import ClipSpecification
 
 if TYPE_CHECKING:
-    from skymark.model.cell import Cell
     from skymark.model.machine import Platform
+    from skymark.model.record import Cell
     from skymark.suite.contract import TimedRegion
     from skymark.suites.clip.encoding.encoder import Encoder
     from skymark.suites.clip.reading.samples import LeftOut
@@ -126,7 +125,7 @@ class ClipRunner:
         """Return the group's model under a cell's settings; loaded again where they change it."""
         import torch
 
-        from skymark.suites.clip.encoding.batch_size import bound_memory, return_freed_memory
+        from skymark.suites.clip.encoding.batches import bound_memory, return_freed_memory
         from skymark.suites.clip.encoding.encoder import Encoder, Settings
         from skymark.suites.clip.encoding.loading import load_model
 

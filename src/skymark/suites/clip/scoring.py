@@ -24,7 +24,7 @@ from skymark.suites.clip.reading.opening import (
 if TYPE_CHECKING:
     from skymark.suites.clip.encoding.encoder import Encoder, Work
     from skymark.suites.clip.oracle.verdict import Scored, ScoredSplit
-    from skymark.suites.clip.pixels.pixel_map import PixelMap
+    from skymark.suites.clip.pixels.preprocessing import PixelMap
     from skymark.suites.clip.reading.layout import Prompts
     from skymark.suites.clip.specification import ClipSpecification, LinearProbe
 
@@ -183,7 +183,7 @@ class Scorer:
         import torch
 
         from skymark.suites.clip.oracle.verdict import Scored
-        from skymark.suites.clip.tasks import zeroshot_classification as task
+        from skymark.suites.clip.tasks import zero_shot as task
 
         if prompts.digest not in self._classifiers:
             texts = opened.texts
@@ -212,7 +212,7 @@ def _matched(
     import torch
 
     from skymark.suites.clip.oracle.verdict import Scored
-    from skymark.suites.clip.tasks.retrieval import retrieval_metrics, selection_metrics
+    from skymark.suites.clip.tasks.zero_shot import retrieval_metrics, selection_metrics
 
     samples = split.opened.samples
     captions = samples.captions or ()
@@ -243,7 +243,7 @@ def _probed(
 
     from skymark.suites.clip.oracle.verdict import Scored
     from skymark.suites.clip.tasks.linear_probe import Draws, Features, probe
-    from skymark.suites.clip.tasks.retrieval import unit
+    from skymark.suites.clip.tasks.zero_shot import unit
 
     def features(split: ScoredSplit) -> Features:
         values = unit(split.features) if settings.normalize else split.features

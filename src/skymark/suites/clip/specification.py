@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Cell
+from skymark.model.record import Cell
 
 Task = Literal[
     "zeroshot_classification", "zeroshot_retrieval", "linear_probe", "image_caption_selection"

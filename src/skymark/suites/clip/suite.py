@@ -7,26 +7,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.errors import DataError
 from skymark.model.machine import Platform
 from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.record import RoundResult, StabilityWarning
+from skymark.model.record import Cell, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
 from skymark.statistics.interval import is_precise_enough
 from skymark.statistics.stability import warnings_of
 from skymark.suite.contract import DeviceLibrary, Row, Suite
 from skymark.suites.clip.cells import SUITE, planned_cells
-from skymark.suites.clip.datasets.choosing import chosen_sets
-from skymark.suites.clip.datasets.public import public_sets
+from skymark.suites.clip.datasets.choosing import chosen_sets, public_sets
 from skymark.suites.clip.guess import device_bytes
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
-from skymark.suites.clip.models.choosing import chosen_models
+from skymark.suites.clip.models.choosing import chosen_models, pairs, registry
 from skymark.suites.clip.models.own_weights import with_families
-from skymark.suites.clip.models.registry import pairs, registry
 from skymark.suites.clip.names import ALL
 from skymark.suites.clip.options import OPTIONS, read_options, read_settings
 from skymark.suites.clip.specification import ClipSpecification

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
 from skymark.model.machine import Platform
-from skymark.suites.loading.caches import Caches
+from skymark.model.record import Setting
 from skymark.suites.loading.devices import HOST_ONLY, Acceleration
 from skymark.suites.loading.element_streams import Mixing
+from skymark.suites.loading.operators import Caches
 from skymark.suites.loading.storage_formats import HTTP, format_of_source
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from skymark.model.record import RoundResult
 from skymark.suites.loading.adapter import OTHER_IMAGES, LoadingJob
 from skymark.suites.loading.drives.outcome import Bench, Served
 from skymark.suites.loading.drives.stream import NO_STREAM, larger_set
-from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.options import LoadingSettings, read_settings
 from skymark.suites.loading.registry import adapter_of
@@ -29,10 +28,11 @@ from skymark.suites.loading.specification import reference_of
 from skymark.suites.loading.step.consumption import Consumption
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.storage_formats import HTTP
+from skymark.suites.loading.tuning import LoadingLimits
 
 if TYPE_CHECKING:
-    from skymark.model.cell import Cell, Setting
     from skymark.model.machine import Platform
+    from skymark.model.record import Cell, Setting
     from skymark.suite.contract import TimedRegion
     from skymark.suites.loading.adapter import Adapter
     from skymark.suites.loading.drives.outcome import Outcome

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from skymark.machine.disk import disk_bytes_per_s, memory_bytes_per_s, usable_cores
 from skymark.model.record import Record
-from skymark.suite.tuning import Ceiling
+from skymark.suite.contract import Ceiling
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.storage import Storage
 

@@ -7,21 +7,18 @@ from hashlib import sha256
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from skymark.machine.room import Need
-from skymark.model.cell import Cell, Setting
+from skymark.machine.cgroup import Need
 from skymark.model.data import DataTaken
 from skymark.model.duration import Span
 from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.machine import Platform
 from skymark.model.plan import PlannedCell
-from skymark.model.record import Cause, Status
+from skymark.model.record import Cause, Cell, Setting, Status
 from skymark.suites.loading.adapter import ABILITIES, OTHER_IMAGES, Adapter
 from skymark.suites.loading.delivery.framework import REACHED
 from skymark.suites.loading.drives.stream import epoch_batches
-from skymark.suites.loading.efforts import LoadingLimits
 from skymark.suites.loading.options import read_settings
-from skymark.suites.loading.reference import FileReference, SlugReference
 from skymark.suites.loading.registry import (
     adapter_class,
     adapter_of,
@@ -31,10 +28,13 @@ from skymark.suites.loading.registry import (
 )
 from skymark.suites.loading.specification import (
     IMPORT_VERSION,
+    FileReference,
     LoadingSpecification,
+    SlugReference,
     reference_of,
 )
 from skymark.suites.loading.step.step import IMAGE_BATCH, IMAGE_NETWORKS, TRAINED_BY
+from skymark.suites.loading.tuning import LoadingLimits
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.importing import RealData

@@ -19,9 +19,8 @@ from skymark.suites.loading.oracle.ordering import Orders
 from skymark.suites.loading.storage import Storage
 
 if TYPE_CHECKING:
-    from skymark.model.cell import Cell
     from skymark.model.machine import Platform
-    from skymark.model.record import RoundResult, Verification
+    from skymark.model.record import Cell, RoundResult, Verification
     from skymark.suite.contract import Seen
 
 

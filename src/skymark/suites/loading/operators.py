@@ -1,4 +1,4 @@
-"""Registration of a library's own operators by the scenarios whose work they do.
+"""What adapters have of a library: operators for scenarios, and work kept for the next epoch.
 
 An adapter with operators of its own has one table of them, in a module of its package that imports
 the library inside functions only: planning asks the table for which scenarios there are any.
@@ -6,7 +6,7 @@ the library inside functions only: planning asks the table for which scenarios t
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from skymark.model.errors import UsageError
 
@@ -25,3 +25,7 @@ class OperatorTable(dict[str, Work]):
         if taken := [id for id in ids if id in self]:
             raise UsageError(f"{', '.join(taken)} has operators already; register them once")
         self.update(dict.fromkeys(ids, work))
+
+
+Caches = Literal["nothing", "objects", "decoded", "finished"]
+"""Nothing, objects fetched from a store, decoded elements, or finished ones."""

@@ -9,9 +9,9 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Setting
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.option import Option, read_value
+from skymark.model.record import Setting
 from skymark.suite.given import read_given
 from skymark.suites.loading.step.step import StepKind
 

@@ -14,15 +14,20 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.references import extensions
 from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
-from skymark.suites.loading.reference import AdapterReference, FileReference, SlugReference
 from skymark.suites.loading.scenario import SCENARIOS, Scenario
-from skymark.suites.loading.specification import LoadingSpecification, reference_of
+from skymark.suites.loading.specification import (
+    AdapterReference,
+    FileReference,
+    LoadingSpecification,
+    SlugReference,
+    reference_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from skymark.model.cell import Cell
+    from skymark.model.record import Cell
 
 
 @cache

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Setting
 from skymark.model.errors import UsageError
+from skymark.model.record import Setting
 
 if TYPE_CHECKING:
     from pathlib import Path

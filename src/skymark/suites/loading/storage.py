@@ -17,7 +17,7 @@ from skymark.suites.loading.specification import IMPORT_VERSION, LoadingSpecific
 from skymark.suites.loading.storage_formats import IN_PLACE, SHARED
 
 if TYPE_CHECKING:
-    from skymark.model.cell import Cell
+    from skymark.model.record import Cell
     from skymark.suites.loading.adapter import Adapter
     from skymark.suites.loading.dataset.canonical import Dataset
 

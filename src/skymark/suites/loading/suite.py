@@ -9,19 +9,17 @@ from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
-from skymark.cache.stand_in import stand_in
-from skymark.machine.room import Need
-from skymark.model.cell import Cell
+from skymark.cache.location import stand_in
+from skymark.machine.cgroup import Need
 from skymark.model.data import NamedData
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform, Target
 from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.record import Cause, RoundResult, StabilityWarning
+from skymark.model.record import Cause, Cell, RoundResult, StabilityWarning
 from skymark.model.venv import VenvSpec
-from skymark.suite.contract import DeviceLibrary, Row, Suite
-from skymark.suite.tuning import Tuning
+from skymark.suite.contract import DeviceLibrary, Row, Suite, Tuning
 from skymark.suites.loading.adapter import Adapter
 from skymark.suites.loading.cells import (
     ALL,
@@ -38,11 +36,9 @@ from skymark.suites.loading.cells import (
     settings_of,
     specification_of,
 )
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.figures import all_figures
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.options import OPTIONS, LoadingOptions, check_settings, read_settings
-from skymark.suites.loading.reference import AdapterReference, SlugReference
 from skymark.suites.loading.registry import (
     adapter_class,
     adapter_of,
@@ -50,10 +46,15 @@ from skymark.suites.loading.registry import (
     adapters,
     scenarios,
 )
-from skymark.suites.loading.specification import LoadingSpecification, reference_of
+from skymark.suites.loading.specification import (
+    AdapterReference,
+    LoadingSpecification,
+    SlugReference,
+    reference_of,
+)
 from skymark.suites.loading.stability import warnings_of
 from skymark.suites.loading.storage import Storage
-from skymark.suites.loading.tuning import TUNING
+from skymark.suites.loading.tuning import EFFORTS, TUNING
 
 
 class LoadingSuite(Suite):

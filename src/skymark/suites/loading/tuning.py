@@ -1,15 +1,114 @@
-"""The loading suite's part of `skymark tune`: workers and prefetch that keep an accelerator fed."""
+"""How much measuring a run of loaders may do, and the suite's part of `skymark tune`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from skymark.model.cell import Setting
+from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError
-from skymark.suite.tuning import Tuning
-from skymark.suites.loading.efforts import LoadingLimits
+from skymark.model.record import Setting
+from skymark.suite.contract import Tuning
+
+EVERY_ELEMENT = 1_000_000
+"""Verified elements that stand for all of them: those of measured epochs are kept, too."""
+
+
+class LoadingLimits(Frozen):
+    """Bounds of one round.
+
+    Whole epochs are measured after one warm-up epoch, until both `min_seconds` and `min_batches`
+    are reached. What would take longer than `max_seconds` ends there, in the middle of an epoch; a
+    warm-up earlier, as `drives.warm_up` says.
+    """
+
+    min_seconds: float
+    min_batches: int
+    max_seconds: float
+    warm_up_seconds: float | None = None
+    """Time after which a warm-up epoch need not come to its end; None for `min_seconds`, and only
+    where it would not end in `max_seconds`."""
+    least_batches: int = 0
+    """Batches of its stream, or in all where it has none, that a round gets at least, though it
+    take several times as long."""
+    verified_elements: int
+    """Elements per round whose content is compared with the reference, besides every index."""
+
+    @classmethod
+    def of(cls, effort: Effort) -> LoadingLimits:
+        """Return the limits of an effort."""
+        return cls.model_validate(effort.limits)
+
+    def of_effort(self) -> dict[str, float]:
+        """Return the limits as an effort has them, without those that are not set."""
+        return self.model_dump(exclude_none=True, exclude_defaults=True)
+
+
+def _effort(
+    name: str, rounds: tuple[int, int], interval: float, timeout_s: float, limits: LoadingLimits
+) -> Effort:
+    return Effort(
+        name=name,
+        min_rounds=rounds[0],
+        max_rounds=rounds[1],
+        target_relative_interval=interval,
+        cell_timeout_s=timeout_s,
+        limits=limits.of_effort(),
+    )
+
+
+EFFORTS: dict[str, Effort] = {
+    effort.name: effort
+    for effort in (
+        _effort(
+            "check",
+            (1, 1),
+            1.0,
+            60.0,
+            LoadingLimits(min_seconds=0, min_batches=1, max_seconds=5, verified_elements=256),
+        ),
+        _effort(
+            "quick",
+            (3, 3),
+            0.10,
+            60.0,
+            LoadingLimits(min_seconds=1, min_batches=200, max_seconds=10, verified_elements=256),
+        ),
+        _effort(
+            "rented",
+            (3, 5),
+            0.05,
+            120.0,
+            LoadingLimits(
+                min_seconds=4,
+                min_batches=1,
+                max_seconds=6,
+                warm_up_seconds=1,
+                verified_elements=256,
+            ),
+        ),
+        _effort(
+            "standard",
+            (5, 15),
+            0.05,
+            300.0,
+            LoadingLimits(min_seconds=2, min_batches=500, max_seconds=30, verified_elements=2048),
+        ),
+        _effort(
+            "rigorous",
+            (10, 40),
+            0.02,
+            900.0,
+            LoadingLimits(
+                min_seconds=5, min_batches=1000, max_seconds=120, verified_elements=EVERY_ELEMENT
+            ),
+        ),
+    )
+}
+"""``check`` verifies as ``quick`` does and measures one epoch: does it all work? ``rented`` has few
+rounds, which are long beside the work around them: each of those seconds is paid for, too."""
+
 
 PREFETCH = (2, 4)
 """Batches held ready, per worker. Beyond, they cost memory and hide no more than a moment."""

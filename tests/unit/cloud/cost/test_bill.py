@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.cloud.cost.bill import MachineCost, bill_of_all, bill_of_last, bill_of_time
-from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import HiredMachines
 
 HOUR_S = 3600.0
 

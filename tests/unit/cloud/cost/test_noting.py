@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import HiredMachines
 from skymark.cloud.lifecycle.quoting import check_price, ordered_machines
 from skymark.cloud.lifecycle.stages import Quoted
 from tests.unit.cloud.cost.conftest import offer

@@ -18,11 +18,11 @@ from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.ssh import rsync, take
 from skymark.model.errors import StoreRefusedError
 from skymark.model.record import Status
+from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.run.directory import RunDirectory
 from skymark.run.layout import MANIFEST
 from skymark.run.mending import damages
 from skymark.store.kinds import open_store
-from skymark.whole_files import LARGEST_FILE_BYTES
 from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
 from tests.unit.cloud.test_order import order_of
 

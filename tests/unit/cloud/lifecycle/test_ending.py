@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.hired_machines import HiredMachines
-from skymark.cloud.known_machines import all_hired, forget, hired, note_hired
+from skymark.cloud.known_machines import HiredMachines, all_hired, forget, hired, note_hired
 from skymark.cloud.lifecycle.ending import Patience, named_where_left, until_gone
 from skymark.cloud.rehearsal.instance_types import InstanceType
 from skymark.cloud.rehearsal.lambda_cloud import LambdaCloud, RefusedError

@@ -6,7 +6,7 @@ import pytest
 
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError
-from skymark.cloud.hired_machines import HiredMachines
+from skymark.cloud.known_machines import HiredMachines
 from skymark.cloud.lifecycle import gone
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from tests.unit.cloud.test_order import order_of

@@ -112,8 +112,8 @@ def test_words_with_a_dollar_stay_as_they_are(rendered):
 
 def places(manifest, pods_of) -> dict[str, str]:
     """Return which of a thousand items each pod takes."""
+    from skymark.execute.partition.shard import shard_of
     from skymark.execute.ranks.reading import rank_here
-    from skymark.execute.ranks.shard import shard_of
 
     found = {}
     for wave in pods_of(manifest):

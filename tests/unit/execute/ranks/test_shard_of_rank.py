@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from skymark.execute.partition.shard import shard_of
 from skymark.execute.partition.split import Place
 from skymark.execute.ranks.rank import ALONE, Rank, read_rank
 from skymark.execute.ranks.reading import rank_here
-from skymark.execute.ranks.shard import shard_of
 from skymark.model.errors import UsageError
 from tests.unit.execute.ranks.test_ranks import array, pod
 

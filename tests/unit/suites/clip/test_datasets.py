@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.suites.clip.datasets.choosing import chosen_sets
-from skymark.suites.clip.datasets.public import public_sets
+from skymark.suites.clip.datasets.choosing import chosen_sets, public_sets
 
 
 def chosen(*names, tasks=(), root=None, split="test"):

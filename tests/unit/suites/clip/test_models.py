@@ -7,8 +7,13 @@ from hashlib import sha256
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.clip.models.choosing import chosen_model, chosen_models
-from skymark.suites.clip.models.registry import activation_fits, pairs, registry
+from skymark.suites.clip.models.choosing import (
+    activation_fits,
+    chosen_model,
+    chosen_models,
+    pairs,
+    registry,
+)
 
 LAION = "ViT-B-32:laion2b_s34b_b79k"
 

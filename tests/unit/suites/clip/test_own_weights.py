@@ -11,9 +11,8 @@ import zipfile
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.clip.models.choosing import chosen_models
+from skymark.suites.clip.models.choosing import chosen_models, registry
 from skymark.suites.clip.models.own_weights import families_of, with_families
-from skymark.suites.clip.models.registry import registry
 from skymark.suites.clip.specification import ClipSpecification
 
 ARCHITECTURES = registry().architectures

@@ -16,9 +16,9 @@ from skymark.model.record import Resources
 from skymark.suite.contract import Seen
 from skymark.suites.loading.adapter import ADAPTERS
 from skymark.suites.loading.bench import AdapterBench
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.judge import LoadingJudge
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 CHECK = EFFORTS["check"]
 SHORT = CHECK.model_copy(update={"limits": {**CHECK.limits, "verified_elements": 32}})

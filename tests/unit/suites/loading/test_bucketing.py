@@ -14,8 +14,8 @@ from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.dataset.canonical import write_dataset
 from skymark.suites.loading.element_streams import Batches, batches_of
 from skymark.suites.loading.scenario import Scenario, Size
-from skymark.suites.loading.scenarios.nlp2_variable_length_text import TextSequences
-from skymark.suites.loading.scenarios.tab1_dense_features import DenseFeatures
+from skymark.suites.loading.scenarios.nlp_texts import TextSequences
+from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
 
 LENGTHS = (5, 40, 7, 300, 41, 6, 33)
 

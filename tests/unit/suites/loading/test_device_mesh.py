@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skymark.suites.loading.device_mesh import mesh_variables, misplaced
+from skymark.suites.loading.delivery.on_jax import mesh_variables, misplaced
 
 SHARDING = SimpleNamespace(num_devices=4)
 

@@ -16,10 +16,10 @@ from skymark.model.plan import Selection
 from skymark.model.record import Resources, RoundResult, Verification
 from skymark.suites.loading.drives.outcome import Outcome
 from skymark.suites.loading.drives.stream import Stream
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.figures import all_figures, round_metrics, stream_waits
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 MS = 1_000_000
 SELECTION = Selection(scenarios=("TAB-1",), adapters=("numpy",))

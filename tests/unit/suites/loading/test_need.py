@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skymark.model.plan import Selection
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 IMAGE = 4 * 3 * 96**2
 """Bytes of an image of CV-1:small as it is delivered."""

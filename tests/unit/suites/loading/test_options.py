@@ -6,9 +6,9 @@ import pytest
 
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.options import DEFAULT_SEED, OPTIONS, LoadingOptions, LoadingSettings
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 
 def test_what_was_not_given_has_the_default_that_the_command_line_shows():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.loading.reference import AdapterReference, FileReference, SlugReference
+from skymark.suites.loading.specification import AdapterReference, FileReference, SlugReference
 
 
 @pytest.mark.parametrize(

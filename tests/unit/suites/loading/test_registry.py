@@ -13,7 +13,6 @@ import pytest
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
 from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, adapter
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import (
     adapter_class,
     adapter_reference,
@@ -24,6 +23,7 @@ from skymark.suites.loading.registry import (
 )
 from skymark.suites.loading.scenario import Scenario, scenario
 from skymark.suites.loading.suite import LoadingSuite, axis_points
+from skymark.suites.loading.tuning import EFFORTS
 
 OWN = """
 from skymark.suites.loading.adapter import Adapter

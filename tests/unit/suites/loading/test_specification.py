@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from skymark.model.cell import Cell
+from skymark.model.record import Cell
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from skymark.model.record import RoundResult, Verification
 from skymark.suites.loading.drives.stream import NO_STREAM
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 STANDARD = EFFORTS["standard"]
 SLOW_FIRST_EPOCH = (300,) * 50 + (130,) * 50 + (100,) * 150

@@ -6,9 +6,9 @@ import pytest
 
 from skymark.model.errors import DataError
 from skymark.model.plan import Selection
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 
 def planned(path):

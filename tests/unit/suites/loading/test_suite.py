@@ -20,11 +20,11 @@ from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, Loading
 from skymark.suites.loading.adapters.dali import DaliLoader
 from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.cells import axis_points, check_axes, refusal, scenario_variants
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import adapters, bind_scenario, scenario_class, scenarios
 from skymark.suites.loading.specification import reference_of
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.suite import LoadingSuite, venv_of
+from skymark.suites.loading.tuning import EFFORTS
 
 QUICK = EFFORTS["quick"]
 

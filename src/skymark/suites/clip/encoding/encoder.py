@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 from skymark.cache.location import own_cache
 from skymark.machine.private_directory import own_folder
 from skymark.model.errors import SkymarkError
-from skymark.suites.clip.encoding.batch_size import (
+from skymark.suites.clip.encoding.batches import (
     CPU_IMAGES,
     CPU_INPUTS,
     LARGEST,
     TRIAL,
+    fed,
     free_bytes,
     is_out_of_memory,
     largest_batch,
 )
-from skymark.suites.clip.encoding.feeding import fed
 from skymark.suites.clip.encoding.loading import LoadedModel
 from skymark.suites.clip.encoding.text_tail import Shortened, can_drop, kept_positions, lengths_of
 from skymark.suites.clip.encoding.timed import Timed, timed
-from skymark.suites.clip.pixels.pixel_map import PixelMap
+from skymark.suites.clip.pixels.preprocessing import PixelMap
 from skymark.suites.clip.specification import Precision
 
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from skymark.model.errors import UsageError
 from skymark.plain_files import read_regular
-from skymark.suites.clip.models.choosing import ChosenModel
-from skymark.suites.clip.models.registry import (
+from skymark.suites.clip.models.choosing import (
     Architecture,
+    ChosenModel,
     normalisation_of,
     other_form,
     registry,

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from skymark.suites.clip.models.registry import normalisation_of
+from skymark.suites.clip.models.choosing import normalisation_of
 
 HUB_TEXTS: dict[str, tuple[int, int]] = {
     "roberta-base": (125_000_000, 86_000_000),

@@ -16,7 +16,7 @@ from skymark.model.record import Cause, Verification
 from skymark.suites.clip.encoding.encoder import Encoder
 from skymark.suites.clip.encoding.loading import QUICK, activations_of
 from skymark.suites.clip.models.own_weights import activation_in
-from skymark.suites.clip.pixels.pixel_map import PixelMap
+from skymark.suites.clip.pixels.preprocessing import PixelMap
 from skymark.suites.clip.reading.opening import OpenedSplit, reread
 from skymark.suites.clip.specification import ClipSpecification, Precision
 

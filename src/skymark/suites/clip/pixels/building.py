@@ -15,18 +15,19 @@ import numpy as np
 from skymark.cache.building import build_once
 from skymark.leases import this_machine
 from skymark.model.errors import DataError
-from skymark.suites.clip.pixels.pixel_map import (
+from skymark.plain_files import explained, write_whole
+from skymark.suites.clip.pixels.preprocessing import (
     DATA_FILE,
     DECODING_FILE,
     INDEX_FILE,
     Decoding,
     MapIndex,
     PixelMap,
+    Pixels,
+    Preprocessing,
 )
-from skymark.suites.clip.pixels.preprocessing import Pixels, Preprocessing
 from skymark.suites.clip.reading.opening import OpenedSplit
 from skymark.suites.clip.reading.samples import Samples
-from skymark.whole_files import explained, write_whole
 
 
 def map_directory(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> Path:

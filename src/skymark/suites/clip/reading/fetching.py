@@ -29,7 +29,7 @@ def local_directory(source: Source, cache: Path) -> Path:
     if source.kind == "directory":
         return Path(source.address)
     if source.kind == "hub":
-        from skymark.suites.clip.reading.hub import snapshot
+        from skymark.suites.clip.reading.elsewhere import snapshot
 
         return snapshot(source.address, (), offline=True)
     slug = re.sub(r"[^\w.+-]", "_", source.name)[:80]
@@ -48,12 +48,12 @@ def fetch(
         DataError: the hub or server is away, or has no such data set or split.
     """
     if source.kind == "hub":
-        from skymark.suites.clip.reading.hub import snapshot
+        from skymark.suites.clip.reading.elsewhere import snapshot
 
         announce(f"fetching {source.name} from the hub")
         return snapshot(source.address, splits)
     if source.kind == "url":
-        from skymark.suites.clip.reading.web import download
+        from skymark.suites.clip.reading.elsewhere import download
 
         return download(source.address, splits, local_directory(source, cache), announce)
     directory = Path(source.address)

@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import DataError
+from skymark.plain_files import write_whole
 from skymark.suites.clip.datasets.local import local_set, sugar_crepe
 from skymark.suites.clip.reading.fetching import local_directory
 from skymark.suites.clip.reading.folder import class_folders, folder_prompts, read_folder
@@ -33,7 +34,6 @@ from skymark.suites.clip.reading.selection import (
 from skymark.suites.clip.reading.tars import read_shards
 from skymark.suites.clip.reading.user_files import names_in, prompts_in
 from skymark.suites.clip.specification import ClipSpecification, Source
-from skymark.whole_files import write_whole
 
 MOST_CLASSES = 100_000
 """Of a data set without class names."""

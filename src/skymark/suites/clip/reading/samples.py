@@ -14,8 +14,8 @@ from pydantic import Field
 
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import DataError
+from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.tar_files import printable
-from skymark.whole_files import LARGEST_FILE_BYTES
 
 SKIP = "or leave damaged elements out with --skip-damaged"
 """Ends the messages about elements that are damaged."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from skymark.model.errors import DataError
 from skymark.suites.clip.specification import LinearProbe
-from skymark.suites.clip.tasks.zeroshot_classification import TOP, single_label_metrics
+from skymark.suites.clip.tasks.zero_shot import TOP, single_label_metrics
 
 LARGEST_STEP = 8
 """First distance of the search around the best weight decay; it is halved until it is 0."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from skymark.model.cell import Setting
+    from skymark.model.record import Setting
     from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
     from skymark.suites.loading.scenario import Batch, Scenario, Stage
 

@@ -30,7 +30,7 @@ from skymark.suites.loading.scenario import Scenario
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skymark.model.cell import Setting
+    from skymark.model.record import Setting
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch, Stage

@@ -78,7 +78,7 @@ def in_rgb(packets: Any, box: tuple[int, int, int, int] | None = None) -> str:
 
 def view(scenario: Any, drawn: Parameters, packets: Any) -> str:
     """Cut the drawn box out, resize it and mirror it where drawn."""
-    from skymark.suites.loading.transforms.random_crop import pixel_box
+    from skymark.suites.loading.transforms.crops import pixel_box
 
     side, box = scenario.size["side"], pixel_box(drawn, packets.height, packets.width)
     mirror = ",hflip" if drawn["flip"] else ""
@@ -110,9 +110,9 @@ def normalised(pixels: Pixels) -> Pixels:
 
 def normalised_for_clip(pixels: Pixels) -> Pixels:
     """Normalise with CLIP's figures."""
-    from skymark.suites.loading.transforms import clip
+    from skymark.suites.loading.transforms import crops
 
-    return clip.normalised(pixels)
+    return crops.normalised(pixels)
 
 
 OPERATORS.register(Operators(view, normalised), "CV-1")

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skymark.cache.stand_in import stand_in
+from skymark.cache.location import stand_in
 from skymark.model.data import DataTaken, LeftOut
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import WholeRows, reading

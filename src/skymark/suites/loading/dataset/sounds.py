@@ -171,7 +171,7 @@ def _is_cut(data: bytes, format: str) -> bool:
 
 def is_usual_flac(data: bytes) -> bool:
     """Whether a file is FLAC of 16 bits, one channel and `SAMPLE_RATE`, and tells its length."""
-    from skymark.suites.loading.transforms.compressed_audio import decode_flac
+    from skymark.suites.loading.transforms.audio import decode_flac
 
     try:
         decode_flac(data)

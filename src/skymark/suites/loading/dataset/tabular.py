@@ -1,4 +1,4 @@
-"""Synthetic tables: dense features as in regression data, clicks as in Criteo's logs."""
+"""Synthetic tables: dense features as in regression data, clicks, and plain vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
-from skymark.suites.loading.transforms.tabular import feature_keys, mix
+from skymark.suites.loading.transforms.field import feature_keys, mix
 
 GENERATOR_SEED = 20_240_607
 
@@ -94,3 +94,13 @@ def write_clicks(directory: Path, elements: int) -> Dataset:
         "click logs",
         {"dense": dense, "categorical": categorical, "label": label},
     )
+
+
+VECTOR_SEED = 20_240_610
+
+
+def write_vectors(directory: Path, elements: int, width: int) -> Dataset:
+    """Write one column ``values`` float32 ``[width]``."""
+    random = np.random.Generator(np.random.PCG64(VECTOR_SEED))
+    values = random.standard_normal((elements, width), np.float32)
+    return write_dataset(directory, "vectors", {"values": values})

@@ -1,16 +1,25 @@
-"""JAX's way to an accelerator: `jax.device_put` into page-locked memory, and from there."""
+"""JAX's ways to accelerators: page-locked memory to one device, or a mesh of all of them.
+
+Where there is no accelerator, XLA divides the CPU into several devices, if it is told so before
+JAX is imported: hence `mesh_variables`, for a process of its own.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from skymark.model.machine import Platform
 from skymark.suites.loading.delivery.framework import Framework, FrameworkName, Placed
 from skymark.suites.loading.devices import HOST
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.scenario import Batch
+
 
 PAGE_LOCKED = "pinned_host"
 """JAX's name of it (https://docs.jax.dev/en/latest/201/memory-spaces.html)."""
@@ -93,3 +102,63 @@ def page_locked_memory(device: Any) -> Any:
     if PAGE_LOCKED not in {memory.kind for memory in device.addressable_memories()}:
         return None
     return SingleDeviceSharding(device, memory_kind=PAGE_LOCKED)
+
+
+SIMULATED_DEVICES = 4
+AXIS = "data"
+
+
+def mesh_variables() -> dict[str, str]:
+    """Return the variables that make `SIMULATED_DEVICES` devices of a CPU.
+
+    XLA ignores the flag where JAX uses an accelerator.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    return {
+        "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={SIMULATED_DEVICES}".strip()
+    }
+
+
+def batch_sharding() -> Any:
+    """Return a `NamedSharding` that divides the first dimension among all devices."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), (AXIS,))
+    return NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def place(batch: Batch, sharding: Any) -> dict[str, Any]:
+    """Return a batch as JAX arrays on the mesh; a batch that is there already stays.
+
+    The first dimension must be a multiple of the number of devices.
+    """
+    import jax
+
+    host = {
+        name: value if isinstance(value, jax.Array) else np.asarray(value)
+        for name, value in batch.items()
+    }
+    placed: dict[str, Any] = jax.device_put(host, sharding)
+    return placed
+
+
+def await_batch(batch: Mapping[str, Any]) -> None:
+    """Block until every array of a batch is on its devices."""
+    import jax
+
+    jax.block_until_ready(batch)
+
+
+def misplaced(batch: Mapping[str, Any], sharding: Any) -> str | None:
+    """Describe the field that does not lie on the mesh as asked; None if all do."""
+    for name, value in batch.items():
+        found = getattr(value, "sharding", None)
+        if found is None:
+            return f"field {name!r} is a {type(value).__name__}, not an array on devices"
+        if not found.is_equivalent_to(sharding, value.ndim):
+            return f"field {name!r} is placed as {found}, where {sharding} was asked for"
+        rows = {shard.data.shape[0] for shard in value.addressable_shards}
+        if rows != {value.shape[0] // sharding.num_devices}:
+            return f"the shards of field {name!r} have {sorted(rows)} rows of {value.shape[0]}"
+    return None

@@ -19,10 +19,10 @@ from skymark.suites.loading.drives.core_use import CoreUse
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.suites.loading.drives.stream import FEWEST_EPOCHS
 from skymark.suites.loading.drives.warm_up import Enough, least_batches
-from skymark.suites.loading.efforts import EVERY_ELEMENT
 from skymark.suites.loading.oracle import stream_of
 from skymark.suites.loading.oracle.arrival import Arrivals
 from skymark.suites.loading.oracle.ordering import ENOUGH
+from skymark.suites.loading.tuning import EVERY_ELEMENT
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Loader, LoadingJob

@@ -18,7 +18,7 @@ from skymark.measure.consumer import work_of
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader
 from skymark.suites.loading.delivery.loader import opened, transfer_of
-from skymark.suites.loading.device_mesh import await_batch, batch_sharding, misplaced, place
+from skymark.suites.loading.delivery.on_jax import await_batch, batch_sharding, misplaced, place
 from skymark.suites.loading.drives.epochs import noted_copy
 from skymark.suites.loading.drives.fresh import PassOrder, RemotePass
 from skymark.suites.loading.drives.outcome import awaiting

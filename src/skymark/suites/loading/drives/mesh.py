@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from skymark.measure.loop import Pass
-from skymark.suites.loading.device_mesh import mesh_variables
+from skymark.suites.loading.delivery.on_jax import mesh_variables
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome

@@ -22,8 +22,8 @@ from skymark.suites.loading.step.consumption import Consumption
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
     from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob
-    from skymark.suites.loading.efforts import LoadingLimits
     from skymark.suites.loading.oracle import HostBatch, Verifier
+    from skymark.suites.loading.tuning import LoadingLimits
 
 
 @dataclass(frozen=True)

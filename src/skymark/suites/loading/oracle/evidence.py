@@ -21,9 +21,9 @@ import numpy as np
 
 from skymark.model.errors import DataError
 from skymark.model.record import Cause, Verification
-from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.dataset.canonical import Array
 from skymark.suites.loading.element_streams import Mixing
+from skymark.suites.loading.operators import Caches
 from skymark.suites.loading.oracle.reference import to_host
 from skymark.suites.loading.scenario import Batch
 

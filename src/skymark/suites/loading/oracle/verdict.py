@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from skymark.model.record import Cause, Verification
-from skymark.suites.loading.caches import Caches
 from skymark.suites.loading.dataset.canonical import Array, Dataset
 from skymark.suites.loading.element_streams import Mixing
+from skymark.suites.loading.operators import Caches
 from skymark.suites.loading.oracle import accounting
 from skymark.suites.loading.oracle import reference as arithmetic
 from skymark.suites.loading.oracle.accounting import mixture_fault

@@ -1,1 +1,1 @@
-"""One module per scenario; each registers one class."""
+"""One module per family of scenarios; it registers a class for each of them."""

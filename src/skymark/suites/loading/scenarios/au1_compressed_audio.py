@@ -69,7 +69,7 @@ class CompressedAudio(Scenario):
 
     def stages(self) -> tuple[Stage, ...]:
         """Decode; cut the drawn stretch out; power spectrogram; mel bands; logarithm."""
-        from skymark.suites.loading.transforms import compressed_audio
+        from skymark.suites.loading.transforms import audio
         from skymark.suites.loading.transforms.field import on
         from skymark.suites.loading.transforms.log_mel import log_mel_stages
 
@@ -84,16 +84,12 @@ class CompressedAudio(Scenario):
 
             return crop
 
-        stretch = compressed_audio.stretch
+        stretch = audio.stretch
         return (
             Stage(
                 "decode",
-                on("flac", compressed_audio.decode_flac, into="mel"),
-                {
-                    "samples are not scaled to -1…1": on(
-                        "flac", compressed_audio.unscaled_flac, into="mel"
-                    )
-                },
+                on("flac", audio.decode_flac, into="mel"),
+                {"samples are not scaled to -1…1": on("flac", audio.unscaled_flac, into="mel")},
             ),
             Stage(
                 "crop",
@@ -107,9 +103,7 @@ class CompressedAudio(Scenario):
                     ),
                     "the stretch begins one sample too late": crop_with(stretch, later=1),
                     "the stretch begins one sample too early": crop_with(stretch, later=-1),
-                    "the stretch begins at a multiple of 10 ms": crop_with(
-                        compressed_audio.stretch_from_hop
-                    ),
+                    "the stretch begins at a multiple of 10 ms": crop_with(audio.stretch_from_hop),
                 },
             ),
             *log_mel_stages("mel"),

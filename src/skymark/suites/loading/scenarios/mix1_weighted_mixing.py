@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from skymark.suites.loading.element_streams import Mixture
 from skymark.suites.loading.scenario import Size, scenario
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 
 PARTS = (6, 3, 1)
 """Tenths of the data set that each source is."""

@@ -1,4 +1,4 @@
-"""Work on one field of an element: chains of cheap operations, checksums of blobs.
+"""Work on one field of an element: chains, checksums, columns of tables, volumes.
 
 The operations keep values bounded and neither contract nor expand much, so that a chain of any
 length still shows whether one of its links was left out.
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.canonical import Array
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
@@ -91,3 +94,99 @@ def checksum(element: Element, parameters: Parameters) -> Element:
     del parameters
     payload = np.asarray(element["payload"]).tobytes()
     return {**element, "checksum": np.int64(zlib.crc32(payload))}
+
+
+MIXERS = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
+"""Multipliers of MurmurHash3's 64-bit finaliser (Austin Appleby, public domain)."""
+INCREMENT = 0x9E3779B97F4A7C15
+"""Weyl increment of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+generators", OOPSLA 2014), which gives every feature a hash of its own."""
+_SHIFT = np.uint64(33)
+
+
+def log_counts(counts: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Return ``log(1 + max(x, 0))`` as DLRM takes it of Criteo's counts (missing is negative).
+
+    Naumov et al., "Deep learning recommendation model for personalization and recommendation
+    systems" (2019), in the preprocessing of its reference implementation.
+
+    Args:
+        counts: integers of any shape.
+
+    Returns:
+        float32 of the same shape.
+    """
+    logs: npt.NDArray[np.float32] = np.log1p(np.maximum(counts, 0).astype(np.float32))
+    return logs
+
+
+def mix(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Apply MurmurHash3's 64-bit finaliser, a bijection of 64-bit words, to each key."""
+    mixed = keys ^ (keys >> _SHIFT)
+    mixed *= MIXERS[0]
+    mixed ^= mixed >> _SHIFT
+    mixed *= MIXERS[1]
+    mixed ^= mixed >> _SHIFT
+    return mixed
+
+
+def feature_keys(features: int) -> npt.NDArray[np.uint64]:
+    """Return the key added to the ids of each feature before mixing, uint64 ``[features]``."""
+    return np.arange(features, dtype=np.uint64) * np.uint64(INCREMENT)
+
+
+def hashed(
+    ids: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], tables: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int32]:
+    """Hash categorical ids to rows of embedding tables: ``mix(id + key) mod table size``.
+
+    Args:
+        ids: int64 ``[F]``, any value; negative ones are taken modulo 2**64.
+        keys: uint64 ``[F]``, see `feature_keys`.
+        tables: uint64 ``[F]``, rows of each feature's table, each below 2**31.
+
+    Returns:
+        int32 ``[F]``, 0 ≤ row < table size.
+    """
+    return (mix(ids.view(np.uint64) + keys) % tables).astype(np.int32)
+
+
+def corner_of(
+    shares: npt.NDArray[np.float64], shape: tuple[int, ...], edge: int
+) -> npt.NDArray[np.int64]:
+    """Return the first voxel of a crop along each axis.
+
+    Args:
+        shares: of the free space before the crop, in [0, 1), float64 ``[3]`` or ``[n, 3]``.
+        shape: of the volume: depth, height, width.
+        edge: of the cubic crop, in voxels.
+    """
+    free = np.asarray(shape, np.int64) - edge + 1
+    corner: npt.NDArray[np.int64] = np.floor(shares * free).astype(np.int64)
+    return corner
+
+
+def cube(volume: Array, corner: npt.NDArray[np.int64], edge: int, index: int) -> Array:
+    """Cut a cube out of a volume ``[depth, height, width]``.
+
+    Raises:
+        DataError: the volume is too small.
+    """
+    if volume.ndim != 3 or min(volume.shape) < edge:
+        raise DataError(
+            f"the volume of element {index} has shape {volume.shape}, too small for a crop of "
+            f"{edge} voxels a side; choose a smaller variant or larger volumes"
+        )
+    depth, height, width = corner.tolist()
+    return volume[depth : depth + edge, height : height + edge, width : width + edge]
+
+
+def z_score(volume: Array) -> npt.NDArray[np.float32]:
+    """Return ``(volume - mean) / deviation`` of the volume itself, float32.
+
+    A volume of one value throughout becomes zero.
+    """
+    values = volume.astype(np.float32)
+    values -= values.mean(dtype=np.float64).astype(np.float32)
+    deviation = np.sqrt(np.mean(np.square(values), dtype=np.float64))
+    return values / np.float32(deviation or 1.0)

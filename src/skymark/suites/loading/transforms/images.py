@@ -18,7 +18,7 @@ from skymark.image_formats import (
     is_white_zero,
     readable,
 )
-from skymark.suites.loading.transforms.random_crop import central_box, pixel_box
+from skymark.suites.loading.transforms.crops import central_box, pixel_box
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element

@@ -14,7 +14,7 @@ from av.video.reformatter import VideoReformatter
 from PIL import Image
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.transforms.random_crop import window_start
+from skymark.suites.loading.transforms.crops import window_start
 
 if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Parameters

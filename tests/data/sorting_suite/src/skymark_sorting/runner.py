@@ -7,10 +7,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from skymark.model.cell import Cell
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform
-from skymark.model.record import RoundResult
+from skymark.model.record import Cell, RoundResult
 from skymark.suite.contract import TimedRegion
 from skymark_sorting import __version__
 from skymark_sorting.algorithms import ALGORITHMS, comparisons_of

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from skymark.model.base import Frozen
-from skymark.model.cell import Cell, Setting
+from skymark.model.record import Cell, Setting
 from skymark.suite.given import read_given
 
 SEED = 7

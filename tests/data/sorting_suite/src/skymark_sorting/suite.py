@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import ClassVar
 
-from skymark.model.cell import Cell
 from skymark.model.duration import Span
 from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError
 from skymark.model.metric import Declaration
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.record import Cause, Status
+from skymark.model.record import Cause, Cell, Status
 from skymark.suite.contract import Row, Suite
 from skymark_sorting.algorithms import ALGORITHMS
 from skymark_sorting.metrics import DECLARATION

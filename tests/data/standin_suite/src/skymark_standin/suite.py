@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from skymark.model.cell import Cell
 from skymark.model.duration import Span
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.record import RoundResult, Verification
+from skymark.model.record import Cell, RoundResult, Verification
 from skymark.suite.contract import Row, Suite, TimedRegion
 
 GUESS_S = 15.0

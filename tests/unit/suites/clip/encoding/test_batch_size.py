@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.suites.clip.encoding.batch_size import (
+from skymark.suites.clip.encoding.batches import (
     FRACTION_VARIABLE,
     given_fraction,
     largest_batch,

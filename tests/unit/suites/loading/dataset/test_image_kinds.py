@@ -10,10 +10,10 @@ from skymark.model.record import Status
 from skymark.suites.loading.adapter import ADAPTERS
 from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.dataset import images
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import adapters
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 from tests.image_modes import MODES
 
 OWN = """

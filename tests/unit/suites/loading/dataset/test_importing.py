@@ -23,15 +23,11 @@ from skymark.suites.loading.dataset.values import category
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Scenario, Size
 from skymark.suites.loading.scenarios.au1_compressed_audio import CompressedAudio
-from skymark.suites.loading.scenarios.cv1_image_classification import ImageClassification
-from skymark.suites.loading.scenarios.cv2_volumes import Volumes
-from skymark.suites.loading.scenarios.cv5_video_clips import VideoClips
-from skymark.suites.loading.scenarios.mm1_image_text_pairs import ImageTextPairs
-from skymark.suites.loading.scenarios.mm2_audio_text_pairs import AudioTextPairs
-from skymark.suites.loading.scenarios.nlp1_token_blocks import TokenBlocks
-from skymark.suites.loading.scenarios.nlp2_variable_length_text import TextSequences
-from skymark.suites.loading.scenarios.tab1_dense_features import DenseFeatures
-from skymark.suites.loading.scenarios.tab2_sparse_features import SparseFeatures
+from skymark.suites.loading.scenarios.cv_images import ImageClassification
+from skymark.suites.loading.scenarios.cv_volumes_and_clips import VideoClips, Volumes
+from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs, ImageTextPairs
+from skymark.suites.loading.scenarios.nlp_texts import TextSequences, TokenBlocks
+from skymark.suites.loading.scenarios.tab_tables import DenseFeatures, SparseFeatures
 
 
 def picture(kind: str = "JPEG", width: int = 48, height: int = 40, mode: str = "RGB") -> bytes:

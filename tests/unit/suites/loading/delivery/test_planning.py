@@ -8,9 +8,9 @@ from skymark.model.errors import UsageError
 from skymark.model.plan import Selection
 from skymark.model.record import Status
 from skymark.suites.loading.delivery.framework import REACHED
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.registry import adapters
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 ABLE = {slug for slug, cls in adapters().items() if not cls.native_only or "CV-1" in cls.native}
 """Adapters that do CV-1: all but those for other media."""

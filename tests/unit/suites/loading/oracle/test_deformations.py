@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.oracle import Oracle
-from skymark.suites.loading.oracle.hypotheses import longer, shifted, shorter
+from skymark.suites.loading.oracle.diagnosis import longer, shifted, shorter
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.nlp1_token_blocks import TokenBlocks
-from skymark.suites.loading.scenarios.nlp2_variable_length_text import TextSequences
+from skymark.suites.loading.scenarios.nlp_texts import TextSequences, TokenBlocks
 
 INDICES = np.arange(12)
 BLOCKS = TokenBlocks(size=Size(elements=12, batch_size=12, values={"block": 64}))

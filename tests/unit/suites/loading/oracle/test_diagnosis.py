@@ -12,7 +12,7 @@ from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
 from skymark.suites.loading.oracle import HostBatch, Oracle
 from skymark.suites.loading.scenario import Parameters, Size, Stage
-from skymark.suites.loading.scenarios.cv1_image_classification import ImageClassification
+from skymark.suites.loading.scenarios.cv_images import ImageClassification
 
 INDICES = np.array([5, 0, 11, 7, 2, 9, 4, 3])
 EPOCH = 2

@@ -16,7 +16,7 @@ from skymark.suites.loading.judge import replay
 from skymark.suites.loading.oracle import Declared, Evidence, Oracle
 from skymark.suites.loading.oracle.evidence import heard
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 
 ELEMENTS = 600
 SCENARIO = Determinism(Size(elements=ELEMENTS, batch_size=64, values={"features": 4}), seed=7)

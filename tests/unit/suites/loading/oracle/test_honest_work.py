@@ -9,8 +9,8 @@ from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.oracle.comparison import Difference
 from skymark.suites.loading.oracle.reference import UNIT_ROUNDOFF, gamma, tolerance
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.mm2_audio_text_pairs import AudioTextPairs
-from skymark.suites.loading.scenarios.pc1_transform_chains import TransformChain
+from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs
+from skymark.suites.loading.scenarios.pc_pipelines import TransformChain
 from skymark.suites.loading.transforms import audio
 
 EPOCH = 1

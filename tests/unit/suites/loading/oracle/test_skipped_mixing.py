@@ -9,7 +9,7 @@ from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Dataset
 from skymark.suites.loading.oracle import HostBatch, Oracle, to_host
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.cv3_batch_mixing import BatchMixing
+from skymark.suites.loading.scenarios.cv_images import BatchMixing
 
 INDICES = np.array([5, 0, 11, 7, 2, 9, 4, 3])
 EPOCH = 2

@@ -11,7 +11,7 @@ from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array, Dataset
 from skymark.suites.loading.oracle import Oracle, stream_of
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 
 ELEMENTS, BATCH = 50, 8
 SIZE = Size(elements=ELEMENTS, batch_size=BATCH, values={"features": 70})

@@ -12,14 +12,14 @@ import pytest
 from skymark.suites.loading.dataset.canonical import Dataset
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Scenario, Size
-from skymark.suites.loading.scenarios.cv1_image_classification import ImageClassification
-from skymark.suites.loading.scenarios.cv2_volumes import Volumes
-from skymark.suites.loading.scenarios.cv3_batch_mixing import BatchMixing
-from skymark.suites.loading.scenarios.cv4_multi_resolution import MultiResolution
-from skymark.suites.loading.scenarios.cv5_video_clips import VideoClips
-from skymark.suites.loading.scenarios.pc1_transform_chains import TransformChain
-from skymark.suites.loading.scenarios.pc2_branching_pipeline import TwoViews
-from skymark.suites.loading.transforms.random_crop import pixel_box
+from skymark.suites.loading.scenarios.cv_images import (
+    BatchMixing,
+    ImageClassification,
+    MultiResolution,
+)
+from skymark.suites.loading.scenarios.cv_volumes_and_clips import VideoClips, Volumes
+from skymark.suites.loading.scenarios.pc_pipelines import TransformChain, TwoViews
+from skymark.suites.loading.transforms.crops import pixel_box
 
 PICTURES = {"height": 60, "width": 75, "side": 32, "classes": 10}
 CLIPS = {"seconds": 1.2, "height": 40, "width": 72, "side": 16, "frames": 3, "stride": 3}

@@ -7,10 +7,10 @@ import pytest
 from skymark.model.plan import Selection
 from skymark.model.record import Status
 from skymark.suites.loading.dataset.tar import SHARD_ELEMENTS
-from skymark.suites.loading.efforts import EFFORTS
 from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.tuning import EFFORTS
 
 
 @pytest.mark.parametrize(("variant", "workers"), [("tiny", 2), ("small", 8), ("medium", 8)])

@@ -10,8 +10,7 @@ import pytest
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.au1_compressed_audio import CompressedAudio
-from skymark.suites.loading.scenarios.mm1_image_text_pairs import ImageTextPairs
-from skymark.suites.loading.scenarios.mm2_audio_text_pairs import AudioTextPairs
+from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs, ImageTextPairs
 
 SCENARIOS = {
     "MM-1": ImageTextPairs(

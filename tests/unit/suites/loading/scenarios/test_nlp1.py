@@ -7,7 +7,7 @@ import pytest
 
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.nlp1_token_blocks import TokenBlocks
+from skymark.suites.loading.scenarios.nlp_texts import TokenBlocks
 
 SIZE = Size(elements=40, batch_size=16, values={"block": 64})
 

@@ -11,7 +11,7 @@ from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.oracle import Oracle
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.nlp2_variable_length_text import TextSequences
+from skymark.suites.loading.scenarios.nlp_texts import TextSequences
 
 SIZE = Size(elements=300, batch_size=16, values={"longest": 128, "classes": 2})
 

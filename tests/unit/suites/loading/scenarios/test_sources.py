@@ -11,8 +11,7 @@ from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
 from skymark.suites.loading.dataset.objects import serving
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.io1_storage_formats import Sources
-from skymark.suites.loading.scenarios.io2_streaming_or_eager import FirstBatch
+from skymark.suites.loading.scenarios.io_storage import FirstBatch, Sources
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.transforms.field import checksum
 

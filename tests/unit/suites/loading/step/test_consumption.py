@@ -12,7 +12,7 @@ from skymark.model.errors import UsageError
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.pr2_determinism import Determinism
+from skymark.suites.loading.scenarios.pr_production import Determinism
 from skymark.suites.loading.step.consumption import Consumption, Trainer
 from skymark.suites.loading.step.step import Step, StepKind
 from tests.processes.drives.conftest import make_bench

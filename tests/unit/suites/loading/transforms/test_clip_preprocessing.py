@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from skymark.suites.loading.transforms.clip import (
+from skymark.suites.loading.transforms.crops import (
     CLIP_DEVIATION,
     CLIP_MEAN,
     crop_centre,

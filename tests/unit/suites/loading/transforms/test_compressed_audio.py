@@ -7,8 +7,8 @@ import pytest
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sounds import flac_bytes, speech
-from skymark.suites.loading.transforms.audio import HOP
-from skymark.suites.loading.transforms.compressed_audio import (
+from skymark.suites.loading.transforms.audio import (
+    HOP,
     decode_flac,
     stretch,
     stretch_from_hop,

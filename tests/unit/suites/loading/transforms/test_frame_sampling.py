@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.transforms.random_crop import window_start
+from skymark.suites.loading.transforms.crops import window_start
 from skymark.suites.loading.transforms.video import WRONG_SAMPLERS, sampled_frames
 
 ALMOST_ONE = np.nextafter(1, 0)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from skymark.suites.loading.random import uniforms
-from skymark.suites.loading.transforms.random_crop import (
+from skymark.suites.loading.transforms.crops import (
     DRAWS,
     TRIES,
     central_box,

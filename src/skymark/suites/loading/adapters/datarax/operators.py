@@ -116,7 +116,7 @@ def sparse(scenario: Any) -> tuple[Step, ...]:
     import jax.numpy as jnp
 
     from skymark.suites.loading.dataset.tabular import CARDINALITIES, table_sizes
-    from skymark.suites.loading.transforms import tabular
+    from skymark.suites.loading.transforms import field as tabular
 
     keys = tabular.feature_keys(len(CARDINALITIES))
     rows = table_sizes(scenario.size["largest_table"])

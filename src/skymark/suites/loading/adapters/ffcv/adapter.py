@@ -17,7 +17,7 @@ from skymark.suites.loading.element_streams import batches_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skymark.model.cell import Setting
+    from skymark.model.record import Setting
     from skymark.suites.loading.adapters.ffcv.operators import Operators
     from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
     from skymark.suites.loading.scenario import Batch, Scenario

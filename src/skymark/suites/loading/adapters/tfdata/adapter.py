@@ -33,7 +33,7 @@ from skymark.suites.loading.adapters.tfdata.orders import (
 from skymark.suites.loading.devices import Acceleration
 
 if TYPE_CHECKING:
-    from skymark.model.cell import Setting
+    from skymark.model.record import Setting
     from skymark.suites.loading.adapters.tfdata.operators import Tensors
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.files import Reader

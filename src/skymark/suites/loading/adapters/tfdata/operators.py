@@ -106,10 +106,10 @@ def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     import tensorflow as tf
 
     from skymark.suites.loading.dataset.tabular import CARDINALITIES, table_sizes
-    from skymark.suites.loading.transforms import tabular
+    from skymark.suites.loading.transforms import field
 
     del tables
-    keys = tf.constant(tabular.feature_keys(len(CARDINALITIES)))
+    keys = tf.constant(field.feature_keys(len(CARDINALITIES)))
     rows = tf.constant(table_sizes(scenario.size["largest_table"]))
 
     def folded(ids: Any) -> Any:
@@ -121,7 +121,7 @@ def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
 
     def hashing(batch: Tensors) -> Tensors:
         ids = tf.bitcast(batch["categorical"], tf.uint64) + keys
-        for mixer in tabular.MIXERS:
+        for mixer in field.MIXERS:
             ids = folded(ids) * mixer
         return {**batch, "categorical": tf.cast(folded(ids) % rows, tf.int32)}
 

@@ -42,7 +42,7 @@ def log_mel(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     from torchcodec.decoders import AudioDecoder
 
     from skymark.suites.loading.transforms import audio
-    from skymark.suites.loading.transforms.random_crop import window_start
+    from skymark.suites.loading.transforms.crops import window_start
 
     rate = audio.SAMPLE_RATE
     decoder = AudioDecoder(bytes(element["flac"]))

@@ -70,7 +70,7 @@ def view(pixels: Any, crop: Parameters, side: int) -> Any:
     """Cut the drawn box out, resize it, mirror it where drawn and normalise, ``[S, S, 3]``."""
     from torchvision.transforms.v2 import functional
 
-    from skymark.suites.loading.transforms.random_crop import pixel_box
+    from skymark.suites.loading.transforms.crops import pixel_box
 
     box = pixel_box(crop, *pixels.shape[-2:])
     cut = functional.resized_crop(pixels, *box, size=[side, side], antialias=True)
@@ -86,7 +86,7 @@ def image(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
 
 def two_views(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     """Make two views of an image."""
-    from skymark.suites.loading.scenarios.pc2_branching_pipeline import VIEWS, own_parameters
+    from skymark.suites.loading.scenarios.pc_pipelines import VIEWS, own_parameters
 
     pixels, side = decoded(element), scenario.size["side"]
     drawn = {f"view_{name}": own_parameters(parameters, name) for name in VIEWS}

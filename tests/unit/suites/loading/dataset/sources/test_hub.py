@@ -21,10 +21,10 @@ from skymark.suites.loading.dataset.sources import parquet as hub
 from skymark.suites.loading.dataset.sources.opening import open_source
 from skymark.suites.loading.registry import bind_scenario
 from skymark.suites.loading.scenario import Size
-from skymark.suites.loading.scenarios.cv1_image_classification import ImageClassification
-from skymark.suites.loading.scenarios.mm1_image_text_pairs import ImageTextPairs
-from skymark.suites.loading.scenarios.nlp1_token_blocks import TokenBlocks
-from skymark.suites.loading.scenarios.tab2_sparse_features import SparseFeatures
+from skymark.suites.loading.scenarios.cv_images import ImageClassification
+from skymark.suites.loading.scenarios.mm_pairs import ImageTextPairs
+from skymark.suites.loading.scenarios.nlp_texts import TokenBlocks
+from skymark.suites.loading.scenarios.tab_tables import SparseFeatures
 from skymark.suites.loading.specification import LoadingSpecification
 from tests.hub_server import serving
 

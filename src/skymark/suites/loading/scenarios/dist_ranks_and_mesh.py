@@ -1,4 +1,4 @@
-"""DIST-1: ranks share a dataset."""
+"""DIST-1 and DIST-2: ranks that share a dataset, and a mesh of JAX devices."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from skymark.suites.loading.scenario import Size, scenario
-from skymark.suites.loading.scenarios.tab1_dense_features import DenseFeatures
+from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
 
 if TYPE_CHECKING:
-    from skymark.model.cell import Setting
+    from skymark.model.record import Setting
 
 
 @scenario
@@ -42,3 +42,23 @@ class Ranks(DenseFeatures):
     def requirements(cls, axes: Mapping[str, Setting]) -> frozenset[str]:
         """Ask for sharing only where there are several ranks."""
         return cls.needs if axes["ranks"] != 1 else cls.needs - {"shard"}
+
+
+@scenario
+class DeviceMesh(DenseFeatures):
+    """Standardise dense features and divide every batch among all JAX devices.
+
+    Where there is no accelerator, XLA simulates devices on the CPU.
+    """
+
+    id: ClassVar = "DIST-2"
+    title: ClassVar = "batches placed on a JAX device mesh"
+    tier: ClassVar = 2
+    needs: ClassVar = frozenset({"map", "shuffle", "jax"})
+    variants: ClassVar = {
+        "small": Size(elements=13_312, batch_size=256, values={"features": 64}),
+        "medium": Size(elements=131_072, batch_size=1024, values={"features": 256}),
+        "large": Size(elements=1_048_576, batch_size=8192, values={"features": 512}),
+    }
+    holds_lock: ClassVar = False
+    drive: ClassVar = "mesh"

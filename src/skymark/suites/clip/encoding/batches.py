@@ -1,0 +1,153 @@
+"""Batches of pixels: as large as is useful, read ahead, and their memory given back.
+
+glibc keeps what is freed below a block that is still in use, and PyTorch's allocator what a device
+gave it. After a larger model a process would hold more than its next one ever asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from skymark.machine.facts import FRACTION_VARIABLE
+from skymark.suites.clip.pixels.preprocessing import PixelMap
+
+CPU_IMAGES = 64
+"""On a CPU, larger batches are no faster: caches are full long before."""
+CPU_INPUTS = 100
+"""Activations of an image over its float32 pixels. Assumed, with room to spare: the largest layer
+of ViT-L-14 and its attention take 14 times as much together."""
+LARGEST = 512
+"""On an accelerator; from here on the models known are at their full rate."""
+TRIAL = 8
+SHARE = 0.85
+"""Of the memory given that batches may take; allocators need some room."""
+
+
+def given_fraction() -> float:
+    """Return the share of the accelerator that this process may use, 1.0 if nobody said."""
+    return float(os.environ.get(FRACTION_VARIABLE, "1"))
+
+
+def bound_memory(device: Any) -> None:
+    """Hold this process to its share of the accelerator's memory."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(given_fraction(), device)
+
+
+def largest_batch(free_bytes: int, bytes_per_image: float, at_most: int) -> int:
+    """Return the largest power of two of images that fits into memory, at least one."""
+    size = at_most
+    while size > 1 and size * bytes_per_image > free_bytes:
+        size //= 2
+    return size
+
+
+def free_bytes(device: Any) -> int:
+    """Return the memory that batches may take: of the device, or of the host."""
+    import psutil
+    import torch
+
+    if device.type != "cuda":
+        return int(psutil.virtual_memory().available * SHARE)
+    free, total = torch.cuda.mem_get_info(device)
+    own = total * given_fraction() - torch.cuda.memory_reserved(device)
+    return int(min(free, own) * SHARE)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a batch did not fit into memory."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in text or "out of memory" in text.lower()
+    )
+
+
+def return_freed_memory(device: Any) -> None:
+    """Return to the system what nobody holds any more, on the host and on a device.
+
+    Where the C library is not glibc the host's stays with the allocator.
+    """
+    import torch
+
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+AHEAD = 2
+"""Batches that are read, or copied, before they are asked for."""
+
+
+def fed(pixels: PixelMap, start: int, size: int, device: Any) -> Iterator[Any]:
+    """Yield uint8 tensors of up to `size` images each, on the device, from image `start` on."""
+    batches = _read_ahead(pixels, start, size, pinned=device.type == "cuda")
+    return _copied_ahead(batches, device) if device.type == "cuda" else batches
+
+
+def _read_ahead(pixels: PixelMap, start: int, size: int, *, pinned: bool) -> Iterator[Any]:
+    """Yield batches in host memory; pinned, so that a copy can run beside other work."""
+    import torch
+
+    def page_locked() -> Any:
+        return torch.empty((size, *pixels.index.shape[1:]), dtype=torch.uint8, pin_memory=True)
+
+    def read(begin: int) -> Any:
+        if not pinned:
+            return torch.from_numpy(pixels.read(begin, begin + size))
+        buffer = page_locked()
+        return buffer[: len(pixels.read(begin, begin + size, buffer.numpy()))]
+
+    if pinned:
+        # Locking pages takes long, so that as many as are ever in use at once are locked now: three
+        # that wait, one that is read, and one that is copied. PyTorch keeps them for all batches.
+        batches = -(-len(pixels) // size)
+        held = [page_locked() for _ in range(min(AHEAD + 3, batches))]
+        held.clear()
+
+    with ThreadPoolExecutor(1, "reading") as reader:
+        waiting: deque[Future[Any]] = deque()
+        for begin in range(start, len(pixels), size):
+            waiting.append(reader.submit(read, begin))
+            if len(waiting) > AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _copied_ahead(batches: Iterator[Any], device: Any) -> Iterator[Any]:
+    """Yield batches on a GPU: copied on a stream of their own, beside the encoder's work."""
+    import torch
+
+    copying = torch.cuda.Stream(device)
+    waiting: deque[tuple[Any, Any]] = deque()
+
+    def handed_over() -> Any:
+        batch, copied = waiting.popleft()
+        working = torch.cuda.current_stream(device)
+        working.wait_event(copied)
+        # Else its memory could be used again by the copying stream, which made it.
+        batch.record_stream(working)
+        return batch
+
+    for batch in batches:
+        with torch.cuda.stream(copying):
+            waiting.append((batch.to(device, non_blocking=True), copying.record_event()))
+        if len(waiting) > AHEAD:
+            yield handed_over()
+    while waiting:
+        yield handed_over()
