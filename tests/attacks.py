@@ -22,18 +22,18 @@ from tests.faults.table import renew
 
 ATTACKS = {
     "damage in any file of a run": (
-        "tests/unit/run/test_any_bytes.py::test_any_bytes_in_any_file",
-        "tests/unit/run/test_damage.py",
+        "tests/unit/rundir/test_any_bytes.py::test_any_bytes_in_any_file",
+        "tests/unit/rundir/test_damage.py",
     ),
     "a worse copy in the place of a better one": ("tests/unit/store/test_damaged_runs.py",),
     "anything from a store or a rented machine": (
-        "tests/unit/run/test_any_bytes.py::test_any_bytes_that_come",
+        "tests/unit/rundir/test_any_bytes.py::test_any_bytes_that_come",
         "tests/unit/cloud/lifecycle/test_results.py",
     ),
     "names of runs, cells and files that lead elsewhere": (
         "tests/unit/store/test_hostile_names.py",
         "tests/unit/store/test_fetching.py",
-        "tests/unit/run/test_layout.py",
+        "tests/unit/rundir/test_layout.py",
     ),
     "text that steers terminals, spreadsheets, browsers": (
         "tests/unit/report/test_any_text.py",

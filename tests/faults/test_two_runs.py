@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from skymark.run.directory import RunDirectory
+from skymark.rundir.directory import RunDirectory
+
 from tests.faults.runs import Case
 from tests.waiting import until
 

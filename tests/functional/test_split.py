@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from skymark.run.reader import open_run
+from skymark.rundir.reader import open_run
 
 PLAN = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy", "--effort", "check")
 CELLS = 8

@@ -118,7 +118,7 @@ def show_end(  # its parameters are options of a command
     from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
     from skymark.report.comparison_tables import print_comparison
-    from skymark.run.reader import open_run
+    from skymark.rundir.reader import open_run
 
     paths = baseline_path(path), path
     runs = [

@@ -147,7 +147,7 @@ def _quote(plan: Plan, profile: str, where: MachineOptions, deadline_s: int | No
     from skymark.cloud.cost.limits import require_time_before
     from skymark.cloud.cost.quote import quote_for
     from skymark.cloud.sky.catalogue import SkyPilotCatalogue
-    from skymark.run.history import read_history
+    from skymark.rundir.history import read_history
 
     require_time_before(plan, deadline_s)
     split = split_of_machines(where.split, where.num_nodes)
@@ -176,7 +176,7 @@ def on_all_gpus(
     from skymark.cloud.cost.quote import with_slots
     from skymark.cloud.lifecycle.quoting import slots_on
     from skymark.cloud.order import KEPT_IDLE_MINUTES
-    from skymark.run.history import read_history
+    from skymark.rundir.history import read_history
 
     slots = slots_on(plan, quote.cheapest) if quote.num_nodes == 1 else None
     if slots is None or slots.working == 1:

@@ -170,7 +170,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.user_jobs import check_nodes
     from skymark.cloud.source import new_submission
     from skymark.cloud.stores import check_stores
-    from skymark.run.layout import new_run_id
+    from skymark.rundir.layout import new_run_id
 
     if deadline is not None:
         seconds_of(deadline)  # else nobody is asked
@@ -255,7 +255,7 @@ def _priced(
     """
     from skymark.cloud.lifecycle.quoting import machine_there, quote_there
     from skymark.cloud.stores import secrets_for
-    from skymark.run.history import read_history
+    from skymark.rundir.history import read_history
 
     machine = machine_there(orders[0][0].cluster, max_cost_usd)
     found = []

@@ -18,7 +18,7 @@ from skymark.report.text import MISSING, margin, writer
 
 if TYPE_CHECKING:
     from skymark.cloud.order import UserJob
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 PLACE = re.compile(r"\{([^{}]+)\}")
 """Place of a point's value in a command."""

@@ -236,7 +236,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.sky.managed_jobs import check_controller
     from skymark.cloud.stores import check_stores, lasting_store
-    from skymark.run.layout import new_run_id
+    from skymark.rundir.layout import new_run_id
 
     keep = keep or idle
     _require_that_go_together(

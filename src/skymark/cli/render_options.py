@@ -171,7 +171,7 @@ def run_named(run_id: str | None, profile: str) -> str:
         UsageError: it cannot be one.
     """
     from skymark.model.manifest import RUN_ID
-    from skymark.run.layout import new_run_id
+    from skymark.rundir.layout import new_run_id
 
     if run_id is None:
         return new_run_id(profile, datetime.now(UTC))

@@ -19,7 +19,7 @@ def show_end(ended: Ended | Kept | Left, output: Path) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
     from skymark.cloud.lifecycle.stages import Kept, Left
-    from skymark.run.reader import open_run
+    from skymark.rundir.reader import open_run
 
     if isinstance(ended, Left):
         _say_how_to_come_back(ended.order, output)
@@ -51,7 +51,7 @@ def show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> i
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page
     from skymark.cloud.lifecycle.stages import Kept
-    from skymark.run.reader import open_run
+    from skymark.rundir.reader import open_run
 
     runs = {
         ended.order.run_id.removeprefix(f"{run_id}-"): open_run(ended.results.directory)

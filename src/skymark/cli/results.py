@@ -16,8 +16,8 @@ from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import DamagedManifestError, StoreError, UsageError
 from skymark.model.record import Status
 from skymark.references import load_object
-from skymark.run.layout import SUMS
-from skymark.run.reader import Run, open_run, read_manifest
+from skymark.rundir.layout import SUMS
+from skymark.rundir.reader import Run, open_run, read_manifest
 from skymark.store.store import FINISH_S
 from skymark.suite.registry import suite_named
 
@@ -254,8 +254,8 @@ def _say_what_is_left_out(run: Run, written: int) -> None:
 def _store(directory: Path, address: str, wait_s: float) -> int:
     """Put a run that is on disk into a store: all of it, or what was not stored before."""
     from skymark.cli.stores import say_what_was_stored
-    from skymark.run.directory import TOO_LARGE
-    from skymark.run.mending import damages
+    from skymark.rundir.directory import TOO_LARGE
+    from skymark.rundir.mending import damages
     from skymark.store.fetching import recover_manifest, require_same_run
     from skymark.store.kinds import open_store
     from skymark.store.storing import Storing

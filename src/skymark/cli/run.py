@@ -44,7 +44,7 @@ from skymark.execute.planner import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
-from skymark.run.layout import new_run_id
+from skymark.rundir.layout import new_run_id
 from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
 
 DEFAULT_OPTIONS = PlanOptions()
@@ -341,7 +341,7 @@ def plan(
 def _show(path: Path, records: Iterable[Record], *, json: bool) -> bool:
     """Show the run and write its page; returns whether that could be written."""
     from skymark.cli.results import show, write_page
-    from skymark.run.reader import open_run
+    from skymark.rundir.reader import open_run
 
     opened = open_run(path, known=records)
     show(opened, json=json)

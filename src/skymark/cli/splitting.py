@@ -28,7 +28,7 @@ from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.report.text import MISSING, duration
-from skymark.run.history import PastRun, read_history
+from skymark.rundir.history import PastRun, read_history
 
 
 def part_asked_for(

@@ -70,7 +70,7 @@ def fetch(
     Exit status: 0 all files are what they should be, 1 some are not, or the store
     is away, 2 there is no such run.
     """
-    from skymark.run.reader import open_run
+    from skymark.rundir.reader import open_run
     from skymark.store.fetching import fetch as fetch_run
     from skymark.store.kinds import open_source, runs_at
 

@@ -142,7 +142,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.lifecycle.slot_queue import submit as submit_slots
     from skymark.cloud.lifecycle.slot_queue import submit_groups
     from skymark.cloud.shared_jobs import group_bytes, job_per_group, slot_jobs
-    from skymark.run.history import read_history
+    from skymark.rundir.history import read_history
 
     of_cluster = {
         "--cluster": cluster is not None,
@@ -387,7 +387,7 @@ def _order(
     from skymark.cloud.lifecycle.kept_machine import order_of
     from skymark.cloud.order import KEPT_IDLE_MINUTES, Order
     from skymark.cloud.source import job_name, new_submission
-    from skymark.run.layout import new_run_id
+    from skymark.rundir.layout import new_run_id
 
     run_id = job_name(new_run_id(plan.profile, datetime.now(UTC)))  # names of jobs have it
     if place.is_there:

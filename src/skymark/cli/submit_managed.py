@@ -228,7 +228,7 @@ def _order(
     from skymark.cloud.order import Order, idle_minutes_for
     from skymark.cloud.source import job_name
     from skymark.cloud.stores import lasting_store
-    from skymark.run.layout import new_run_id
+    from skymark.rundir.layout import new_run_id
 
     return Order(
         profile=profile,

@@ -20,7 +20,7 @@ from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
 from skymark.report.text import MISSING, duration, size
-from skymark.run.history import PastRun, read_history
+from skymark.rundir.history import PastRun, read_history
 from skymark.suite.commands import SuiteCommands
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named

@@ -22,9 +22,9 @@ from skymark.model.record import Cell, Setting, Status
 from skymark.references import load_object
 from skymark.report.export import Reading, SheetFormat, as_text, grid_of
 from skymark.report.progress import CellState, State, counted, states_of
-from skymark.run.layout import MANIFEST
-from skymark.run.reader import Heads, RecordHead, Run, open_heads, open_run
-from skymark.run.writer_locks import is_being_written
+from skymark.rundir.layout import MANIFEST
+from skymark.rundir.reader import Heads, RecordHead, Run, open_heads, open_run
+from skymark.rundir.writer_locks import is_being_written
 from skymark.suite.commands import Sheet, SuiteCommands
 from skymark.suite.registry import suite_named
 
@@ -128,7 +128,7 @@ def directory_of(place: str) -> Iterator[Path]:
         UsageError: there is no run.
         StoreError: the store cannot be read.
     """
-    from skymark.run.layout import MANIFEST
+    from skymark.rundir.layout import MANIFEST
     from skymark.store.fetching import fetch
     from skymark.store.kinds import is_address, open_source
 

@@ -17,7 +17,7 @@ from skymark.execute.partition.shard import Shard
 from skymark.model.plan import Plan
 from skymark.model.record import Cause
 from skymark.report.text import duration
-from skymark.run.history import read_history
+from skymark.rundir.history import read_history
 
 if TYPE_CHECKING:
     from skymark.execute.revision import Revision

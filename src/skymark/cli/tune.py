@@ -23,7 +23,7 @@ from skymark.model.record import Record
 from skymark.plain_files import explained, write_whole
 from skymark.references import load_object
 from skymark.report.text import escaped_json
-from skymark.run.layout import MANIFEST, new_run_id
+from skymark.rundir.layout import MANIFEST, new_run_id
 from skymark.suite.contract import Ceiling, Ceilings
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from skymark.model.duration import NOTHING, Span
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
-from skymark.run.history import PastRun, past_run
-from skymark.run.reader import open_run
+from skymark.rundir.history import PastRun, past_run
+from skymark.rundir.reader import open_run
 
 SAME_PROFILE_FACTOR = 1.5
 """How much faster or slower a machine may be than another of the same profile. Assumed."""

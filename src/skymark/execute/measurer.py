@@ -35,7 +35,7 @@ from skymark.model.errors import VenvBuildError
 from skymark.model.machine import Platform
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cause, Cell, Record, RoundResult, Status, Stop
-from skymark.run.directory import RunDirectory
+from skymark.rundir.directory import RunDirectory
 from skymark.suite.contract import Suite
 
 PREPARE_TIMEOUT_S = 1800.0

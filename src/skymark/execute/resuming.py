@@ -22,10 +22,10 @@ from skymark.model.errors import (
 from skymark.model.manifest import RUN_ID, Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record
-from skymark.run.directory import TOO_LARGE, RunDirectory, require_same_plan
-from skymark.run.layout import MANIFEST, SUMS
-from skymark.run.mending import damaged_logs, damages, mend
-from skymark.run.writer_locks import sole_writer
+from skymark.rundir.directory import TOO_LARGE, RunDirectory, require_same_plan
+from skymark.rundir.layout import MANIFEST, SUMS
+from skymark.rundir.mending import damaged_logs, damages, mend
+from skymark.rundir.writer_locks import sole_writer
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.store import Store
 from skymark.store.storing import Stored, Storing

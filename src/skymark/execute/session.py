@@ -23,8 +23,8 @@ from skymark.machine.measuring_lock import measuring
 from skymark.model.errors import StoreError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status, is_well
-from skymark.run.directory import RunDirectory
-from skymark.run.layout import MANIFEST, SUMS
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.layout import MANIFEST, SUMS
 from skymark.store.fetching import fetch
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored, Storing

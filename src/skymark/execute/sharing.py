@@ -30,9 +30,9 @@ from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cell, Record
-from skymark.run.directory import RunDirectory, require_same_plan
-from skymark.run.layout import MANIFEST, SUMS
-from skymark.run.writer_locks import JointWriter, joint_writer
+from skymark.rundir.directory import RunDirectory, require_same_plan
+from skymark.rundir.layout import MANIFEST, SUMS
+from skymark.rundir.writer_locks import JointWriter, joint_writer
 from skymark.store.store import FINISH_S, Store
 from skymark.store.storing import Stored, Storing
 from skymark.suite.registry import suite_named

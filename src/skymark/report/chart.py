@@ -12,8 +12,8 @@ import numpy as np
 from skymark.model.metric import Declaration, Distribution
 from skymark.report.ranking_table import Row, price_column
 from skymark.report.text import significant, writer, writer_as
-from skymark.run.reader import Run
-from skymark.run.row import read_samples
+from skymark.rundir.reader import Run
+from skymark.rundir.row import read_samples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import Judged, Judgement, NamedCell, judge
 from skymark.report.text import duration
-from skymark.run.reader import Run
+from skymark.rundir.reader import Run
 from skymark.statistics.change_points import CommonChange
 from skymark.statistics.difference import (
     PAIRED_PRACTICAL,

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Literal
 from skymark.model.metric import Declaration, Metric
 from skymark.report.markdown import AT, markdown, markdown_table
 from skymark.report.text import MISSING, plain, writer
-from skymark.run.row import Value, columns_of, price_per_million_usd, rows_of
+from skymark.rundir.row import Value, columns_of, price_per_million_usd, rows_of
 
 if TYPE_CHECKING:
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\ufffd", "＝", "＋", "－", "＠")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from skymark.model.metric import Declaration
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 FORMATS = ("svg", "png")
 DOTS_PER_INCH = 150

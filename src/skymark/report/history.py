@@ -20,8 +20,8 @@ from skymark.report.html import page_environment
 from skymark.report.judgement import NamedCell
 from skymark.report.pytest_benchmark import run_at
 from skymark.report.text import plain, writer
-from skymark.run.layout import MANIFEST
-from skymark.run.reader import Run
+from skymark.rundir.layout import MANIFEST
+from skymark.rundir.reader import Run
 from skymark.statistics.change_points import change_points
 from skymark.statistics.difference import PRACTICAL, Difference, difference
 

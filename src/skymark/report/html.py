@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skymark.model.record import Cell
     from skymark.report.chart import Axis
     from skymark.report.ranking_table import Filled
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 
 def page_environment() -> Environment:

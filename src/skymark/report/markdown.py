@@ -20,7 +20,7 @@ from skymark.report.ranking_table import (
 from skymark.report.text import facts_of, plain, reason_of
 
 if TYPE_CHECKING:
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 
 POWERFUL = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")

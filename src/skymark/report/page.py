@@ -30,7 +30,7 @@ from skymark.report.ranking_table import (
     why_not_ranked,
 )
 from skymark.report.text import Warned, warned_in, writer
-from skymark.run.reader import Run
+from skymark.rundir.reader import Run
 
 MOST_CELLS = 1000
 """Cells of a run whose samples are read for its page; to read those of more takes too long."""

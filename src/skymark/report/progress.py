@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from skymark.model.record import Cell, Status
-from skymark.run.reader import RecordHead
+from skymark.rundir.reader import RecordHead
 
 
 class State(StrEnum):

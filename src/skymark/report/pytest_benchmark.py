@@ -23,8 +23,8 @@ from skymark.model.metric import Declaration, Metric, Shown, Words
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import UNSAFE, Cell, Record, Round, Status
 from skymark.plain_files import read_regular
-from skymark.run.reader import Run, open_run
-from skymark.run.row import rate_of
+from skymark.rundir.reader import Run, open_run
+from skymark.rundir.row import rate_of
 from skymark.statistics.interval import figures_of
 
 FORMAT = "pytest-benchmark"

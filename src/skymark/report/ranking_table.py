@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Record, Status, Stop
 from skymark.report.text import MISSING, margin, share, significant, writer
-from skymark.run.row import price_per_million_usd, rate_of
+from skymark.rundir.row import price_per_million_usd, rate_of
 from skymark.statistics.difference import Difference, difference, is_shown
 from skymark.statistics.places import Place, places_of
 
 if TYPE_CHECKING:
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from skymark.model.record import UNSAFE, Status
 from skymark.plain_files import named_by_user, write_whole
 from skymark.report.history import history_of, in_order_of_time, run_directories, write_history
 from skymark.report.html import page_environment, render
-from skymark.run.reader import Run, open_run
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import PRACTICAL
 
 INDEX = "index.html"

@@ -27,7 +27,7 @@ from skymark.report.text import MOST_SHOWN, facts_of, plain, reason_of, warned_i
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 STYLES = {
     Status.OK: "green",

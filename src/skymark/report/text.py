@@ -13,7 +13,7 @@ from skymark.model.metric import Figure, Metric, Shown
 
 if TYPE_CHECKING:
     from skymark.model.record import Cause, Record, StabilityWarning
-    from skymark.run.reader import Run
+    from skymark.rundir.reader import Run
 
 
 MISSING = "–"

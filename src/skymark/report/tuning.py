@@ -13,8 +13,8 @@ from skymark.model.errors import UsageError
 from skymark.model.metric import Metric
 from skymark.model.record import Cell, Record, Setting
 from skymark.report.text import MISSING, margin, share, writer
-from skymark.run.layout import MANIFEST
-from skymark.run.reader import Run, open_run
+from skymark.rundir.layout import MANIFEST
+from skymark.rundir.reader import Run, open_run
 from skymark.suite.contract import Ceiling, Suite
 
 

@@ -16,7 +16,7 @@ from skymark.plain_files import (
     remove_below,
     write_below,
 )
-from skymark.run.layout import MANIFEST
+from skymark.rundir.layout import MANIFEST
 from skymark.store.kinds import StoreKind
 
 

@@ -13,10 +13,10 @@ from tenacity import Retrying, stop_after_attempt
 from skymark.model.errors import DamagedManifestError, RunDirectoryError, StoreRefusedError
 from skymark.model.manifest import Manifest
 from skymark.plain_files import LARGEST_FILE_BYTES, explained, read_below, write_below
-from skymark.run.directory import TOO_LARGE, RunDirectory
-from skymark.run.layout import MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
-from skymark.run.mending import require_records_of
-from skymark.run.reader import parsed_manifest, read_sums
+from skymark.rundir.directory import TOO_LARGE, RunDirectory
+from skymark.rundir.layout import MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
+from skymark.rundir.mending import require_records_of
+from skymark.rundir.reader import parsed_manifest, read_sums
 from skymark.store.attempts import attempts
 from skymark.store.store import RunSource
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tenacity import stop_after_delay
 
 from skymark.model.errors import StoreError
-from skymark.run.directory import TOO_LARGE, RunDirectory
+from skymark.rundir.directory import TOO_LARGE, RunDirectory
 from skymark.store.attempts import attempts
 from skymark.store.store import FINISH_S, STALL_VARIABLE, Store
 from skymark.store.upload import Upload

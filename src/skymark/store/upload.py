@@ -15,8 +15,8 @@ from tenacity.nap import sleep_using_event
 from skymark.model.errors import StoreError, StoreRefusedError, StoreUnavailableError
 from skymark.model.schema import parse_record
 from skymark.plain_files import TooLargeError, read_below
-from skymark.run.directory import RunDirectory
-from skymark.run.layout import cell_of
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.layout import cell_of
 from skymark.store.attempts import LONGEST_WAIT_S, attempts
 from skymark.store.store import Store
 

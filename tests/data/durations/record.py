@@ -16,8 +16,8 @@ from pathlib import Path
 from time import process_time
 from xml.etree import ElementTree as ET
 
-from skymark.run.history import past_run
-from skymark.run.reader import open_run
+from skymark.rundir.history import past_run
+from skymark.rundir.reader import open_run
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[2] / "src" / "skymark"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 from filelock import FileLock
+from skymark.rundir.directory import RunDirectory
 
 from skymark.cli import cost
 from skymark.cli.main import main
@@ -21,7 +22,6 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Figure
 from skymark.model.plan import Plan, Selection
 from skymark.model.record import Cause, Record, Status
-from skymark.run.directory import RunDirectory
 from skymark.suite.registry import suite_named
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

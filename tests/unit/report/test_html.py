@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from skymark.rundir.reader import Run, open_run
 
 from skymark.model.effort import Allotment
 from skymark.model.errors import SkymarkError
@@ -18,7 +19,6 @@ from skymark.model.manifest import Duet
 from skymark.model.record import Cause, Status
 from skymark.report.html import render, write_html
 from skymark.report.text import facts_of
-from skymark.run.reader import Run, open_run
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SELF_CLOSING = {"rect", "line", "circle"}

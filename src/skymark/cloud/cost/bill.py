@@ -23,7 +23,7 @@ from skymark.model.base import Frozen
 from skymark.model.duration import NOTHING, Span
 from skymark.model.machine import usual_target
 from skymark.model.plan import Plan, PlannedCell
-from skymark.run.history import PastRun
+from skymark.rundir.history import PastRun
 
 
 class MachineCost(Frozen):

@@ -16,7 +16,7 @@ from skymark.model.base import Frozen
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.run.history import PastRun
+from skymark.rundir.history import PastRun
 from skymark.suite.registry import suite_named
 
 

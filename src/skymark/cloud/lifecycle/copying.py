@@ -25,8 +25,8 @@ from skymark.model.errors import (
     UsageError,
 )
 from skymark.plain_files import LARGEST_FILE_BYTES
-from skymark.run.directory import RunDirectory
-from skymark.run.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
 

@@ -31,7 +31,7 @@ from skymark.cloud.stores import secrets_for
 from skymark.model.duration import NOTHING
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.run.history import PastRun, read_history
+from skymark.rundir.history import PastRun, read_history
 from skymark.suite.registry import suite_named
 
 

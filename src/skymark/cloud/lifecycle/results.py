@@ -16,9 +16,9 @@ from skymark.model.base import Frozen
 from skymark.model.manifest import Manifest
 from skymark.model.record import Cell, Status
 from skymark.plain_files import LARGEST_FILE_BYTES, entries_below, read_below
-from skymark.run.directory import RunDirectory
-from skymark.run.layout import MANIFEST, SUMS
-from skymark.run.mending import damages
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.layout import MANIFEST, SUMS
+from skymark.rundir.mending import damages
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_source
 

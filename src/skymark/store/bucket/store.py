@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.plain_files import LARGEST_FILE_BYTES
-from skymark.run.layout import MANIFEST
+from skymark.rundir.layout import MANIFEST
 from skymark.store.bucket.address import (
     BucketAddress,
     ProfileCredentials,

@@ -19,10 +19,10 @@ from skymark.machine.private_directory import own_folder, private_directory
 from skymark.model.base import digest_of
 from skymark.model.errors import CacheError, StoreRefusedError, UsageError
 from skymark.model.record import Record
-from skymark.run.directory import TOO_LARGE, RunDirectory
-from skymark.run.mending import damages
-from skymark.run.reader import Run, open_run, read_manifest
-from skymark.run.row import names_of_metric, rows_of
+from skymark.rundir.directory import TOO_LARGE, RunDirectory
+from skymark.rundir.mending import damages
+from skymark.rundir.reader import Run, open_run, read_manifest
+from skymark.rundir.row import names_of_metric, rows_of
 
 ARTIFACT_TYPE = "benchmark-results"
 SHORT_COMMIT = 12

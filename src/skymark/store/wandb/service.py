@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.plain_files import LARGEST_FILE_BYTES
-from skymark.run.layout import MOST_FILES, RUN_FILE
+from skymark.rundir.layout import MOST_FILES, RUN_FILE
 from skymark.store.wandb.messages import CALLS, Refusal, read_frame, write_frame
 from skymark.store.wandb.tool import end_with_parent
 

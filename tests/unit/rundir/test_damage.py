@@ -13,10 +13,10 @@ import pytest
 from skymark.model.errors import DamagedManifestError, RunDirectoryError, StorageFullError
 from skymark.model.schema import KEY, seal, sealed, unsealed
 from skymark.plain_files import LARGEST_FILE_BYTES
-from skymark.run.directory import RunDirectory
-from skymark.run.mending import damaged_logs, damages, mend
-from skymark.run.reader import open_run
-from tests.unit.run.test_directory import cell_of, create, plan_of, record_of, round_of
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.mending import damaged_logs, damages, mend
+from skymark.rundir.reader import open_run
+from tests.unit.rundir.test_directory import cell_of, create, plan_of, record_of, round_of
 
 RECORD = "records/training.T-1.small.jax.json"
 SAMPLES = "samples/training.T-1.small.jax.parquet"

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from skymark.model.errors import RunDirectoryError
-from skymark.run.writer_locks import sole_writer
+from skymark.rundir.writer_locks import sole_writer
 
 
 def test_a_second_writer_is_refused_or_waits(tmp_path):

@@ -13,7 +13,7 @@ from skymark.model.record import SCHEMA_VERSION, Status
 from skymark.model.schema import seal, unsealed
 from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.report.html import render
-from skymark.run.reader import Run, open_run
+from skymark.rundir.reader import Run, open_run
 from tests.data import make_run
 
 SAVED = Path(__file__).parents[2] / "data" / "run"

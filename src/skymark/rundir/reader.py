@@ -21,7 +21,7 @@ from skymark.model.metric import Declaration
 from skymark.model.record import SCHEMA_VERSION, Cause, Cell, Record, Setting, Status, id_of
 from skymark.model.schema import OtherSchemaError, parse_manifest, parse_record, unsealed
 from skymark.plain_files import read_regular, require_plain_folders
-from skymark.run.layout import MANIFEST, RUN_FILE, SUMS
+from skymark.rundir.layout import MANIFEST, RUN_FILE, SUMS
 
 Content = TypeVar("Content")
 

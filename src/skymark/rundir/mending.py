@@ -15,9 +15,9 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Record
 from skymark.model.schema import is_sealed, parse_record
 from skymark.plain_files import explained, read_below
-from skymark.run.directory import RunDirectory, parse_round
-from skymark.run.layout import MANIFEST, SUMS, cell_of
-from skymark.run.reader import parsed_manifest, read_manifest, read_record, read_sums
+from skymark.rundir.directory import RunDirectory, parse_round
+from skymark.rundir.layout import MANIFEST, SUMS, cell_of
+from skymark.rundir.reader import parsed_manifest, read_manifest, read_record, read_sums
 
 ASIDE = ".damaged"
 """Suffix of a file that was set aside: it is none of the run's any more."""

@@ -28,11 +28,11 @@ from skymark.plain_files import (
     require_plain_folders,
     write_below,
 )
-from skymark.run.layout import FOLDERS, MANIFEST, RUN_FILE, SUMS
-from skymark.run.other_plan import difference
-from skymark.run.reader import read_manifest, read_record, read_sums
-from skymark.run.row import samples_file
-from skymark.run.writer_locks import LOCK
+from skymark.rundir.layout import FOLDERS, MANIFEST, RUN_FILE, SUMS
+from skymark.rundir.other_plan import difference
+from skymark.rundir.reader import read_manifest, read_record, read_sums
+from skymark.rundir.row import samples_file
+from skymark.rundir.writer_locks import LOCK
 
 WRITES = 10
 """Attempts at a file or record while another run that measures the same cell replaces or removes

@@ -22,7 +22,7 @@ from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Round, Status
-from skymark.run.reader import open_run, read_manifest
+from skymark.rundir.reader import open_run, read_manifest
 
 LONGEST_PAUSE_S = 60.0
 """A round that seems to have taken longer than its limit and this was followed by a pause, such as

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.run.reader import open_heads, open_run
+from skymark.rundir.reader import open_heads, open_run
 
 SAVED = Path(__file__).parents[2] / "data" / "run"
 

@@ -8,8 +8,8 @@ from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.manifest import Duet
 from skymark.model.record import Status
 from skymark.model.schema import sealed
-from skymark.run.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
-from tests.unit.run.past_runs import EFFORT, cell, manifest, plan, record
+from skymark.rundir.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
+from tests.unit.rundir.past_runs import EFFORT, cell, manifest, plan, record
 
 FIRST, SECOND, GRAIN = cell("CV-1"), cell("CV-2"), cell("CV-1", "grain")
 

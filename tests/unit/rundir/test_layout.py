@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from skymark.model.manifest import RUN_ID
-from skymark.run.layout import RUN_FILE, cell_of, new_run_id
+from skymark.rundir.layout import RUN_FILE, cell_of, new_run_id
 
 
 @pytest.mark.parametrize(

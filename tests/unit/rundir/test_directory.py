@@ -24,9 +24,9 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import SCHEMA_VERSION, Cell, Record, RoundResult, Status, Verification
-from skymark.run import directory
-from skymark.run.directory import RunDirectory
-from skymark.run.reader import read_sums
+from skymark.rundir import directory
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.reader import read_sums
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -489,7 +489,7 @@ def test_a_directory_that_cannot_be_written_is_told_with_its_reason(run):
 WRITER = """
 import sys
 from pathlib import Path
-from skymark.run.directory import RunDirectory
+from skymark.rundir.directory import RunDirectory
 run = RunDirectory(Path(sys.argv[1]))
 manifest = run.manifest()
 print("writing", flush=True)

@@ -19,14 +19,14 @@ from skymark.cloud.lifecycle.results import merge
 from skymark.execute.resuming import begin_or_resume, held_in
 from skymark.model.errors import SkymarkError
 from skymark.model.schema import KEY, seal
-from skymark.run.directory import RunDirectory
-from skymark.run.mending import damages
-from skymark.run.reader import open_run
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.mending import damages
+from skymark.rundir.reader import open_run
 from skymark.store.directory import DirectoryStore
 from skymark.store.storing import Storing
 from tests.data import make_run
 from tests.examples import examples
-from tests.unit.run.test_directory import round_of
+from tests.unit.rundir.test_directory import round_of
 
 ANY_JSON = st.recursive(
     st.one_of(

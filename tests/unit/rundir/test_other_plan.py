@@ -7,7 +7,7 @@ import pytest
 from skymark.model.effort import Effort
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cell
-from skymark.run.other_plan import difference
+from skymark.rundir.other_plan import difference
 
 EFFORT = Effort(
     name="quick",
