@@ -561,11 +561,11 @@ class ReplacesTheOracle(Tampers):
 
     def tamper(self) -> None:
         from skymark.model.record import Verification
-        from skymark.suites.loading.oracle import Oracle, evidence, verdict
+        from skymark.suites.loading.oracle import Content, Oracle, content, evidence
 
-        Oracle.check_kept = lambda *_: None
+        Content.fault = lambda *_: None
         Oracle.verdict = lambda _: Verification(passed=True)
-        verdict.compare = lambda *_: (None, 0.0)
+        content.compare = lambda *_: (None, 0.0)
         evidence.NOT_JUDGED = Verification(passed=True)
 
 

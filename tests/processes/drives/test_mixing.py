@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.suites.loading.drives import mixing
+from skymark.suites.loading.oracle import Declared
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
 
@@ -23,7 +24,7 @@ def test_a_mixture_by_weight_passes(make_bench):
 
 def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
     bench = make_bench(SCENARIO)
-    bench.oracle.mixing = "schedule"
+    bench.oracle.declared = Declared(mixing="schedule")
     mixing.drive(bench)
     assert bench.oracle.verdict().cause.kind == "ignored-weights"
 

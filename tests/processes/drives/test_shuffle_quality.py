@@ -9,7 +9,7 @@ from skymark.measure.loop import Pass
 from skymark.suites.loading.drives import shuffle_quality
 from skymark.suites.loading.drives.shuffle_quality import shuffle_figures
 from skymark.suites.loading.metrics import SHUFFLE_METRICS
-from skymark.suites.loading.oracle.ordering import Orders
+from skymark.suites.loading.oracle import Declared
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import ShuffleQuality
 
@@ -53,7 +53,7 @@ def test_a_shuffle_of_runs_that_is_declared_global_is_refused(make_bench, name, 
 
 def test_a_shuffle_of_runs_that_is_declared_so_passes(make_bench):
     bench = make_bench(SCENARIO, "ShufflesRuns")
-    bench.oracle.orders = Orders("shards")
+    bench.oracle.declared = Declared(shuffle="shards")
     shuffle_quality.drive(bench)
     assert bench.oracle.verdict().passed, bench.oracle.verdict().cause
 

@@ -124,7 +124,8 @@ class AdapterBench:
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Measure one round of a cell and hand over what it is to be judged by."""
-        from skymark.suites.loading.oracle.evidence import NOT_JUDGED, Declared, Evidence
+        from skymark.suites.loading.oracle import Declared, Evidence
+        from skymark.suites.loading.oracle.evidence import NOT_JUDGED
 
         adapter = self._adapter
         storage, format = self._storage(cell)

@@ -19,9 +19,9 @@ from skymark.suites.loading.drives.core_use import CoreUse
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
 from skymark.suites.loading.drives.stream import FEWEST_EPOCHS
 from skymark.suites.loading.drives.warm_up import Enough, least_batches
-from skymark.suites.loading.oracle import stream_of
+from skymark.suites.loading.oracle import CpuTime, Elements, Order, kept_content, stream_of
 from skymark.suites.loading.oracle.arrival import Arrivals
-from skymark.suites.loading.oracle.ordering import ENOUGH
+from skymark.suites.loading.oracle.order import ENOUGH
 from skymark.suites.loading.tuning import EVERY_ELEMENT
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
     for epoch, done in enumerate(passes, 1):
         outcome.add(done, epoch=epoch, measured=epoch >= first)
         verify(bench, epoch, done)
-    bench.oracle.check_work(outcome.resources.cpu_s, outcome.sampled_elements)
+    bench.oracle.check(CpuTime(outcome.resources.cpu_s, outcome.sampled_elements))
     bench.check_fetched(sent, outcome.sampled_elements)
     return [warm, *passes]
 
@@ -259,14 +259,16 @@ def noted_copy(loader: Loader, devices: set[str], batch: Batch) -> HostBatch:
 def verify(bench: Bench, epoch: int, done: Pass) -> None:
     """Check the indices of an epoch and the content of the batches kept of it."""
     job, oracle = bench.job, bench.oracle
-    oracle.check_indices(
-        epoch,
-        done.indices,
-        complete=done.complete,
-        drop_last=job.drop_last,
-        batch_size=job.batch_size,
+    oracle.check(
+        Elements(
+            epoch,
+            done.indices,
+            complete=done.complete,
+            drop_last=job.drop_last,
+            batch_size=job.batch_size,
+        )
     )
     if job.shuffle:
-        oracle.check_shuffled(epoch, done.indices)
-    oracle.check_kept(epoch, done.indices, done.kept)
+        oracle.check(Order(epoch, done.indices))
+    oracle.check(*kept_content(epoch, done.indices, done.kept))
     bench.note_sizes(done.kept.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Bench, Outcome
+from skymark.suites.loading.oracle import CpuTime
 
 
 def drive(bench: Bench) -> Outcome:
@@ -25,5 +26,5 @@ def drive(bench: Bench) -> Outcome:
         epochs.verify(bench, epoch, done)
     if outcome.first_batch_ns is not None:
         outcome.extra["open_to_first_batch_s"] = setup_s + outcome.first_batch_ns / 1e9
-    bench.oracle.check_work(outcome.resources.cpu_s, sum(outcome.batch_elements))
+    bench.oracle.check(CpuTime(outcome.resources.cpu_s, sum(outcome.batch_elements)))
     return outcome

@@ -14,6 +14,7 @@ import numpy as np
 from skymark.measure.process_tree import pss_bytes_of_tree
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Bench, Outcome
+from skymark.suites.loading.oracle import CpuTime
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass
@@ -52,7 +53,7 @@ def drive(bench: Bench) -> Outcome:
     for epoch, outline in enumerate(passes, 1):
         outcome.add(outline.whole, epoch=epoch, measured=True)
     outcome.extra |= memory.figures()
-    bench.oracle.check_work(outcome.resources.cpu_s, outcome.elements)
+    bench.oracle.check(CpuTime(outcome.resources.cpu_s, outcome.elements))
     bench.check_fetched(sent, outcome.elements)
     return outcome
 

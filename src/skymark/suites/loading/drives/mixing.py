@@ -11,7 +11,7 @@ from skymark.suites.loading.devices import on_host
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Bench, Outcome
 from skymark.suites.loading.oracle import stream_of
-from skymark.suites.loading.oracle.ordering import ENOUGH
+from skymark.suites.loading.oracle.order import ENOUGH
 
 if TYPE_CHECKING:
     from skymark.measure.loop import Pass

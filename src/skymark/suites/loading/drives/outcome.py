@@ -17,6 +17,7 @@ from skymark.model.record import Resources
 from skymark.suites.loading.delivery.loader import opened
 from skymark.suites.loading.devices import HOST
 from skymark.suites.loading.drives.stream import Stream, has_stream, lead_of, stream_of_ranks
+from skymark.suites.loading.oracle import FetchedBytes
 from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Bench:
     def check_fetched(self, sent_bytes: int, elements: int) -> None:
         """Hold what the object server sent in the measured epochs against what was delivered."""
         if self.store is not None:
-            self.oracle.check_fetched(sent_bytes, elements, self.store.stored_bytes)
+            self.oracle.check(FetchedBytes(sent_bytes, elements, self.store.stored_bytes))
 
     def note_sizes(self, batches: Iterable[HostBatch]) -> None:
         """Note how large the batches were that were kept."""

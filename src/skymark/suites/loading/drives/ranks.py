@@ -13,6 +13,7 @@ from skymark.model.record import Resources
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome
+from skymark.suites.loading.oracle import CpuTime, Elements, Order, RankElements, kept_content
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,18 +104,20 @@ class Ranks:
         for remote in self.passes[epoch]:
             oracle.check_arrivals(epoch, remote.arrival_fault)
         done = self.passes_of(epoch)
-        oracle.check_ranks(epoch, [rank.indices for rank in done])
-        oracle.check_indices(
-            epoch,
-            [index for rank in done for index in rank.indices],
-            complete=all(rank.complete for rank in done),
-            batch_size=bench.job.batch_size,
-            streams=len(done),
+        oracle.check(RankElements(epoch, [rank.indices for rank in done]))
+        oracle.check(
+            Elements(
+                epoch,
+                [index for rank in done for index in rank.indices],
+                complete=all(rank.complete for rank in done),
+                batch_size=bench.job.batch_size,
+                streams=len(done),
+            )
         )
         for number, rank in enumerate(done):
             if bench.job.shuffle:
-                oracle.check_shuffled(epoch, rank.indices, number)
-            oracle.check_kept(epoch, rank.indices, rank.kept)
+                oracle.check(Order(epoch, rank.indices, number))
+            oracle.check(*kept_content(epoch, rank.indices, rank.kept))
             bench.note_sizes(rank.kept.values())
 
 
@@ -136,7 +139,7 @@ def measure(ranks: Ranks) -> Outcome:
     for epoch, done in enumerate(passes, 1):
         outcome.add(done, epoch, measured=epoch >= first, of_ranks=ranks.passes_of(epoch))
         ranks.verify(epoch)
-    bench.oracle.check_work(outcome.resources.cpu_s, outcome.sampled_elements)
+    bench.oracle.check(CpuTime(outcome.resources.cpu_s, outcome.sampled_elements))
     return outcome
 
 

@@ -12,7 +12,7 @@ from skymark.suites.loading.devices import on_host
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
-from skymark.suites.loading.oracle import stream_of
+from skymark.suites.loading.oracle import Elements, kept_content, stream_of
 from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
@@ -105,14 +105,16 @@ def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
         after, rest = after[:common], rest[:common]
     if fault := difference(before, after, rest):
         oracle.refuse("resume", f"resumed in a new process after {len(before)} elements, {fault}")
-    oracle.check_indices(
-        epoch,
-        [*interrupted.before, *resumed.indices],
-        complete=resumed.complete,
-        drop_last=job.drop_last,
-        batch_size=job.batch_size,
+    oracle.check(
+        Elements(
+            epoch,
+            [*interrupted.before, *resumed.indices],
+            complete=resumed.complete,
+            drop_last=job.drop_last,
+            batch_size=job.batch_size,
+        )
     )
-    oracle.check_kept(epoch, resumed.indices, resumed.kept)
+    oracle.check(*kept_content(epoch, resumed.indices, resumed.kept))
 
 
 def difference(before: Array, after: Array, rest: Array) -> str | None:

@@ -16,7 +16,7 @@ from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome
 from skymark.suites.loading.drives.resuming import difference
-from skymark.suites.loading.oracle import stream_of
+from skymark.suites.loading.oracle import Elements, Order, kept_content, stream_of
 
 if TYPE_CHECKING:
     from skymark.model.record import Resources
@@ -139,9 +139,9 @@ def check_content(bench: Bench, start: Stretch, middle: Stretch) -> None:
         oracle.check_arrivals(EPOCH, one.remote.arrival_fault)
         bench.note_places(one.remote.places)
     both = [*start.batches, *middle.batches]
-    oracle.check_indices(EPOCH, both, complete=False, batch_size=job.batch_size)
+    oracle.check(Elements(EPOCH, both, complete=False, batch_size=job.batch_size))
     for one in (start, middle):
-        oracle.check_kept(EPOCH, one.batches, one.remote.done.kept)
+        oracle.check(*kept_content(EPOCH, one.batches, one.remote.done.kept))
         bench.note_sizes(one.remote.done.kept.values())
 
 
@@ -151,7 +151,7 @@ def check_order(bench: Bench, middle: int, batches: list[Array]) -> None:
     Elsewhere is the next epoch, and another seed.
     """
     oracle, job = bench.oracle, bench.job
-    oracle.check_shuffled(EPOCH, batches)
+    oracle.check(Order(EPOCH, batches))
     if bench.adapter.shuffle_kind(job) == "global" and (fault := absent_part(bench, batches)):
         oracle.refuse("hardly-shuffled", fault)
     rest = stream_of(batches)

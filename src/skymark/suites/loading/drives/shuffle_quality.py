@@ -11,8 +11,8 @@ import numpy as np
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Bench, Outcome
 from skymark.suites.loading.oracle import stream_of
-from skymark.suites.loading.oracle.accounting import flat_indices
-from skymark.suites.loading.oracle.ordering import (
+from skymark.suites.loading.oracle.elements import flat_indices
+from skymark.suites.loading.oracle.order import (
     batch_neighbourhoods,
     batch_neighbours,
     displacement,

@@ -1,18 +1,40 @@
 """The oracle: verify that a loader delivered every element once, with the right content.
 
-`arrival` makes sure that batches can be used when they are counted. `accounting` looks at which
-elements came, `comparison` at one field of a batch against the `reference`, within the tolerance of
-the work's arithmetic, and `diagnosis` names what went wrong in a field that differs, by the
-`hypotheses` of the work and of the field. `verdict` has the `Oracle`, which asks them and remembers
-the first fault. Where a run is judged in a process of its own, the worker has `evidence` in its
-place, which only writes down what it is told; `claims` holds the worker's figures against it.
+A check is one class: its fields are what a drive saw, its `fault` counts and says what is wrong.
+The modules follow the page on verification:
+
+- `arrival` makes sure that batches can be used when they are counted, inside the clock.
+- `elements` accounts for every element, `content` compares fields with the `reference`, `order`
+  measures the shuffle, `cost` the work, and `claims` holds the worker's figures against it.
+- `diagnosis` names the mistake in a field that differs.
+
+`oracle` has the `Oracle`, which makes the checks and remembers the first fault. Where a run is
+judged in a process of its own, the worker has `Evidence` in its place: it writes the checks down.
 """
 
 from __future__ import annotations
 
-from skymark.suites.loading.oracle.accounting import stream_of
-from skymark.suites.loading.oracle.evidence import Declared, Evidence, Verifier
+from skymark.suites.loading.oracle.content import Content, kept_content
+from skymark.suites.loading.oracle.cost import CpuTime, FetchedBytes
+from skymark.suites.loading.oracle.elements import Elements, RankElements, stream_of
+from skymark.suites.loading.oracle.evidence import Evidence
+from skymark.suites.loading.oracle.oracle import Declared, Oracle, Verifier
+from skymark.suites.loading.oracle.order import Order
 from skymark.suites.loading.oracle.reference import HostBatch, to_host
-from skymark.suites.loading.oracle.verdict import Oracle
 
-__all__ = ["Declared", "Evidence", "HostBatch", "Oracle", "Verifier", "stream_of", "to_host"]
+__all__ = [
+    "Content",
+    "CpuTime",
+    "Declared",
+    "Elements",
+    "Evidence",
+    "FetchedBytes",
+    "HostBatch",
+    "Oracle",
+    "Order",
+    "RankElements",
+    "Verifier",
+    "kept_content",
+    "stream_of",
+    "to_host",
+]

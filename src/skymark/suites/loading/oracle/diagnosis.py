@@ -1,4 +1,8 @@
-"""Diagnose a faulty field: a known mistake, a cast, or misplaced values."""
+"""Name the mistake in a faulty field: a known one, a cast, or misplaced values.
+
+A hypothesis is the reference's batch with one change: a stage left out or done wrongly, another
+seed or epoch, a field that is moved, mirrored or off by one.
+"""
 
 from __future__ import annotations
 
@@ -20,162 +24,6 @@ from skymark.suites.loading.oracle.comparison import Tolerance, cast_fault, comp
 from skymark.suites.loading.oracle.reference import HostBatch, Reference
 from skymark.suites.loading.scenario import Stage
 
-USUAL_SEEDS = frozenset({0, 1, 42})
-"""Seeds that are a library's default, or that people type."""
-
-
-class Hypothesis(NamedTuple):
-    """One possible mistake: the kind and words of its cause, and the batch it would give."""
-
-    kind: str
-    description: str
-    batch: Callable[[], HostBatch]
-
-
-def other_work(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
-    """Yield the known mistakes of each stage and of the batch-level work.
-
-    The work before a mistake is done once for all that come after it.
-
-    Args:
-        reference: what is changed.
-        epoch: the epoch asked for.
-        indices: the batch's elements, int64 ``[B]``.
-    """
-    scenario = reference.scenario
-    stages = scenario.stages()
-    elements = list(reference.raw(indices))
-    batch_after = partial(_batch_after, reference, epoch, indices)
-    for place, stage in enumerate(stages):
-        for kind, description, instead in _mistakes_of(stage):
-            changed = (*instead, *stages[place + 1 :])
-            yield Hypothesis(kind, description, partial(batch_after, elements, changed))
-        elements = reference.after([stage], map(deepcopy, elements), epoch, indices)
-    for description, mistake in scenario.collate_mistakes.items():
-        yield Hypothesis(
-            "wrong-stage",
-            f"the batch is put together wrongly: {description}",
-            partial(batch_after, elements, collate=mistake),
-        )
-    if scenario.mixes:
-        yield Hypothesis(
-            "skipped-stage",
-            "the batch-level work (mix) was skipped",
-            partial(batch_after, elements, mixed=False),
-        )
-
-
-def other_draws(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
-    """Yield the mistakes in seed and epoch, which decide the random parameters."""
-    yield from _other_seeds(reference, epoch, indices)
-    yield from _other_epochs(reference, epoch, indices)
-
-
-def _mistakes_of(stage: Stage) -> Iterator[tuple[str, str, tuple[Stage, ...]]]:
-    """Yield each mistake of a stage: its kind, its words, and what is done instead."""
-    yield "skipped-stage", f"the stage {stage.name!r} was skipped", ()
-    for description, mistake in stage.mistakes.items():
-        words = f"the stage {stage.name!r} is wrong: {description}"
-        yield "wrong-stage", words, (Stage(stage.name, mistake),)
-
-
-def _batch_after(
-    reference: Reference,
-    epoch: int,
-    indices: Array,
-    elements: Iterable[Element],
-    stages: Sequence[Stage] = (),
-    **batching: Any,
-) -> HostBatch:
-    """Return the batch of elements after some stages; the elements stay as they are."""
-    done = reference.after(stages, map(deepcopy, elements), epoch, indices)
-    return reference.batch_of(epoch, done, **batching)
-
-
-def _other_seeds(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
-    scenario = reference.scenario
-    asked = scenario.seed
-    for seed in sorted((USUAL_SEEDS | {asked - 1, asked + 1}) - {asked, -1}):
-        other = dataclasses.replace(reference, scenario=dataclasses.replace(scenario, seed=seed))
-        yield Hypothesis(
-            "ignored-seed",
-            f"the seed was ignored: this is the content of seed {seed}, not {asked}",
-            partial(other.batch, epoch, indices),
-        )
-
-
-def _other_epochs(reference: Reference, epoch: int, indices: Array) -> Iterator[Hypothesis]:
-    for other in sorted({0, 1, epoch - 1, epoch + 1} - {epoch, -1}):
-        yield Hypothesis(
-            "ignored-epoch",
-            f"the epoch was ignored: this is the content of epoch {other}, not {epoch}",
-            partial(reference.batch, other, indices),
-        )
-
-
-Deformation: TypeAlias = Callable[[Array], Array]
-
-STEPS = (1, -1)
-"""Places and values by which loops and conventions are usually off."""
-
-
-def deformed(name: str, want: Array) -> Iterator[Hypothesis]:
-    """Yield the likely mistakes in a field of the reference ``[B, ...]``, whatever its work."""
-    for description, deform in _deformations(want):
-        yield Hypothesis(
-            "deformed",
-            f"field {name!r} is the right one, but {description}",
-            partial(_batch_of, name, deform, want),
-        )
-
-
-def _batch_of(name: str, deform: Deformation, want: Array) -> dict[str, Array]:
-    return {name: deform(want)}
-
-
-def _deformations(want: Array) -> Iterator[tuple[str, Deformation]]:
-    if want.dtype.kind in "iu":
-        yield from _of_integers(want)
-    for axis in range(1, want.ndim):
-        counted = f"axis {axis} of {want.ndim}, from 0"
-        for step in STEPS:
-            where = "later" if step > 0 else "earlier"
-            yield f"one place {where} along {counted}", partial(shifted, axis=axis, by=step)
-        yield f"mirrored along {counted}", partial(np.flip, axis=axis)
-    if want.ndim > 2 and want.shape[1] == want.shape[2]:
-        yield "with its first two axes swapped", partial(np.swapaxes, axis1=1, axis2=2)
-
-
-def _of_integers(want: Array) -> Iterator[tuple[str, Deformation]]:
-    if want.ndim > 1 and want.size and 0 <= want.min() <= want.max() <= 1:
-        yield "its ones reach one place too far", partial(longer, by=1)
-        yield "its ones begin one place too early", partial(longer, by=-1)
-        yield "its ones end one place too early", partial(shorter, by=-1)
-        yield "its ones begin one place too late", partial(shorter, by=1)
-        yield "ones and zeros are exchanged", lambda values: 1 - values
-    yield "one too large", lambda values: values + 1
-    yield "one too small", lambda values: values - 1
-
-
-def shifted(values: Array, axis: int, by: int) -> Array:
-    """Move values along an axis; the place left free keeps what it had."""
-    moved: Array = np.roll(values, by, axis)
-    free = [slice(None)] * values.ndim
-    free[axis] = slice(0, by) if by > 0 else slice(by, None)
-    moved[tuple(free)] = values[tuple(free)]
-    return moved
-
-
-def longer(mask: Array, by: int) -> Array:
-    """Extend runs of ones at one end, along the last axis."""
-    return np.maximum(mask, shifted(mask, mask.ndim - 1, by))
-
-
-def shorter(mask: Array, by: int) -> Array:
-    """Shorten runs of ones at one end, along the last axis."""
-    return np.minimum(mask, shifted(mask, mask.ndim - 1, by))
-
-
 NEAR_ENOUGH = 0.2
 """An explanation must be this much nearer to what was delivered than the reference is."""
 
@@ -196,6 +44,22 @@ PROJECTED = 256
 
 RECOGNISABLE = 16
 """Elements of fewer values have near neighbours by chance, so that only equal values tell."""
+
+USUAL_SEEDS = frozenset({0, 1, 42})
+"""Seeds that are a library's default, or that people type."""
+
+STEPS = (1, -1)
+"""Places and values by which loops and conventions are usually off."""
+
+Deformation: TypeAlias = Callable[[Array], Array]
+
+
+class Hypothesis(NamedTuple):
+    """One possible mistake: the kind and words of its cause, and the batch it would give."""
+
+    kind: str
+    description: str
+    batch: Callable[[], HostBatch]
 
 
 @dataclass(frozen=True)
@@ -237,7 +101,7 @@ def exact_explanation(field: FaultyField) -> Hypothesis | None:
 
     Another seed or epoch is not tried: one shape of a few may agree by chance.
     """
-    for hypothesis, guess in _guesses(field, other_work):
+    for hypothesis, guess in _guesses(field, other_work(field)):
         if compare(field.name, field.got, guess, field.tolerance).fault is None:
             return hypothesis
     return None
@@ -253,7 +117,8 @@ def nearest_explanation(field: FaultyField) -> Hypothesis | None:
     # Beside NaN and infinity everything is near, so that only what is right explains them.
     nearest = NEAR_ENOUGH * distance if math.isfinite(distance) else field.tolerance.largest
     found = None
-    for hypothesis, guess in _guesses(field, other_work, other_draws, _deformed(field)):
+    hypotheses = chain(other_work(field), other_draws(field), deformed(field.name, field.want))
+    for hypothesis, guess in _guesses(field, hypotheses):
         if guess.shape != field.got.shape:
             continue
         apart = difference(field.got, guess).mean
@@ -262,6 +127,139 @@ def nearest_explanation(field: FaultyField) -> Hypothesis | None:
             if apart <= CERTAIN * distance:
                 break
     return found
+
+
+def _guesses(
+    field: FaultyField, hypotheses: Iterable[Hypothesis]
+) -> Iterator[tuple[Hypothesis, Array]]:
+    """Yield each hypothesis with the field that it would give, where it gives one."""
+    for hypothesis in hypotheses:
+        try:
+            with np.errstate(all="ignore"):
+                guess = hypothesis.batch()
+        except NONSENSE:
+            # A stage left out can break the next: then this is not what the loader did.
+            continue
+        if field.name in guess:
+            yield hypothesis, guess[field.name]
+
+
+def other_work(field: FaultyField) -> Iterator[Hypothesis]:
+    """Yield the known mistakes of each stage and of the batch-level work.
+
+    The work before a mistake is done once for all that come after it.
+    """
+    reference, epoch, indices = field.reference, field.epoch, field.indices
+    scenario = reference.scenario
+    stages = scenario.stages()
+    elements = list(reference.raw(indices))
+
+    def batch_after(
+        elements: Iterable[Element], stages: Sequence[Stage] = (), **batching: Any
+    ) -> HostBatch:
+        """Return the batch of elements after some stages; the elements stay as they are."""
+        done = reference.after(stages, map(deepcopy, elements), epoch, indices)
+        return reference.batch_of(epoch, done, **batching)
+
+    for place, stage in enumerate(stages):
+        later = stages[place + 1 :]
+        yield Hypothesis(
+            "skipped-stage",
+            f"the stage {stage.name!r} was skipped",
+            partial(batch_after, elements, later),
+        )
+        for description, mistake in stage.mistakes.items():
+            yield Hypothesis(
+                "wrong-stage",
+                f"the stage {stage.name!r} is wrong: {description}",
+                partial(batch_after, elements, (Stage(stage.name, mistake), *later)),
+            )
+        elements = reference.after([stage], map(deepcopy, elements), epoch, indices)
+    for description, collate in scenario.collate_mistakes.items():
+        yield Hypothesis(
+            "wrong-stage",
+            f"the batch is put together wrongly: {description}",
+            partial(batch_after, elements, collate=collate),
+        )
+    if scenario.mixes:
+        yield Hypothesis(
+            "skipped-stage",
+            "the batch-level work (mix) was skipped",
+            partial(batch_after, elements, mixed=False),
+        )
+
+
+def other_draws(field: FaultyField) -> Iterator[Hypothesis]:
+    """Yield the mistakes in seed and epoch, which decide the random parameters."""
+    reference, epoch, indices = field.reference, field.epoch, field.indices
+    scenario = reference.scenario
+    asked = scenario.seed
+    for seed in sorted((USUAL_SEEDS | {asked - 1, asked + 1}) - {asked, -1}):
+        other = dataclasses.replace(reference, scenario=dataclasses.replace(scenario, seed=seed))
+        yield Hypothesis(
+            "ignored-seed",
+            f"the seed was ignored: this is the content of seed {seed}, not {asked}",
+            partial(other.batch, epoch, indices),
+        )
+    for number in sorted({0, 1, epoch - 1, epoch + 1} - {epoch, -1}):
+        yield Hypothesis(
+            "ignored-epoch",
+            f"the epoch was ignored: this is the content of epoch {number}, not {epoch}",
+            partial(reference.batch, number, indices),
+        )
+
+
+def deformed(name: str, want: Array) -> Iterator[Hypothesis]:
+    """Yield the likely mistakes in a field of the reference ``[B, ...]``, whatever its work."""
+
+    def batch_with(deform: Deformation) -> HostBatch:
+        return {name: deform(want)}
+
+    for description, deform in _deformations(want):
+        yield Hypothesis(
+            "deformed",
+            f"field {name!r} is the right one, but {description}",
+            partial(batch_with, deform),
+        )
+
+
+def _deformations(want: Array) -> Iterator[tuple[str, Deformation]]:
+    if want.dtype.kind in "iu":
+        if want.ndim > 1 and want.size and 0 <= want.min() <= want.max() <= 1:
+            yield "its ones reach one place too far", partial(longer, by=1)
+            yield "its ones begin one place too early", partial(longer, by=-1)
+            yield "its ones end one place too early", partial(shorter, by=-1)
+            yield "its ones begin one place too late", partial(shorter, by=1)
+            yield "ones and zeros are exchanged", lambda values: 1 - values
+        yield "one too large", lambda values: values + 1
+        yield "one too small", lambda values: values - 1
+    for axis in range(1, want.ndim):
+        counted = f"axis {axis} of {want.ndim}, from 0"
+        for step in STEPS:
+            where = "later" if step > 0 else "earlier"
+            yield f"one place {where} along {counted}", partial(shifted, axis=axis, by=step)
+        yield f"mirrored along {counted}", partial(np.flip, axis=axis)
+    if want.ndim > 2 and want.shape[1] == want.shape[2]:
+        yield "with its first two axes swapped", partial(np.swapaxes, axis1=1, axis2=2)
+
+
+def shifted(values: Array, axis: int, by: int) -> Array:
+    """Move values along an axis; the place left free keeps what it had."""
+    moved: Array = np.roll(values, by, axis)
+    free = [slice(None)] * values.ndim
+    free[axis] = slice(0, by) if by > 0 else slice(by, None)
+    moved[tuple(free)] = values[tuple(free)]
+    return moved
+
+
+def longer(mask: Array, by: int) -> Array:
+    """Extend runs of ones at one end, along the last axis."""
+    return np.maximum(mask, shifted(mask, mask.ndim - 1, by))
+
+
+def shorter(mask: Array, by: int) -> Array:
+    """Shorten runs of ones at one end, along the last axis."""
+    return np.minimum(mask, shifted(mask, mask.ndim - 1, by))
 
 
 def is_misplaced(field: FaultyField) -> bool:
@@ -309,27 +307,6 @@ def _projection(values: Array) -> Array:
     count = min(flat.shape[1], PROJECTED)
     places = np.linspace(0, flat.shape[1] - 1, count).astype(np.int64)
     return flat[:, places].astype(np.float64)
-
-
-def _guesses(
-    field: FaultyField, *changes: Callable[[Reference, int, Array], Iterable[Hypothesis]]
-) -> Iterator[tuple[Hypothesis, Array]]:
-    """Yield each hypothesis with the field that it would give, where it gives one."""
-    asked = field.reference, field.epoch, field.indices
-    for hypothesis in chain.from_iterable(change(*asked) for change in changes):
-        try:
-            with np.errstate(all="ignore"):
-                guess = hypothesis.batch()
-        except NONSENSE:
-            # A stage left out can break the next: then this is not what the loader did.
-            continue
-        if field.name in guess:
-            yield hypothesis, guess[field.name]
-
-
-def _deformed(field: FaultyField) -> Callable[[Reference, int, Array], Iterable[Hypothesis]]:
-    """Return the hypotheses of the field itself, in the form of those of the whole batch."""
-    return lambda *_: deformed(field.name, field.want)
 
 
 def _is_rounded(field: FaultyField) -> bool:

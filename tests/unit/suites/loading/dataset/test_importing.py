@@ -20,7 +20,7 @@ from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sounds import flac_bytes, speech, speech_like, wav_bytes
 from skymark.suites.loading.dataset.tabular import feature_moments
 from skymark.suites.loading.dataset.values import category
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.scenario import Scenario, Size
 from skymark.suites.loading.scenarios.au1_compressed_audio import CompressedAudio
 from skymark.suites.loading.scenarios.cv_images import ImageClassification
@@ -45,7 +45,7 @@ def imported(data, cls: type[Scenario], size: Size, directory) -> tuple[Scenario
     assert len(dataset) == scenario.size.elements
     oracle = Oracle(scenario, dataset)
     for index in range(len(dataset)):
-        oracle.check_batch(0, oracle.expected(0, np.array([index])))
+        oracle.check(Content(0, oracle.reference.batch(0, np.array([index]))))
     assert oracle.verdict().passed, oracle.cause
     return scenario, oracle
 

@@ -7,9 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from skymark.model.record import RoundResult
-from skymark.suite.contract import Seen
-from skymark.suites.loading.oracle.claims import claimed_figures, claimed_stream, claimed_time
+from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle.claims import ClaimedFigures, ClaimedTime, claimed_stream
 from skymark.suites.loading.oracle.evidence import NOT_JUDGED
+
+
+def fault_of(claim, handed_over, ranks=1):
+    oracle = Oracle(scenario=None, dataset=None)
+    oracle.indexed_elements = handed_over
+    return ClaimedFigures(claim, ranks).fault(oracle)
 
 
 def claim(timed_s=2.0, ranks=1, **metrics):
@@ -50,7 +56,7 @@ def claim(timed_s=2.0, ranks=1, **metrics):
     ],
 )
 def test_a_timed_region_is_not_twice_as_long_as_is_claimed(wall_s, in_region, is_fault):
-    cause = claimed_time(claim(), Seen(wall_s=wall_s), in_region=in_region)
+    cause = ClaimedTime(claim(), wall_s, in_region).fault(None)
     assert (cause is not None) == is_fault
     if cause is not None:
         assert cause.kind == "claimed-time"
@@ -59,13 +65,13 @@ def test_a_timed_region_is_not_twice_as_long_as_is_claimed(wall_s, in_region, is
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_honest_figures_stand(ranks):
-    assert claimed_figures(claim(ranks=ranks), 1000 * ranks + 10, ranks) is None
+    assert fault_of(claim(ranks=ranks), 1000 * ranks + 10, ranks) is None
     slower = claim(ranks=ranks, samples_per_s=1.0, epoch_samples_per_s=2.0)
-    assert claimed_figures(slower, 1000 * ranks + 10, ranks) is None
+    assert fault_of(slower, 1000 * ranks + 10, ranks) is None
 
 
 def test_elements_that_nobody_saw_do_not_count():
-    cause = claimed_figures(claim(), 999)
+    cause = fault_of(claim(), 999)
     assert cause is not None
     assert cause.kind == "claimed-elements"
     assert "1000 elements" in cause.message
@@ -73,15 +79,15 @@ def test_elements_that_nobody_saw_do_not_count():
 
 @pytest.mark.parametrize("name", ["samples_per_s", "epoch_samples_per_s"])
 def test_a_rate_follows_from_elements_and_times(name):
-    cause = claimed_figures(claim(**{name: 501.0}), 1010)
+    cause = fault_of(claim(**{name: 501.0}), 1010)
     assert cause is not None
     assert cause.kind == "claimed-rate"
     assert name in cause.message
-    assert claimed_figures(claim(**{name: 500.0}), 1010) is None
+    assert fault_of(claim(**{name: 500.0}), 1010) is None
 
 
 def test_a_round_without_a_wait_has_any_rate():
-    assert claimed_figures(claim(timed_s=1e-9, samples_per_s=5e13), 1010) is None
+    assert fault_of(claim(timed_s=1e-9, samples_per_s=5e13), 1010) is None
 
 
 def test_batches_in_queues_were_made_before_an_epoch_without_a_lead():
@@ -100,9 +106,8 @@ def test_an_epoch_that_is_not_measured_is_part_of_the_region_of_a_round_without_
     led = usual.model_copy(update={"samples": usual.samples | drained})
     rates = {name: value for name, value in usual.metrics.items() if name != "samples_per_s"}
     without = led.model_copy(update={"metrics": rates})
-    seen = Seen(wall_s=8.9)
-    assert claimed_time(without, seen, in_region=False) is None
-    cause = claimed_time(led, seen, in_region=False)
+    assert ClaimedTime(without, 8.9, in_region=False).fault(None) is None
+    cause = ClaimedTime(led, 8.9, in_region=False).fault(None)
     assert cause is not None
     assert cause.kind == "claimed-time"
 
@@ -111,5 +116,5 @@ def test_a_round_without_a_stream_claims_no_rate_of_one():
     usual = claim()
     rates = {name: value for name, value in usual.metrics.items() if name != "samples_per_s"}
     without = usual.model_copy(update={"metrics": rates})
-    assert claimed_figures(without, 1010) is None
+    assert fault_of(without, 1010) is None
     assert claimed_stream(without, queued=6)[0] == float("inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.oracle.diagnosis import longer, shifted, shorter
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import TextSequences, TokenBlocks
@@ -30,9 +30,9 @@ def datasets(tmp_path_factory):
 
 def cause_of(scenario, dataset, **changed):
     oracle = Oracle(scenario, dataset)
-    batch = dict(oracle.expected(0, INDICES))
-    oracle.check_batch(
-        0, {**batch, **{name: change(batch[name]) for name, change in changed.items()}}
+    batch = dict(oracle.reference.batch(0, INDICES))
+    oracle.check(
+        Content(0, {**batch, **{name: change(batch[name]) for name, change in changed.items()}})
     )
     return oracle.cause
 
@@ -70,7 +70,7 @@ def test_a_text_that_is_cut_off_by_one_is_named(datasets, mistake):
     first, *rest = CUT_TEXTS.stages()
     wrong = [first._replace(apply=first.mistakes[mistake]), *rest]
     oracle = Oracle(CUT_TEXTS, dataset)
-    oracle.check_batch(0, oracle.expected(0, INDICES, stages=wrong))
+    oracle.check(Content(0, oracle.reference.batch(0, INDICES, stages=wrong)))
     assert oracle.cause is not None
     assert oracle.cause.kind == "wrong-stage"
     assert mistake in oracle.cause.message

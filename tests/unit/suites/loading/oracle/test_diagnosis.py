@@ -10,7 +10,7 @@ import pytest
 
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-from skymark.suites.loading.oracle import HostBatch, Oracle
+from skymark.suites.loading.oracle import Content, Declared, HostBatch, Oracle
 from skymark.suites.loading.scenario import Parameters, Size, Stage
 from skymark.suites.loading.scenarios.cv_images import ImageClassification
 
@@ -32,8 +32,8 @@ def dataset(scenario: ImageClassification, tmp_path_factory: pytest.TempPathFact
 def cause_of(
     scenario: ImageClassification, dataset: Dataset, batch: HostBatch, *, native: bool = False
 ) -> Cause | None:
-    oracle = Oracle(scenario, dataset, native=native)
-    oracle.check_batch(EPOCH, batch)
+    oracle = Oracle(scenario, dataset, Declared(native=native))
+    oracle.check(Content(EPOCH, batch))
     return oracle.verdict().cause
 
 
@@ -48,7 +48,7 @@ def batch_with(
         Stage(stage.name, apply) if stage.name == name and apply else stage
         for stage in scenario.stages()
     ]
-    return Oracle(scenario, dataset).expected(EPOCH, INDICES, stages=stages)
+    return Oracle(scenario, dataset).reference.batch(EPOCH, INDICES, stages=stages)
 
 
 def test_the_right_batch_passes(scenario: ImageClassification, dataset: Dataset) -> None:
@@ -122,12 +122,12 @@ def test_mistakes_are_named_where_stages_write_into_what_they_are_given(
         for description, mistake in stages[place].mistakes.items():
             wrong = list(stages)
             wrong[place] = Stage(stages[place].name, mistake)
-            batch = Oracle(writing, dataset).expected(EPOCH, INDICES, stages=wrong)
+            batch = Oracle(writing, dataset).reference.batch(EPOCH, INDICES, stages=wrong)
             cause = cause_of(writing, dataset, batch)
             assert cause is not None
             assert f"the stage {stages[place].name!r} is wrong: {description}" in cause.message
         fewer = [stage for stage in stages if stage is not stages[place]]
-        batch = Oracle(writing, dataset).expected(EPOCH, INDICES, stages=fewer)
+        batch = Oracle(writing, dataset).reference.batch(EPOCH, INDICES, stages=fewer)
         cause = cause_of(writing, dataset, batch)
         assert cause is not None
         assert f"the stage {stages[place].name!r} was skipped" in cause.message
@@ -167,7 +167,7 @@ def test_a_wrong_crop_is_named_under_native_tolerance_with_another_resizer(
 def test_an_ignored_seed_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
     other = dataclasses.replace(scenario, seed=0)
 
-    cause = cause_of(scenario, dataset, Oracle(other, dataset).expected(EPOCH, INDICES))
+    cause = cause_of(scenario, dataset, Oracle(other, dataset).reference.batch(EPOCH, INDICES))
 
     assert cause is not None
     assert cause.kind == "ignored-seed"
@@ -175,7 +175,7 @@ def test_an_ignored_seed_is_named(scenario: ImageClassification, dataset: Datase
 
 
 def test_an_ignored_epoch_is_named(scenario: ImageClassification, dataset: Dataset) -> None:
-    cause = cause_of(scenario, dataset, Oracle(scenario, dataset).expected(0, INDICES))
+    cause = cause_of(scenario, dataset, Oracle(scenario, dataset).reference.batch(0, INDICES))
 
     assert cause is not None
     assert cause.kind == "ignored-epoch"
@@ -212,7 +212,7 @@ def test_images_of_other_elements_are_named(
 def test_images_of_other_elements_are_named_though_native_operators_differ(
     scenario: ImageClassification, dataset: Dataset, owners: Array
 ) -> None:
-    image = Oracle(scenario, dataset).expected(EPOCH, owners)["image"]
+    image = Oracle(scenario, dataset).reference.batch(EPOCH, owners)["image"]
     noise = np.random.default_rng(0).normal(0, 0.02, image.shape)
     image = (image + noise).astype(np.float32)
     batch = {**batch_with(scenario, dataset), "image": image}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.oracle.comparison import Difference
-from skymark.suites.loading.oracle.reference import UNIT_ROUNDOFF, gamma, tolerance
+from skymark.suites.loading.oracle.content import UNIT_ROUNDOFF, gamma, rounding_tolerance
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs
 from skymark.suites.loading.scenarios.pc_pipelines import TransformChain
@@ -19,7 +19,7 @@ INDICES = np.arange(24)
 
 def cause_of(scenario, dataset, batch):
     oracle = Oracle(scenario, dataset)
-    oracle.check_batch(EPOCH, batch)
+    oracle.check(Content(EPOCH, batch))
     return oracle.cause
 
 
@@ -49,7 +49,7 @@ def log_mel(wav, dtype):
 
 def test_the_reference_of_a_log_mel_is_that_of_double_precision(sounds):
     scenario, dataset = sounds
-    batch = Oracle(scenario, dataset).expected(EPOCH, INDICES)
+    batch = Oracle(scenario, dataset).reference.batch(EPOCH, INDICES)
     mel = np.stack([log_mel(dataset[index]["wav"], np.float64) for index in INDICES.tolist()])
     assert cause_of(scenario, dataset, {**batch, "mel": mel}) is None
     assert cause_of(scenario, dataset, batch) is None
@@ -57,17 +57,17 @@ def test_the_reference_of_a_log_mel_is_that_of_double_precision(sounds):
 
 def test_a_log_mel_in_single_precision_by_another_transform_passes(sounds):
     scenario, dataset = sounds
-    batch = Oracle(scenario, dataset).expected(EPOCH, INDICES)
+    batch = Oracle(scenario, dataset).reference.batch(EPOCH, INDICES)
     mel = np.stack([log_mel(dataset[index]["wav"], np.float32) for index in INDICES.tolist()])
     oracle = Oracle(scenario, dataset)
-    oracle.check_batch(EPOCH, {**batch, "mel": mel})
+    oracle.check(Content(EPOCH, {**batch, "mel": mel}))
     assert oracle.cause is None
     assert 1e-5 < oracle.max_difference < oracle.max_tolerance
 
 
 def test_a_spectrum_that_is_a_little_too_loud_does_not(sounds):
     scenario, dataset = sounds
-    batch = Oracle(scenario, dataset).expected(EPOCH, INDICES)
+    batch = Oracle(scenario, dataset).reference.batch(EPOCH, INDICES)
     fault = cause_of(scenario, dataset, {**batch, "mel": batch["mel"] + np.float32(1e-3)})
     assert fault is not None
     assert fault.kind == "content"
@@ -98,10 +98,10 @@ def test_an_algebraically_folded_chain_passes(vectors, depth, dtype):
     scenario = TransformChain(
         size=Size(elements=24, batch_size=24, values={"width": 64}), axes={"depth": depth}
     )
-    batch = Oracle(scenario, vectors).expected(EPOCH, INDICES)
+    batch = Oracle(scenario, vectors).reference.batch(EPOCH, INDICES)
     rows = [folded_chain(vectors[index]["values"], depth, dtype) for index in INDICES.tolist()]
     oracle = Oracle(scenario, vectors)
-    oracle.check_batch(EPOCH, {**batch, "values": np.stack(rows)})
+    oracle.check(Content(EPOCH, {**batch, "values": np.stack(rows)}))
     assert oracle.cause is None
 
 
@@ -112,6 +112,8 @@ def test_gamma_is_the_bound_of_a_product_of_rounding_errors():
 
 def test_a_tolerance_grows_with_the_magnitude_and_the_spread():
     want = np.array([[-4.0, np.inf, np.nan, 1.0]])
-    assert tolerance(8, want) == (pytest.approx(4 * gamma(8)), None)
-    assert tolerance(8, want, Difference(0.5, 0.0, 0.25)) == pytest.approx((2.0, 1.0), rel=1e-5)
-    assert tolerance(8, np.zeros((2, 0))).largest == 0.0
+    assert rounding_tolerance(8, want) == (pytest.approx(4 * gamma(8)), None)
+    assert rounding_tolerance(8, want, Difference(0.5, 0.0, 0.25)) == pytest.approx(
+        (2.0, 1.0), rel=1e-5
+    )
+    assert rounding_tolerance(8, np.zeros((2, 0))).largest == 0.0

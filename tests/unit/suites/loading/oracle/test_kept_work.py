@@ -2,7 +2,16 @@
 
 import pytest
 
-from skymark.suites.loading.oracle.claims import kept_objects, kept_work, worked_ahead
+from skymark.suites.loading.oracle import CpuTime, Declared, FetchedBytes, Oracle
+from skymark.suites.loading.oracle.cost import StreamTime
+from skymark.suites.loading.scenarios.io_storage import Sources
+
+
+def oracle_of(reference_s=0.001, **declared):
+    """Return an oracle that has compared a batch of media, whose reference took so long."""
+    oracle = Oracle(Sources(Sources.variants["small"]), range(1000), Declared(**declared))
+    oracle.content_elements, oracle.reference_s = 1, reference_s
+    return oracle
 
 
 @pytest.mark.parametrize(
@@ -13,12 +22,12 @@ from skymark.suites.loading.oracle.claims import kept_objects, kept_work, worked
 def test_less_than_half_of_the_reference_s_time_is_kept_work_or_a_quarter_for_native(
     cpu_s, native, kept
 ):
-    cause = kept_work(cpu_s, 1000, 0.001, native=native)
+    cause = CpuTime(cpu_s, 1000).fault(oracle_of(native=native))
     assert (cause is not None) == kept
 
 
 def test_the_cause_says_how_much_was_used_and_what_the_least_is():
-    cause = kept_work(0.02, 1000, 0.001, native=False)
+    cause = CpuTime(0.02, 1000).fault(oracle_of())
     assert cause.kind == "kept-work"
     assert "took 2% of" in cause.message
     assert "is 50%" in cause.message
@@ -26,8 +35,8 @@ def test_the_cause_says_how_much_was_used_and_what_the_least_is():
 
 
 def test_nothing_is_said_of_no_elements_and_of_work_that_takes_next_to_no_time():
-    assert kept_work(0.0, 0, 0.001, native=False) is None
-    assert kept_work(0.0, 10, 0.00002, native=False) is None
+    assert CpuTime(0.0, 0).fault(oracle_of()) is None
+    assert CpuTime(0.0, 10).fault(oracle_of(0.00002)) is None
 
 
 @pytest.mark.parametrize(
@@ -38,7 +47,7 @@ def test_nothing_is_said_of_no_elements_and_of_work_that_takes_next_to_no_time()
 def test_a_stream_takes_the_time_in_which_all_processors_can_make_it(
     stream_s, cores, native, ahead
 ):
-    cause = worked_ahead(stream_s, 1000, 0.001, cores, native=native)
+    cause = StreamTime(stream_s, 1000, cores).fault(oracle_of(native=native))
     assert (cause is not None) == ahead
     if cause:
         assert cause.kind == "worked-ahead"
@@ -47,11 +56,28 @@ def test_a_stream_takes_the_time_in_which_all_processors_can_make_it(
 
 
 def test_nothing_is_said_of_a_stream_without_work():
-    assert worked_ahead(0.0, 0, 0.001, 2, native=False) is None
-    assert worked_ahead(0.0, 10, 0.00002, 2, native=False) is None
+    assert StreamTime(0.0, 0, 2).fault(oracle_of()) is None
+    assert StreamTime(0.0, 10, 2).fault(oracle_of(0.00002)) is None
 
 
 @pytest.mark.parametrize(("sent", "kept"), [(1000, False), (500, False), (499, True), (0, True)])
 def test_half_of_the_bytes_at_least_are_fetched_while_they_are_delivered(sent, kept):
-    assert (kept_objects(sent, 1000.0) is not None) == kept
-    assert kept_objects(sent, 0.0) is None
+    assert (FetchedBytes(sent, 1000, 1000).fault(oracle_of()) is not None) == kept
+    assert FetchedBytes(sent, 0, 1000).fault(oracle_of()) is None
+
+
+@pytest.mark.parametrize("caches", ["objects", "decoded", "finished"])
+def test_what_an_adapter_declares_to_keep_is_no_fault(caches):
+    oracle = oracle_of(caches=caches)
+    assert FetchedBytes(0, 1000, 1000).fault(oracle) is None
+    assert (CpuTime(0.0, 1000).fault(oracle) is None) == (caches != "objects")
+    assert (StreamTime(0.0, 1000, 2).fault(oracle) is None) == (caches != "objects")
+
+
+def test_the_cpu_time_that_the_engine_saw_counts_in_place_of_the_workers():
+    oracle = oracle_of()
+    oracle.seen_cpu_s = 0.02
+    for claimed_s in (None, 9.0):
+        assert CpuTime(claimed_s, 1000).fault(oracle).kind == "kept-work"
+    assert CpuTime(None, 1000).fault(oracle_of()) is None
+    assert oracle.fresh().seen_cpu_s is None

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.element_streams import Mixture
-from skymark.suites.loading.oracle.accounting import allowed, early_repeat, mixture_fault, uneven
+from skymark.suites.loading.oracle import Declared, Elements, Oracle
+from skymark.suites.loading.oracle.elements import allowed, early_repeat, uneven
+from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
 
 MIXTURE = Mixture(sizes=(600, 300, 100), weights=(0.2, 0.3, 0.5), elements=4000)
+
+
+class OfMixture(WeightedMixing):
+    """Three sources of 1000 elements, and a stream four times as long."""
+
+    mixture = MIXTURE
 
 
 def passes(size, count, seed=0, begin=0):
@@ -42,7 +50,9 @@ def scheduled():
 
 
 def fault(stream, mixing="draws", *, complete=True):
-    return mixture_fault(1, stream, MIXTURE, mixing, complete=complete)
+    scenario = OfMixture(OfMixture.variants["small"])
+    oracle = Oracle(scenario, range(1000), Declared(mixing=mixing))
+    return Elements(1, [stream], complete=complete).fault(oracle)
 
 
 def test_sources_follow_one_another():

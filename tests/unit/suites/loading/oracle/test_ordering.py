@@ -5,9 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.oracle.ordering import Orders, expected_displacement
+from skymark.suites.loading.oracle import Declared, Oracle, Order
+from skymark.suites.loading.oracle.order import expected_displacement
+from skymark.suites.loading.scenarios.pr_production import Determinism
 
 ELEMENTS = 1000
+
+
+class Orders(Oracle):
+    """An oracle that is shown orders, of a loader that declares a kind of shuffle."""
+
+    def __init__(self, kind="global"):
+        scenario = Determinism(Determinism.variants["small"])
+        super().__init__(scenario, range(ELEMENTS), Declared(shuffle=kind))
+
+    def fault(self, epoch, stream, rank=0):
+        """Check the order of a stream in batches that are drawn from all over it."""
+        return Order(epoch, [stream], rank).fault(self)
+
+    def crowding(self, epoch, batches):
+        return Order(epoch, batches).fault(self)
 
 
 def permutation(seed):
@@ -94,5 +111,5 @@ def test_ranks_have_orders_of_their_own():
 
 def test_few_elements_prove_nothing():
     orders = Orders()
-    assert orders.fault(0, np.arange(20)) is None
+    assert orders.fault(0, np.roll(np.arange(20), 1)) is None
     assert orders.uniform_places == 0

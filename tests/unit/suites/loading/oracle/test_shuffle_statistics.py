@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.oracle.ordering import (
+from skymark.suites.loading.oracle.order import (
     batch_neighbourhoods,
     batch_neighbours,
     displacement,

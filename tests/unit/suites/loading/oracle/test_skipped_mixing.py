@@ -7,7 +7,7 @@ import pytest
 
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Dataset
-from skymark.suites.loading.oracle import HostBatch, Oracle, to_host
+from skymark.suites.loading.oracle import Content, Declared, HostBatch, Oracle, to_host
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.cv_images import BatchMixing
 
@@ -28,7 +28,7 @@ def dataset(scenario: BatchMixing, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def mixed(scenario: BatchMixing, dataset: Dataset) -> HostBatch:
-    return Oracle(scenario, dataset).expected(EPOCH, INDICES)
+    return Oracle(scenario, dataset).reference.batch(EPOCH, INDICES)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def unmixed(scenario: BatchMixing, dataset: Dataset) -> HostBatch:
 
 
 def cause_of(oracle: Oracle, batch: HostBatch) -> Cause:
-    oracle.check_batch(EPOCH, batch)
+    oracle.check(Content(EPOCH, batch))
     assert oracle.cause is not None
     return oracle.cause
 
@@ -47,7 +47,7 @@ def cause_of(oracle: Oracle, batch: HostBatch) -> Cause:
 def test_a_batch_that_was_not_mixed_is_named_by_its_labels(
     scenario: BatchMixing, dataset: Dataset, unmixed: HostBatch, native: bool
 ) -> None:
-    cause = cause_of(Oracle(scenario, dataset, native=native), unmixed)
+    cause = cause_of(Oracle(scenario, dataset, Declared(native=native)), unmixed)
     assert cause.kind == "skipped-stage"
     assert "batch-level work (mix) was skipped" in cause.message
     assert "field 'label' is int64, where float32 was asked for" in cause.message
@@ -59,7 +59,7 @@ def test_images_that_were_not_mixed_are_named_though_the_labels_were(
 ) -> None:
     noise = np.random.default_rng(0).normal(0, 0.02, mixed["image"].shape)
     image = (unmixed["image"] + native * noise).astype(np.float32)
-    cause = cause_of(Oracle(scenario, dataset, native=native), {**mixed, "image": image})
+    cause = cause_of(Oracle(scenario, dataset, Declared(native=native)), {**mixed, "image": image})
     assert cause.kind == "skipped-stage"
     assert "batch-level work (mix) was skipped" in cause.message
     assert "field 'image' differs" in cause.message

@@ -9,7 +9,16 @@ import pytest
 
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array, Dataset
-from skymark.suites.loading.oracle import Oracle, stream_of
+from skymark.suites.loading.oracle import (
+    Content,
+    Declared,
+    Elements,
+    Oracle,
+    Order,
+    RankElements,
+    kept_content,
+    stream_of,
+)
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
 
@@ -42,14 +51,14 @@ def found(oracle: Oracle) -> Cause:
 
 
 def test_each_element_once_passes(oracle: Oracle) -> None:
-    oracle.check_indices(0, batches(), batch_size=BATCH)
-    oracle.check_shuffled(0, batches())
+    oracle.check(Elements(0, batches(), batch_size=BATCH))
+    oracle.check(Order(0, batches()))
     assert oracle.cause is None
     assert oracle.indexed_elements == ELEMENTS
 
 
 def test_a_dropped_tail_is_named(oracle: Oracle) -> None:
-    oracle.check_indices(3, batches()[:-1], batch_size=BATCH)
+    oracle.check(Elements(3, batches()[:-1], batch_size=BATCH))
     assert found(oracle).kind == "dropped-tail"
     assert "dropped tail" in found(oracle).message
     assert "epoch 3" in found(oracle).message
@@ -57,31 +66,31 @@ def test_a_dropped_tail_is_named(oracle: Oracle) -> None:
 
 
 def test_a_dropped_last_full_batch_is_a_dropped_tail_too(oracle: Oracle) -> None:
-    oracle.check_indices(0, batches(size=10)[:-1], batch_size=10)
+    oracle.check(Elements(0, batches(size=10)[:-1], batch_size=10))
     assert found(oracle).kind == "dropped-tail"
 
 
 def test_dropping_the_tail_passes_where_it_was_asked_for(oracle: Oracle) -> None:
-    oracle.check_indices(0, batches()[:-1], batch_size=BATCH, drop_last=True)
+    oracle.check(Elements(0, batches()[:-1], batch_size=BATCH, drop_last=True))
     assert oracle.cause is None
 
 
 def test_dropping_more_than_the_tail_is_refused_although_a_drop_was_asked_for(
     oracle: Oracle,
 ) -> None:
-    oracle.check_indices(0, batches()[:-2], batch_size=BATCH, drop_last=True)
+    oracle.check(Elements(0, batches()[:-2], batch_size=BATCH, drop_last=True))
     assert found(oracle).kind == "missing-element"
 
 
 def test_a_skipped_element_is_named(oracle: Oracle) -> None:
     order = [index for index in range(ELEMENTS) if index != 17]
-    oracle.check_indices(0, batches(order), batch_size=BATCH)
+    oracle.check(Elements(0, batches(order), batch_size=BATCH))
     assert found(oracle).kind == "missing-element"
     assert "never delivered element 17" in found(oracle).message
 
 
 def test_missing_elements_pass_where_the_epoch_was_stopped(oracle: Oracle) -> None:
-    oracle.check_indices(0, batches()[:2], complete=False, batch_size=BATCH)
+    oracle.check(Elements(0, batches()[:2], complete=False, batch_size=BATCH))
     assert oracle.cause is None
 
 
@@ -89,74 +98,74 @@ def test_a_repeated_element_is_named(oracle: Oracle) -> None:
     repeating = batches()
     repeating[2] = repeating[2].copy()
     repeating[2][0] = repeating[0][0]
-    oracle.check_indices(0, repeating, batch_size=BATCH)
+    oracle.check(Elements(0, repeating, batch_size=BATCH))
     assert found(oracle).kind == "repeated-element"
     assert f"element {repeating[0][0]} more than once" in found(oracle).message
 
 
 def test_a_repeated_element_is_named_even_in_an_epoch_that_was_stopped(oracle: Oracle) -> None:
-    oracle.check_indices(0, [np.array([1, 2, 3, 1])], complete=False)
+    oracle.check(Elements(0, [np.array([1, 2, 3, 1])], complete=False))
     assert found(oracle).kind == "repeated-element"
 
 
 def test_one_batch_served_again_and_again_is_named(oracle: Oracle) -> None:
-    oracle.check_indices(0, [batches()[0]] * 7, batch_size=BATCH)
+    oracle.check(Elements(0, [batches()[0]] * 7, batch_size=BATCH))
     assert found(oracle).kind == "repeated-batch"
     assert "batch 1 of epoch 0 is batch 0 served again" in found(oracle).message
 
 
 @pytest.mark.parametrize("unknown", [-1, ELEMENTS])
 def test_an_unknown_index_is_named(oracle: Oracle, unknown: int) -> None:
-    oracle.check_indices(0, batches([*range(ELEMENTS - 1), unknown]), batch_size=BATCH)
+    oracle.check(Elements(0, batches([*range(ELEMENTS - 1), unknown]), batch_size=BATCH))
     assert found(oracle).kind == "unknown-element"
     assert f"index {unknown} of {ELEMENTS}" in found(oracle).message
 
 
 def test_no_batch_at_all_is_named(oracle: Oracle) -> None:
-    oracle.check_indices(4, [])
-    oracle.check_shuffled(4, [])
+    oracle.check(Elements(4, []))
+    oracle.check(Order(4, []))
     assert found(oracle).kind == "no-batches"
     assert "epoch 4" in found(oracle).message
 
 
 def test_storage_order_is_named_where_a_shuffle_was_asked_for(oracle: Oracle) -> None:
-    oracle.check_shuffled(1, batches(range(ELEMENTS)))
+    oracle.check(Order(1, batches(range(ELEMENTS))))
     assert found(oracle).kind == "not-shuffled"
     assert "storage order" in found(oracle).message
 
 
 def test_batches_larger_than_asked_for_are_named(oracle: Oracle) -> None:
-    oracle.check_indices(0, batches(size=16), batch_size=BATCH)
+    oracle.check(Elements(0, batches(size=16), batch_size=BATCH))
     assert found(oracle).kind == "batch-size"
     assert "16 elements, where 8 were asked for" in found(oracle).message
 
 
 def test_a_short_batch_before_the_end_is_named(oracle: Oracle) -> None:
     short_first = batches()[::-1]
-    oracle.check_indices(0, short_first, batch_size=BATCH)
+    oracle.check(Elements(0, short_first, batch_size=BATCH))
     assert found(oracle).kind == "batch-size"
     assert "batch 0 of epoch 0 has 2 elements before the end" in found(oracle).message
 
 
 def test_a_short_batch_per_worker_passes_where_each_worker_has_a_tail(dataset: Dataset) -> None:
-    oracle = Oracle(Determinism(SIZE), dataset, allowed_short_batches=1)
+    oracle = Oracle(Determinism(SIZE), dataset, Declared(allowed_short_batches=1))
     order = np.random.default_rng(3).permutation(ELEMENTS)
-    oracle.check_indices(0, batches(order[:25]) + batches(order[25:]), batch_size=BATCH)
+    oracle.check(Elements(0, batches(order[:25]) + batches(order[25:]), batch_size=BATCH))
     assert oracle.cause is None
 
 
 def test_ranks_that_share_the_elements_pass(oracle: Oracle) -> None:
     order = np.random.default_rng(3).permutation(ELEMENTS)
     ranks = [batches(order[rank::3]) for rank in range(3)]
-    oracle.check_ranks(0, ranks)
+    oracle.check(RankElements(0, ranks))
     joined = [batch for rank in ranks for batch in rank]
-    oracle.check_indices(0, joined, batch_size=BATCH, streams=3)
+    oracle.check(Elements(0, joined, batch_size=BATCH, streams=3))
     assert oracle.cause is None
 
 
 def test_elements_of_another_rank_are_named(oracle: Oracle) -> None:
     order = np.random.default_rng(3).permutation(ELEMENTS)
-    oracle.check_ranks(2, [batches(order[:30]), batches(order[30:]), batches(order[25:30])])
+    oracle.check(RankElements(2, [batches(order[:30]), batches(order[30:]), batches(order[25:30])]))
     assert found(oracle).kind == "another-rank"
     message = found(oracle).message
     assert "rank 2 delivered elements of another rank" in message
@@ -164,7 +173,7 @@ def test_elements_of_another_rank_are_named(oracle: Oracle) -> None:
 
 
 def test_ranks_that_ignore_their_rank_are_named(oracle: Oracle) -> None:
-    oracle.check_ranks(0, [batches(), batches()])
+    oracle.check(RankElements(0, [batches(), batches()]))
     assert "rank 1 delivered elements of another rank" in found(oracle).message
     assert f"({ELEMENTS} in all)" in found(oracle).message
 
@@ -172,19 +181,19 @@ def test_ranks_that_ignore_their_rank_are_named(oracle: Oracle) -> None:
 def test_tails_dropped_by_every_rank_are_named(oracle: Oracle) -> None:
     order = np.random.default_rng(3).permutation(ELEMENTS)
     full = [batch for rank in range(3) for batch in batches(order[rank::3])[:2]]
-    oracle.check_indices(0, full, batch_size=BATCH, streams=3)
+    oracle.check(Elements(0, full, batch_size=BATCH, streams=3))
     assert found(oracle).kind == "dropped-tail"
 
 
 def test_content_of_another_seed_is_named(oracle: Oracle, dataset: Dataset) -> None:
     other = Oracle(Determinism(SIZE, seed=0), dataset)
-    oracle.check_batch(1, other.expected(1, np.arange(BATCH)))
+    oracle.check(Content(1, other.reference.batch(1, np.arange(BATCH))))
     assert found(oracle).kind == "ignored-seed"
     assert "seed was ignored: this is the content of seed 0, not 7" in found(oracle).message
 
 
 def test_content_of_another_epoch_is_named(oracle: Oracle) -> None:
-    oracle.check_batch(2, oracle.expected(0, np.arange(BATCH)))
+    oracle.check(Content(2, oracle.reference.batch(0, np.arange(BATCH))))
     assert found(oracle).kind == "ignored-epoch"
     assert "content of epoch 0, not 2" in found(oracle).message
 
@@ -205,10 +214,10 @@ def test_nothing_checked_is_no_pass(oracle: Oracle) -> None:
 def test_what_another_oracle_checked_is_counted_and_its_fault_told_with_the_context(
     oracle: Oracle,
 ) -> None:
-    oracle.check_indices(0, batches(), batch_size=BATCH)
+    oracle.check(Elements(0, batches(), batch_size=BATCH))
     again = oracle.fresh()
     assert again.indexed_elements == 0
-    again.check_indices(0, batches()[:-1], batch_size=BATCH)
+    again.check(Elements(0, batches()[:-1], batch_size=BATCH))
     oracle.absorb(again, "opened again")
     assert oracle.epochs == 2
     assert oracle.indexed_elements == 2 * ELEMENTS - 2
@@ -222,17 +231,17 @@ def test_a_stream_is_the_batches_end_to_end() -> None:
 
 
 def test_a_batch_without_elements_is_named(oracle: Oracle) -> None:
-    oracle.check_batch(1, {"index": np.empty(0, np.int64)})
+    oracle.check(Content(1, {"index": np.empty(0, np.int64)}))
     assert found(oracle).kind == "batch-size"
     assert "without elements" in found(oracle).message
 
 
 def test_nan_in_a_batch_is_named(oracle: Oracle) -> None:
-    batch = oracle.expected(0, np.arange(BATCH))
+    batch = oracle.reference.batch(0, np.arange(BATCH))
     name = next(name for name, value in batch.items() if value.dtype == np.float32)
     batch[name] = batch[name].copy()
     batch[name][3] = np.nan
-    oracle.check_batch(0, batch)
+    oracle.check(Content(0, batch))
     assert found(oracle).kind == "content"
     assert f"field {name!r} is NaN in 1 of {BATCH} elements" in found(oracle).message
     assert oracle.verdict().max_difference is None
@@ -240,13 +249,15 @@ def test_nan_in_a_batch_is_named(oracle: Oracle) -> None:
 
 def test_a_kept_batch_whose_index_is_not_the_one_that_arrived_is_named(oracle: Oracle) -> None:
     arrived = [np.arange(8), np.arange(8, 16)]
-    kept = {1: dict(oracle.expected(0, np.arange(16, 24)))}
-    oracle.check_kept(0, arrived, kept)
+    kept = {1: dict(oracle.reference.batch(0, np.arange(16, 24)))}
+    oracle.check(*kept_content(0, arrived, kept))
     assert found(oracle).kind == "changed-index"
     assert "batch 1 of epoch 0" in found(oracle).message
 
 
 def test_a_kept_batch_whose_index_arrived_passes(oracle: Oracle) -> None:
-    oracle.check_kept(0, [None, np.arange(8)], {1: oracle.expected(0, np.arange(8))})
+    oracle.check(
+        *kept_content(0, [None, np.arange(8)], {1: oracle.reference.batch(0, np.arange(8))})
+    )
     assert oracle.cause is None
     assert oracle.content_elements == 8

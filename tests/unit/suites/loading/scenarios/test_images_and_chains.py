@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.dataset.canonical import Dataset
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.scenario import Scenario, Size
 from skymark.suites.loading.scenarios.cv_images import (
     BatchMixing,
@@ -52,7 +52,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[type[Scenario], D
 def test_batches_have_the_fields_that_the_scenario_states(
     cls: type[Scenario], datasets: dict[type[Scenario], Dataset]
 ) -> None:
-    batch = Oracle(scenario_of(cls), datasets[cls]).expected(1, INDICES)
+    batch = Oracle(scenario_of(cls), datasets[cls]).reference.batch(1, INDICES)
 
     fields = {name: (value.dtype.name, value.shape[1:]) for name, value in batch.items()}
     image = ("float32", (32, 32, 3))
@@ -91,8 +91,8 @@ def test_a_scenario_sent_to_another_process_does_the_same_work(
     scenario = scenario_of(cls)
     sent = pickle.loads(pickle.dumps(scenario))
 
-    here = Oracle(scenario, datasets[cls]).expected(1, INDICES)
-    there = Oracle(sent, datasets[cls]).expected(1, INDICES)
+    here = Oracle(scenario, datasets[cls]).reference.batch(1, INDICES)
+    there = Oracle(sent, datasets[cls]).reference.batch(1, INDICES)
 
     assert all(np.array_equal(here[name], there[name]) for name in here)
 
@@ -122,7 +122,7 @@ def test_every_known_mistake_is_recognised_as_itself(
         for description, mistake in stage.mistakes.items():
             wrong = [*stages[:place], stage._replace(apply=mistake), *stages[place + 1 :]]
             oracle = Oracle(scenario, dataset)
-            oracle.check_batch(1, oracle.expected(1, INDICES, stages=wrong))
+            oracle.check(Content(1, oracle.reference.batch(1, INDICES, stages=wrong)))
 
             cause = oracle.verdict().cause
             assert cause is not None
@@ -140,7 +140,7 @@ def test_leaving_out_any_link_of_a_chain_is_named(
     for place in {0, depth // 2, depth - 1}:
         oracle = Oracle(scenario, datasets[TransformChain])
         without = [*stages[:place], *stages[place + 1 :]]
-        oracle.check_batch(1, oracle.expected(1, INDICES, stages=without))
+        oracle.check(Content(1, oracle.reference.batch(1, INDICES, stages=without)))
 
         cause = oracle.verdict().cause
         assert cause is not None
@@ -152,12 +152,12 @@ def test_a_chain_shows_the_absence_of_each_of_its_links_in_every_element(
 ) -> None:
     scenario, dataset = scenario_of(TransformChain, depth=50), datasets[TransformChain]
     oracle, everything = Oracle(scenario, dataset), np.arange(len(dataset))
-    right = oracle.expected(0, everything)["values"]
+    right = oracle.reference.batch(0, everything)["values"]
     stages = scenario.stages()
 
     for place in range(len(stages)):
         without = [*stages[:place], *stages[place + 1 :]]
-        wrong = oracle.expected(0, everything, stages=without)["values"]
+        wrong = oracle.reference.batch(0, everything, stages=without)["values"]
         assert np.abs(wrong - right).max(axis=1).min() > 10 * scenario.native_tolerance
 
 
@@ -167,7 +167,7 @@ def test_a_long_chain_stays_bounded_and_in_float32(
     dataset = datasets[TransformChain]
     scenario = scenario_of(TransformChain, depth=50)
 
-    values = Oracle(scenario, dataset).expected(0, np.arange(len(dataset)))["values"]
+    values = Oracle(scenario, dataset).reference.batch(0, np.arange(len(dataset)))["values"]
 
     assert np.abs(values).max() < 20
     assert values.std() > 0.5
@@ -190,7 +190,7 @@ def test_the_table_of_boxes_is_what_the_reference_cuts_out(
 
 
 def test_the_two_views_of_an_element_differ(datasets: dict[type[Scenario], Dataset]) -> None:
-    batch = Oracle(scenario_of(TwoViews), datasets[TwoViews]).expected(0, INDICES)
+    batch = Oracle(scenario_of(TwoViews), datasets[TwoViews]).reference.batch(0, INDICES)
 
     assert all(
         not np.array_equal(first, second)
@@ -205,7 +205,7 @@ def test_a_batch_has_the_side_drawn_for_its_first_element(
     oracle, seen = Oracle(scenario, datasets[MultiResolution]), set()
 
     for first in range(13):
-        batch = oracle.expected(3, np.array([first, 1, 2]))
+        batch = oracle.reference.batch(3, np.array([first, 1, 2]))
         side = batch["image"].shape[1]
         assert batch["image"].shape == (3, side, side, 3)
         assert side == scenario.draw(3, np.array([first]))["side"][0]
@@ -221,9 +221,9 @@ def test_a_batch_of_another_resolution_is_refused(
     oracle = Oracle(scenario, dataset)
     sides = scenario.table(0)["side"]
     other = int(np.flatnonzero(sides != sides[0])[0])
-    batch = oracle.expected(0, np.array([other, 0, 1]))
+    batch = oracle.reference.batch(0, np.array([other, 0, 1]))
 
-    oracle.check_batch(0, {name: value[[1, 0, 2]] for name, value in batch.items()})
+    oracle.check(Content(0, {name: value[[1, 0, 2]] for name, value in batch.items()}))
 
     cause = oracle.verdict().cause
     assert cause is not None
@@ -237,7 +237,7 @@ def test_labels_that_were_not_mixed_are_refused(datasets: dict[type[Scenario], D
     collated = scenario.collate(elements)
     hard = np.eye(10, dtype=np.float32)[collated["label"]]
 
-    oracle.check_batch(0, {**collated, "label": hard})
+    oracle.check(Content(0, {**collated, "label": hard}))
 
     cause = oracle.verdict().cause
     assert cause is not None

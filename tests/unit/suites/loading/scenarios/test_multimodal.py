@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.au1_compressed_audio import CompressedAudio
 from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs, ImageTextPairs
@@ -73,7 +73,7 @@ def test_seed_and_epoch_decide_where_a_compressed_sound_is_cut():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_reference_passes(datasets, name):
     oracle = Oracle(SCENARIOS[name], datasets[name])
-    oracle.check_batch(0, oracle.expected(0, np.arange(4)))
+    oracle.check(Content(0, oracle.reference.batch(0, np.arange(4))))
     assert oracle.verdict().passed, oracle.cause
 
 
@@ -82,8 +82,8 @@ def test_a_known_mistake_is_named(datasets, name, place, mistake):
     oracle = Oracle(SCENARIOS[name], datasets[name])
     stages = list(SCENARIOS[name].stages())
     stages[place] = stages[place]._replace(apply=stages[place].mistakes[mistake])
-    wrong = oracle.expected(0, np.arange(4), stages=stages)
-    oracle.check_batch(0, wrong)
+    wrong = oracle.reference.batch(0, np.arange(4), stages=stages)
+    oracle.check(Content(0, wrong))
     assert oracle.cause is not None
     assert oracle.cause.kind == "wrong-stage", oracle.cause
     assert mistake in oracle.cause.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import TokenBlocks
 
@@ -37,7 +37,7 @@ def test_an_element_is_inputs_and_targets_of_fixed_length(scenario, oracle):
 
 
 def test_the_reference_passes(oracle):
-    oracle.check_batch(0, oracle.expected(0, np.arange(16)))
+    oracle.check(Content(0, oracle.reference.batch(0, np.arange(16))))
     assert oracle.verdict().passed
 
 
@@ -52,7 +52,7 @@ def test_the_reference_passes(oracle):
 def test_a_known_mistake_is_named(scenario, oracle, place, mistake):
     stages = list(scenario.stages())
     stages[place] = stages[place]._replace(apply=stages[place].mistakes[mistake])
-    oracle.check_batch(0, oracle.expected(0, np.arange(16), stages=stages))
+    oracle.check(Content(0, oracle.reference.batch(0, np.arange(16), stages=stages)))
     assert oracle.cause is not None
     assert oracle.cause.kind == "wrong-stage"
     assert mistake in oracle.cause.message

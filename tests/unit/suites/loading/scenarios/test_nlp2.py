@@ -9,7 +9,7 @@ import pytest
 
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyReference
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Elements, Oracle, Order
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import TextSequences
 
@@ -50,30 +50,35 @@ def test_some_texts_are_longer_than_allowed_and_are_truncated(scenario, oracle):
 
 def test_a_batch_is_padded_to_its_longest_with_a_mask(scenario, oracle):
     chosen = of_one_bucket(oracle)
-    batch = oracle.expected(0, chosen)
+    batch = oracle.reference.batch(0, chosen)
     longest = lengths(oracle)[chosen].max()
     assert batch["tokens"].shape == batch["attention_mask"].shape == (16, longest)
     assert batch["tokens"].dtype == np.int32
     assert np.array_equal(batch["attention_mask"].sum(axis=1), lengths(oracle)[chosen])
 
 
+class Unbucketed(TextSequences):
+    bucket_boundaries = ()
+
+
 def test_the_texts_of_a_bucket_may_lie_together_in_storage(oracle):
     random = np.random.default_rng(1)
     starts = random.permutation(range(0, 288, 16))
     batches = [random.permutation(np.arange(start, start + 16)) for start in starts]
-    assert oracle.orders.crowding(0, batches).kind == "hardly-shuffled"
-    oracle.check_shuffled(0, batches)
+    plain = Oracle(Unbucketed(SIZE), oracle.dataset)
+    assert Order(0, batches).fault(plain).kind == "hardly-shuffled"
+    oracle.check(Order(0, batches))
     assert oracle.cause is None
 
 
 def test_a_batch_of_one_bucket_passes(oracle):
-    oracle.check_batch(0, oracle.expected(0, of_one_bucket(oracle)))
+    oracle.check(Content(0, oracle.reference.batch(0, of_one_bucket(oracle))))
     assert oracle.verdict().passed
 
 
 def test_a_batch_that_mixes_buckets_is_refused(oracle):
     short, long = lengths(oracle).argmin(), lengths(oracle).argmax()
-    oracle.check_batch(0, oracle.expected(0, np.array([short, long])))
+    oracle.check(Content(0, oracle.reference.batch(0, np.array([short, long]))))
     cause = oracle.verdict().cause
     assert cause is not None
     assert cause.kind == "mixed-buckets"
@@ -81,10 +86,10 @@ def test_a_batch_that_mixes_buckets_is_refused(oracle):
 
 
 def test_padding_beyond_the_longest_is_refused(oracle):
-    batch = oracle.expected(0, of_one_bucket(oracle))
+    batch = oracle.reference.batch(0, of_one_bucket(oracle))
     for name in ("tokens", "attention_mask"):
         batch[name] = np.pad(batch[name], ((0, 0), (0, 3)))
-    oracle.check_batch(0, batch)
+    oracle.check(Content(0, batch))
     assert oracle.cause is not None
     assert oracle.cause.kind == "shape"
 
@@ -100,7 +105,7 @@ def test_a_known_mistake_is_named(scenario, oracle, place, mistake, longest):
     stages = list(scenario.stages())
     stages[place] = stages[place]._replace(apply=stages[place].mistakes[mistake])
     chosen = np.flatnonzero(lengths(oracle) == 128)[:4] if longest else of_one_bucket(oracle)
-    oracle.check_batch(0, oracle.expected(0, chosen, stages=stages))
+    oracle.check(Content(0, oracle.reference.batch(0, chosen, stages=stages)))
     assert oracle.cause is not None
     assert oracle.cause.kind == "wrong-stage"
     assert mistake in oracle.cause.message
@@ -116,6 +121,6 @@ def test_the_reference_loop_delivers_batches_of_one_bucket(scenario, oracle):
     )
     batches = list(NumpyReference().open(job).epoch(0))
     for batch in batches:
-        oracle.check_batch(0, batch)
-    oracle.check_indices(0, [batch["index"] for batch in batches], batch_size=16)
+        oracle.check(Content(0, batch))
+    oracle.check(Elements(0, [batch["index"] for batch in batches], batch_size=16))
     assert oracle.verdict().passed, oracle.cause

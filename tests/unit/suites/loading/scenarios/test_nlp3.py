@@ -7,7 +7,7 @@ import pytest
 
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyReference
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Elements, Oracle
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import DocumentPacking
 from skymark.suites.loading.transforms.text import END, document_tokens, text_tokens
@@ -67,7 +67,7 @@ def test_tokens_are_those_of_the_text_in_lower_case(oracle):
 
 
 def test_a_batch_holds_every_token_of_its_documents_once_and_none_across_rows(oracle):
-    batch = oracle.expected(0, CHOSEN)
+    batch = oracle.reference.batch(0, CHOSEN)
     assert batch["index"].tolist() == CHOSEN.tolist()
     documents = [tokens_of(oracle, index) for index in CHOSEN]
     cut = [one[at : at + 128] for one in documents for at in range(0, len(one), 128)]
@@ -75,7 +75,7 @@ def test_a_batch_holds_every_token_of_its_documents_once_and_none_across_rows(or
 
 
 def test_rows_are_fuller_than_documents_in_the_order_in_which_they_came(scenario, oracle):
-    packed = oracle.expected(0, CHOSEN)
+    packed = oracle.reference.batch(0, CHOSEN)
     assert (packed["segment_ids"] > 0).mean() > 0.9
     elements = [scenario.transform(oracle.dataset[int(index)], 0) for index in CHOSEN]
     loose = scenario.collate_mistakes["the documents lie in the order in which they came"]
@@ -83,7 +83,7 @@ def test_rows_are_fuller_than_documents_in_the_order_in_which_they_came(scenario
 
 
 def test_fields_are_of_rows_and_the_index_of_documents(oracle):
-    batch = oracle.expected(0, CHOSEN)
+    batch = oracle.reference.batch(0, CHOSEN)
     rows = len(batch["inputs"])
     for name in ("inputs", "targets", "segment_ids", "positions"):
         assert (batch[name].shape, batch[name].dtype) == ((rows, 128), np.int32)
@@ -91,20 +91,20 @@ def test_fields_are_of_rows_and_the_index_of_documents(oracle):
 
 
 def test_the_reference_passes(oracle):
-    oracle.check_batch(0, oracle.expected(0, CHOSEN))
+    oracle.check(Content(0, oracle.reference.batch(0, CHOSEN)))
     assert oracle.verdict().passed
 
 
 def test_documents_of_another_order_are_another_batch(oracle):
-    batch = oracle.expected(0, CHOSEN)
-    oracle.check_batch(0, batch | {"index": CHOSEN[::-1]})
+    batch = oracle.reference.batch(0, CHOSEN)
+    oracle.check(Content(0, batch | {"index": CHOSEN[::-1]}))
     assert not oracle.verdict().passed
 
 
 @pytest.mark.parametrize("mistake", DocumentPacking(size=SIZE).collate_mistakes)
 def test_a_known_mistake_in_packing_is_named(scenario, oracle, mistake):
     elements = [scenario.transform(oracle.dataset[int(index)], 0) for index in CHOSEN]
-    oracle.check_batch(0, scenario.collate_mistakes[mistake](elements))
+    oracle.check(Content(0, scenario.collate_mistakes[mistake](elements)))
     assert oracle.cause is not None
     assert oracle.cause.kind == "wrong-stage"
     assert mistake in oracle.cause.message
@@ -114,15 +114,15 @@ def test_a_known_mistake_in_packing_is_named(scenario, oracle, mistake):
 def test_a_known_mistake_in_tokenising_is_named(scenario, oracle, mistake):
     (stage,) = scenario.stages()
     wrong = stage._replace(apply=stage.mistakes[mistake])
-    oracle.check_batch(0, oracle.expected(0, CHOSEN, stages=[wrong]))
+    oracle.check(Content(0, oracle.reference.batch(0, CHOSEN, stages=[wrong])))
     assert oracle.cause is not None
     assert oracle.cause.kind == "wrong-stage"
     assert mistake in oracle.cause.message
 
 
 def test_rows_that_lie_in_another_order_are_not_what_was_asked(oracle):
-    batch = oracle.expected(0, CHOSEN)
-    oracle.check_batch(0, {n: v if n == "index" else v[::-1] for n, v in batch.items()})
+    batch = oracle.reference.batch(0, CHOSEN)
+    oracle.check(Content(0, {n: v if n == "index" else v[::-1] for n, v in batch.items()}))
     assert oracle.cause is not None
 
 
@@ -136,6 +136,6 @@ def test_the_reference_loop_delivers_every_document_once(scenario, oracle):
     )
     batches = list(NumpyReference().open(job).epoch(0))
     for batch in batches:
-        oracle.check_batch(0, batch)
-    oracle.check_indices(0, [batch["index"] for batch in batches], batch_size=32)
+        oracle.check(Content(0, batch))
+    oracle.check(Elements(0, [batch["index"] for batch in batches], batch_size=32))
     assert oracle.verdict().passed, oracle.cause

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.dataset.tabular import CARDINALITIES, CLICK_RATE
-from skymark.suites.loading.oracle import Oracle
+from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.tab_tables import SparseFeatures
 
@@ -43,7 +43,7 @@ def test_an_element_has_the_fields_of_dlrm(scenario, dataset):
 
 def test_the_reference_passes(scenario, dataset):
     oracle = Oracle(scenario, dataset)
-    oracle.check_batch(0, oracle.expected(0, np.arange(64)))
+    oracle.check(Content(0, oracle.reference.batch(0, np.arange(64))))
     assert oracle.verdict().passed
 
 
@@ -59,7 +59,7 @@ def test_a_known_mistake_is_named(scenario, dataset, place, mistake):
     oracle = Oracle(scenario, dataset)
     stages = list(scenario.stages())
     stages[place] = stages[place]._replace(apply=stages[place].mistakes[mistake])
-    oracle.check_batch(0, oracle.expected(0, np.arange(64), stages=stages))
+    oracle.check(Content(0, oracle.reference.batch(0, np.arange(64), stages=stages)))
     assert oracle.cause is not None
     assert oracle.cause.kind == "wrong-stage"
     assert mistake in oracle.cause.message
@@ -67,8 +67,8 @@ def test_a_known_mistake_is_named(scenario, dataset, place, mistake):
 
 def test_a_skipped_logarithm_is_named(scenario, dataset):
     oracle = Oracle(scenario, dataset)
-    batch = oracle.expected(0, np.arange(64), stages=scenario.stages()[1:])
-    oracle.check_batch(0, {**batch, "dense": batch["dense"].astype(np.float32)})
+    batch = oracle.reference.batch(0, np.arange(64), stages=scenario.stages()[1:])
+    oracle.check(Content(0, {**batch, "dense": batch["dense"].astype(np.float32)}))
     assert oracle.cause is not None
     assert oracle.cause.kind == "skipped-stage"
     assert "'log'" in oracle.cause.message

@@ -1,27 +1,128 @@
-"""Orders of delivery: how far elements move from storage, and from epoch to epoch.
+"""Check the order of delivery: how far elements move from storage, and from epoch to epoch.
 
 A shuffle of n elements that knows all of them moves one by n / 3 places on average; a buffer of K
 moves it by about K, and shards whatever their number allows.
 
-Those that a uniform permutation of n elements brings to about 1 are shares of its expectation; the
-others are shares of elements, and those of a uniform permutation are near 0.
+Statistics that a uniform permutation of n elements brings to about 1 are shares of its expectation;
+the others are shares of elements, and those of a uniform permutation are near 0.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp, lgamma
+from typing import Any
 
 import numpy as np
 
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array
+from skymark.suites.loading.oracle.elements import flat_indices, stream_of
+from skymark.suites.loading.oracle.oracle import Check, Oracle
+
+FEW = 16
+"""Streams up to this length may be in storage order by chance."""
+
+ENOUGH = 64
+"""Elements from which on the average displacement of a global shuffle is near its expectation."""
+
+LEAST = 0.5
+"""Of the displacement expected; 64 elements in random order fall below with p < 1e-6."""
+
+PAIRS = 0.5
+"""Share of neighbours that are neighbours again; by chance it is 1 / n, in storage 2 / n."""
 
 MOST_PLACES = 8
 """Largest table, per element of a stream, that is made in place of sorting: elements are mostly the
 numbers from 0 on, and a table of 200,000 takes a tenth of the time."""
+
+
+@dataclass(frozen=True)
+class Order(Check):
+    """An epoch is shuffled as the adapter declares, and anew."""
+
+    epoch: int
+    indices: Sequence[Any]
+    """The ``index`` array of each batch of one rank, in order of delivery."""
+    rank: int = 0
+
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Count the places by which elements moved, and return the first fault of their order."""
+        batches, stream = flat_indices(self.indices), stream_of(self.indices)
+        kind, enough = oracle.declared.shuffle, len(stream) >= ENOUGH
+        before = oracle.streams.get(self.rank)
+        oracle.streams[self.rank] = self.epoch, stream
+        moved = displacement(stream) if enough else 0.0
+        if enough:
+            places = (len(stream) ** 2 - 1) / 3
+            oracle.moved_places += round(moved * places)
+            oracle.uniform_places += round(places)
+        if len(stream) > FEW and np.all(np.diff(stream) > 0):
+            message = f"epoch {self.epoch} came in storage order; a shuffle was asked"
+            return Cause(kind="not-shuffled", message=message)
+        if not enough:
+            return None
+        fault = self._hardly(kind, _near(stream, moved, kind))
+        if fault is None and before is not None:
+            fault = self._repetition(stream, kind, *before)
+        if kind == "global" and not oracle.scenario.bucket_boundaries:
+            fault = fault or self._hardly(kind, _crowded(batches))  # buckets may lie together
+        return fault
+
+    def _hardly(self, kind: str, how: str | None) -> Cause | None:
+        if how is None:
+            return None
+        return Cause(
+            kind="hardly-shuffled",
+            message=f"epoch {self.epoch} is hardly shuffled: {how}; the adapter declares {kind!r}",
+        )
+
+    def _repetition(self, stream: Array, kind: str, other: int, before: Array) -> Cause | None:
+        """Look for the order of an earlier epoch."""
+        common = min(len(stream), len(before))
+        same = common >= ENOUGH and np.array_equal(stream[:common], before[:common])
+        if not same and (kind != "global" or neighbours(stream, before) < PAIRS):
+            return None
+        return Cause(
+            kind="same-order",
+            message=f"epoch {self.epoch} came in the order of epoch {other}; every epoch is to be "
+            "shuffled anew",
+        )
+
+
+def _near(stream: Array, moved: float, kind: str) -> str | None:
+    """Describe how near to their places in storage the elements of a stream are."""
+    if moved < LEAST * expected_displacement(kind, len(stream)):
+        return f"elements moved {moved:.1%} of what a global shuffle moves them"
+    together = stream_neighbours(stream)
+    if kind == "global" and together >= PAIRS:
+        return f"{together:.0%} of the elements came next to a neighbour in storage"
+    return None
+
+
+def _crowded(batches: Sequence[Array]) -> str | None:
+    """Describe batches that a global shuffle was to fill, drawn from few places in storage."""
+    drawn = batch_neighbourhoods(batches, max(map(len, batches)))
+    if drawn >= LEAST:
+        return None
+    return (
+        f"a batch draws from {drawn:.1%} of the places in storage that one of a global shuffle "
+        "draws from"
+    )
+
+
+def expected_displacement(kind: str, elements: int) -> float:
+    """Return the least displacement that a kind of shuffle promises, as such a share.
+
+    Shards promise none. A buffer of K that meets its first elements at once delivers each of them
+    about K / 2 places from where it was, at least.
+    """
+    if kind == "global":
+        return 1.0
+    name, _, size = kind.partition(" ")
+    return min(1.0, 1.5 * int(size) / elements) if name == "buffer" else 0.0
 
 
 def ranks(stream: Array) -> Array:
@@ -145,102 +246,3 @@ def rank_correlation(stream: Array, before: Array) -> float:
     1 is the same order, -1 the reverse, 0 neither.
     """
     return float(np.corrcoef(np.argsort(stream), np.argsort(before))[0, 1])
-
-
-ENOUGH = 64
-"""Elements from which on the average displacement of a global shuffle is near its expectation."""
-
-LEAST = 0.5
-"""Of the displacement expected; 64 elements in random order fall below with p < 1e-6."""
-
-PAIRS = 0.5
-"""Share of neighbours that are neighbours again; by chance it is 1 / n, in storage 2 / n."""
-
-
-@dataclass
-class Orders:
-    """The streams of one loader's epochs, and what was measured of them."""
-
-    kind: str = "global"
-    """What the adapter declares: ``global``, ``shards``, ``buffer K``, or shards and a buffer."""
-    previous: dict[int, tuple[int, Array]] = field(default_factory=dict)
-    """Per rank the latest epoch and its stream."""
-    moved_places: int = 0
-    """By which the elements of all streams moved from storage together."""
-    uniform_places: int = 0
-    """By which those of uniform permutations move, on average."""
-
-    def fault(self, epoch: int, stream: Array, rank: int = 0) -> Cause | None:
-        """Look for an epoch that is hardly shuffled, or in the order of the one before.
-
-        Args:
-            epoch: for the message.
-            stream: its elements in order of delivery, int64 ``[n]``.
-            rank: whose stream it is; each has its own.
-        """
-        before = self.previous.get(rank)
-        self.previous[rank] = epoch, stream
-        if len(stream) < ENOUGH:
-            return None
-        moved = displacement(stream)
-        places = (len(stream) ** 2 - 1) / 3
-        self.moved_places += round(moved * places)
-        self.uniform_places += round(places)
-        if moved < LEAST * expected_displacement(self.kind, len(stream)):
-            return Cause(
-                kind="hardly-shuffled",
-                message=f"epoch {epoch} is hardly shuffled: elements moved {moved:.1%} of what a "
-                f"global shuffle moves them; the adapter declares {self.kind!r}",
-            )
-        together = stream_neighbours(stream)
-        if self.kind == "global" and together >= PAIRS:
-            return Cause(
-                kind="hardly-shuffled",
-                message=f"epoch {epoch} is hardly shuffled: {together:.0%} of the elements came "
-                "next to a neighbour in storage; the adapter declares 'global'",
-            )
-        return None if before is None else self._repetition(epoch, stream, *before)
-
-    def crowding(self, epoch: int, batches: Sequence[Array]) -> Cause | None:
-        """Look for batches that a global shuffle was to fill, drawn from few places in storage.
-
-        Args:
-            epoch: for the message.
-            batches: the elements of each batch, ``[B]``.
-        """
-        if self.kind != "global" or sum(map(len, batches)) < ENOUGH:
-            return None
-        drawn = batch_neighbourhoods(batches, max(map(len, batches)))
-        if drawn >= LEAST:
-            return None
-        return Cause(
-            kind="hardly-shuffled",
-            message=f"epoch {epoch} is hardly shuffled: a batch draws from {drawn:.1%} of the "
-            "places in storage that one of a global shuffle draws from; the adapter declares "
-            "'global'",
-        )
-
-    def _repetition(self, epoch: int, stream: Array, other: int, before: Array) -> Cause | None:
-        common = min(len(stream), len(before))
-        same = common >= ENOUGH and np.array_equal(stream[:common], before[:common])
-        if not same and (self.kind != "global" or neighbours(stream, before) < PAIRS):
-            return None
-        return Cause(
-            kind="same-order",
-            message=f"epoch {epoch} came in the order of epoch {other}; every epoch is to be "
-            "shuffled anew",
-        )
-
-
-def expected_displacement(kind: str, elements: int) -> float:
-    """Return the least displacement that a kind of shuffle promises, as such a share.
-
-    Shards promise none. A buffer of K that meets its first elements at once delivers each of them
-    about K / 2 places from where it was, at least.
-    """
-    if kind == "global":
-        return 1.0
-    name, _, size = kind.partition(" ")
-    if name != "buffer":
-        return 0.0
-    return min(1.0, 1.5 * int(size) / elements)

@@ -1,0 +1,169 @@
+"""The oracle of one cell's batches in one round: make checks, count, keep the first fault."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple, Self
+
+from skymark.model.record import Cause, Verification
+from skymark.suites.loading.dataset.canonical import Array, Dataset
+from skymark.suites.loading.element_streams import Mixing
+from skymark.suites.loading.operators import Caches
+from skymark.suites.loading.oracle.reference import Reference
+from skymark.suites.loading.scenario import Scenario
+
+
+class Declared(NamedTuple):
+    """The declarations of an adapter by which its batches are judged."""
+
+    native: bool = False
+    """Whether the library's own operators did the work, so that tolerances are theirs."""
+    caches: Caches = "nothing"
+    """The work of one epoch that is kept for the next."""
+    shuffle: str = "global"
+    """``global``, ``shards``, ``buffer K``, or shards and a buffer."""
+    allowed_short_batches: int = 0
+    """Short batches before the last that are no fault: one per worker where each has a tail."""
+    mixing: Mixing = "draws"
+    """How sources are picked, where the scenario mixes some."""
+
+
+@dataclass(frozen=True)
+class Check(ABC):
+    """One thing that a loader is held to. Subclasses are dataclasses of what a drive saw."""
+
+    by_name: ClassVar[dict[str, type[Check]]] = {}
+    """All checks, as evidence names them."""
+
+    def __init_subclass__(cls) -> None:
+        Check.by_name[cls.__name__] = cls
+
+    @abstractmethod
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Return what is wrong, if anything is, and add to the oracle's counts."""
+
+
+@dataclass(frozen=True)
+class Refusal(Check):
+    """A fault that a drive found itself."""
+
+    kind: str
+    message: str
+
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Return the fault."""
+        del oracle
+        return Cause(kind=self.kind, message=self.message)
+
+
+class Verifier(ABC):
+    """Told what a loader delivered in one round of a cell."""
+
+    @abstractmethod
+    def check(self, *checks: Check) -> None:
+        """Make checks, one after another."""
+
+    @abstractmethod
+    def fresh(self, *, seed: int | None = None, allowed_short_batches: int | None = None) -> Self:
+        """Return one of the same kind, for another run of a loader.
+
+        Args:
+            seed: of that run; None for the same.
+            allowed_short_batches: in that run; None for as many.
+        """
+
+    @abstractmethod
+    def absorb(self, other: Self, context: str) -> None:
+        """Add the counts of another one, and its fault with the context."""
+
+    def refuse(self, kind: str, message: str) -> None:
+        """Note a fault that a drive found itself."""
+        self.check(Refusal(kind, message))
+
+    def check_arrivals(self, epoch: int, cause: Cause | None) -> None:
+        """Note what was wrong with a batch of an epoch as it arrived, if anything was."""
+        if cause is not None:
+            self.refuse(cause.kind, f"epoch {epoch}: {cause.message}")
+
+
+@dataclass
+class Oracle(Verifier):
+    """Makes checks at once. Its counts are those of all checks together."""
+
+    scenario: Scenario
+    dataset: Dataset
+    declared: Declared = field(default_factory=Declared)
+    seen_cpu_s: float | None = None
+    """CPU seconds of the measured epochs as the engine saw them; None where it did not."""
+    cause: Cause | None = field(default=None, init=False)
+    """The first fault."""
+    epochs: int = field(default=0, init=False)
+    indexed_elements: int = field(default=0, init=False)
+    content_elements: int = field(default=0, init=False)
+    reference_s: float = field(default=float("inf"), init=False)
+    """Least CPU seconds per element that the reference took for a batch."""
+    max_difference: float | None = field(default=None, init=False)
+    max_tolerance: float = field(default=0.0, init=False)
+    fields: tuple[str, ...] = field(default=(), init=False)
+    streams: dict[int, tuple[int, Array]] = field(default_factory=dict, init=False)
+    """Per rank the latest epoch that was to be shuffled, and its elements in order."""
+    moved_places: int = field(default=0, init=False)
+    """By which the elements of all shuffled epochs moved from storage together."""
+    uniform_places: int = field(default=0, init=False)
+    """By which those of uniform permutations move, on average."""
+
+    @property
+    def reference(self) -> Reference:
+        """The NumPy reference of the scenario on the dataset."""
+        return Reference(self.scenario, self.dataset)
+
+    def check(self, *checks: Check) -> None:
+        """Make checks; of all faults the first stays."""
+        for one in checks:
+            cause = one.fault(self)
+            self.cause = self.cause or cause
+
+    def saw(self, difference: float | None) -> None:
+        """Note the largest difference of a field within its tolerance."""
+        if difference is not None:
+            self.max_difference = max(self.max_difference or 0.0, difference)
+
+    def fresh(self, *, seed: int | None = None, allowed_short_batches: int | None = None) -> Oracle:
+        """Return an oracle that has counted nothing, for another run of a loader."""
+        scenario, declared = self.scenario, self.declared
+        if seed is not None:
+            scenario = replace(scenario, seed=seed)
+        if allowed_short_batches is not None:
+            declared = declared._replace(allowed_short_batches=allowed_short_batches)
+        return Oracle(scenario, self.dataset, declared)
+
+    def absorb(self, other: Oracle, context: str) -> None:
+        """Add another oracle's counts, and its fault, if any, with the context."""
+        self.epochs += other.epochs
+        self.indexed_elements += other.indexed_elements
+        self.content_elements += other.content_elements
+        self.reference_s = min(self.reference_s, other.reference_s)
+        self.saw(other.max_difference)
+        self.max_tolerance = max(self.max_tolerance, other.max_tolerance)
+        if other.cause is not None:
+            self.refuse(other.cause.kind, f"{context}: {other.cause.message}")
+
+    def verdict(self) -> Verification:
+        """Return the verdict: the counts checked, and the first fault."""
+        cause = self.cause
+        if cause is None and not self.content_elements:
+            cause = Cause(kind="nothing-checked", message="no batch was delivered to check")
+        counts = {"epochs": self.epochs}
+        if self.uniform_places:  # the ratio is the displacement, also of several rounds' sums
+            counts |= {"moved_places": self.moved_places, "uniform_places": self.uniform_places}
+        return Verification(
+            passed=cause is None,
+            cause=cause,
+            verified_elements=self.indexed_elements,
+            compared_elements=self.content_elements,
+            counts=counts,
+            fields=self.fields,
+            tolerance=self.max_tolerance,
+            max_difference=self.max_difference,
+        )
