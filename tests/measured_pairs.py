@@ -23,11 +23,11 @@ from statistics import median, stdev
 
 import numpy as np
 import pyarrow.parquet as pq
-from skymark.rundir.reader import Run, open_run
 
 from skymark.execute.duet_session import baseline_path
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import (
     PAIRED_PRACTICAL,
     Difference,

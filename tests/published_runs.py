@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from skymark.rundir.reader import Run, open_run
-
 from skymark.report.markdown import markdown, markdown_table, run_markdown
+from skymark.rundir.reader import Run, open_run
 
 RUNS = Path(__file__).parents[1] / "benchmarks" / "results"
 BEGIN, END = "<!-- published runs: begin -->", "<!-- published runs: end -->"

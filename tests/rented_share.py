@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from skymark.rundir.reader import Run, open_run
 
 from skymark.cache.location import cache_directory
 from skymark.execute.planner import load_profile, profile_paths
 from skymark.model.record import Status
+from skymark.rundir.reader import Run, open_run
 from skymark.suites.loading.registry import adapter_class
 from tests.faults.table import renew
 

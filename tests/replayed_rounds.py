@@ -21,12 +21,11 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean, geometric_mean, median, quantiles
 
-from skymark.rundir.reader import Run, open_run
-
 from skymark.model.effort import Allotment
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import judge
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.allocation import Allocation, Standing
 from skymark.statistics.difference import Difference, Verdict
 from skymark.statistics.interval import figure_of

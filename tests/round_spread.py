@@ -14,9 +14,8 @@ import tempfile
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
-from skymark.rundir.reader import Run, open_run
-
 from skymark.model.record import Record, Status
+from skymark.rundir.reader import Run, open_run
 from tests.faults.table import renew
 
 SCENARIOS = ("CV-1", "TAB-1", "PC-1")

@@ -18,10 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skymark.rundir.reader import open_run
-
 from skymark.model.record import Record, Status
 from skymark.report.text import facts_of
+from skymark.rundir.reader import open_run
 from skymark.suites.loading.registry import adapters
 from tests.faults.table import renew
 

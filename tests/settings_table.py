@@ -18,12 +18,11 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from skymark.rundir.reader import read_record
-
 from skymark.execute.planner import load_profile, make_plan, write_plan
 from skymark.execute.tune import candidates_of
 from skymark.model.plan import Plan, Selection
 from skymark.model.record import Record, Status
+from skymark.rundir.reader import read_record
 from skymark.suites.loading.registry import adapters, scenario_class
 from skymark.suites.loading.storage_formats import HTTP
 from tests.faults.table import renew

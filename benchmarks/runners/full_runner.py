@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cyclopts import CycloptsError
-from skymark.rundir.layout import MANIFEST
 
 from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say, use_any_output
 from skymark.cli.main import add_suites, app, main, tell_usage
@@ -28,6 +27,7 @@ from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.machine import Platform
 from skymark.model.plan import Plan
+from skymark.rundir.layout import MANIFEST
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 PROGRAM = "full_runner"

@@ -11,11 +11,11 @@ import sys
 from hashlib import sha256
 
 import pytest
-from skymark.rundir.reader import open_run
-from skymark.rundir.row import samples_file
 
 from skymark.cli.options import PlanOptions
 from skymark.model.schema import KEY, seal, sealed
+from skymark.rundir.reader import open_run
+from skymark.rundir.row import samples_file
 from skymark.suites.loading.metrics import DECLARATION
 from tests.data.make_run import measured, rounds_of, write_run
 from tests.stores.s3_server import s3_server

@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch")
 
 import pyarrow as pa  # noqa: E402
 from pyarrow import parquet  # noqa: E402
-from skymark.rundir.row import samples_file  # noqa: E402
 
 from skymark.model.errors import DataError, UsageError  # noqa: E402
+from skymark.rundir.row import samples_file  # noqa: E402
 from skymark.suites.clip.metrics import DECLARATION  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe, Model, Weights  # noqa: E402
 from tests.clip.conftest import ONCE, Region  # noqa: E402

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from skymark.rundir.directory import RunDirectory
 
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.order import machine_file
+from skymark.rundir.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     ONE_CELL,

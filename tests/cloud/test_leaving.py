@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.cloud.machine_script import RESULTS
+from skymark.rundir.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, await_gone, launch, skymark
 

@@ -15,11 +15,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.cloud.known_machines import recall
 from skymark.cloud.machine_script import RESULTS
 from skymark.model.errors import UsageError
+from skymark.rundir.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     PLAN,

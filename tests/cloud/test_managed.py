@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from skymark.rundir.reader import open_run
 
 from skymark.cloud.machine_script import TIMER
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.model.record import Status
+from skymark.rundir.reader import open_run
 from skymark.store.kinds import runs_at
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (

@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-from skymark.rundir.reader import open_run
 
 import skymark
 from skymark.cloud.rehearsal.lambda_cloud import BillLine
+from skymark.rundir.reader import open_run
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     SMALL,

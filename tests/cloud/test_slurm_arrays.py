@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from skymark.rundir.directory import RunDirectory
-from skymark.rundir.reader import open_run
 
 from skymark.cloud.rehearsal.changes import Changes
 from skymark.cloud.rehearsal.image import Image, host_certificates
@@ -22,6 +20,8 @@ from skymark.cloud.rehearsal.machine import LOGIN_USER
 from skymark.cloud.rehearsal.network import make_network
 from skymark.cloud.rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, missing_packages
 from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.reader import open_run
 from tests.faults.runs import rounds_in
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(3600)]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from skymark.rundir.mending import damages
-from skymark.rundir.reader import open_run
 
 from skymark.cloud.machine_script import RESULTS
 from skymark.model.plan import Plan
+from skymark.rundir.mending import damages
+from skymark.rundir.reader import open_run
 from tests.cloud.conftest import Client
 from tests.cloud.launches import Command, Running, await_gone, skymark
 from tests.cloud.test_third_suite import PROFILE, machine_of, path  # noqa: F401  # a fixture

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-from skymark.rundir.reader import open_run
 
 import skymark
 from skymark.model.record import Status
+from skymark.rundir.reader import open_run
 from tests.cloud.conftest import Client
 from tests.cloud.launches import SMALL, Running, await_gone
 from tests.cloud.test_prices import commands, make_home

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from skymark.rundir.reader import read_manifest, read_record
 
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Status
+from skymark.rundir.reader import read_manifest, read_record
 from tests.containers.conftest import CANARY, REVISION, Containers
 
 # One worker: the images and the store that they lie in are made once.

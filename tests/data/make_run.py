@@ -15,8 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from skymark.rundir.row import samples_file
-
 from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
 from skymark.model.manifest import Duet, Manifest
 from skymark.model.plan import Plan, PlannedCell
@@ -32,6 +30,7 @@ from skymark.model.record import (
     Verification,
 )
 from skymark.model.schema import sealed
+from skymark.rundir.row import samples_file
 from skymark.suites.loading.drives.outcome import Outcome
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.suite import LoadingSuite

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from skymark.rundir.directory import RunDirectory
-from skymark.rundir.reader import open_run
 
 from skymark.model.record import Cell, Record, Round, RoundResult, Status
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.reader import open_run
 from tests.faults.table import Row
 from tests.waiting import until
 

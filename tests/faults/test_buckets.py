@@ -9,10 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import SUMS
 from skymark.rundir.reader import open_run
-
 from tests.faults.runs import Case, skymark
 from tests.faults.test_killed import kill_all
 from tests.stores.faulty_proxy import faulty_proxy

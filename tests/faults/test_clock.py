@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from skymark.rundir.reader import open_run
 
+from skymark.rundir.reader import open_run
 from tests.faults.runs import Case, skymark, workers_of
 from tests.waiting import until
 

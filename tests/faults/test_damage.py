@@ -6,9 +6,9 @@ import json
 import shutil
 
 import pytest
-from skymark.rundir.reader import open_run
 
 from skymark.model.schema import KEY, seal, unsealed
+from skymark.rundir.reader import open_run
 from tests.faults.runs import Case, skymark
 
 

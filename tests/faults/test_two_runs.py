@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from skymark.rundir.directory import RunDirectory
-
 from tests.faults.runs import Case
 from tests.waiting import until
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from skymark.rundir.reader import read_manifest, read_record
 
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record
+from skymark.rundir.reader import read_manifest, read_record
 from tests.conftest import MEASURED
 
 NEEDS_FFMPEG = pytest.mark.skipif(

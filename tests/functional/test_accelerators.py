@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.cache.location import cache_directory
 from skymark.execute.accelerator import copy_rates
@@ -23,6 +22,7 @@ from skymark.machine.facts import has_driver
 from skymark.machine.nvidia import Unit
 from skymark.model.plan import Selection
 from skymark.model.record import Status
+from skymark.rundir.directory import RunDirectory
 from skymark.suites.loading.suite import LoadingSuite
 from tests.scripted_suite import Witness
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from skymark.rundir.reader import open_run
 
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs
+from skymark.rundir.reader import open_run
 from skymark.suites.clip.suite import VENV
 from tests.functional.conftest import environment
 

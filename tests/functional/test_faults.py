@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from skymark.rundir.reader import read_record
 
 from skymark.model.record import RoundResult, Status
+from skymark.rundir.reader import read_record
 from tests.faults.runs import WITNESS
 from tests.functional.conftest import CHEATS, Ran, command, environment, run_in
 from tests.waiting import until

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from skymark.rundir.reader import open_run
 
 PLAN = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy", "--effort", "check")

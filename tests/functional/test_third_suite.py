@@ -22,10 +22,10 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from skymark.rundir.reader import Run, open_run
 
 from skymark.model.plan import Plan
 from skymark.model.record import RoundResult, Status
+from skymark.rundir.reader import Run, open_run
 from tests.functional.conftest import environment
 from tests.installed_suite import SORTING_SUITE, venv_with
 from tests.stores.s3_server import s3_server

@@ -7,10 +7,10 @@ import shlex
 
 import numpy as np
 import pytest
-from skymark.rundir.reader import open_run
 
 from skymark.cli.main import app
 from skymark.model.record import Status
+from skymark.rundir.reader import open_run
 
 pytestmark = pytest.mark.libraries
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.execute import process
 from skymark.execute.asking import Interpreters
@@ -21,6 +20,7 @@ from skymark.model.effort import Effort
 from skymark.model.machine import Target
 from skymark.model.plan import Plan
 from skymark.model.record import Cell, Verification
+from skymark.rundir.directory import RunDirectory
 from skymark.suite.contract import Suite
 from tests.scripted_suite import ScriptedSuite, Witness
 

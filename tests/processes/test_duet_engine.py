@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.execute.asking import Interpreters
 from skymark.execute.duet_engine import BaselineSide, DuetEngine, DuetSide
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Cell, Record, Status, Stop
+from skymark.rundir.directory import RunDirectory
 from tests.processes.conftest import Bed
 from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
 

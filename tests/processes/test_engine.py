@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pyarrow.parquet as pq
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.execute.asking import Interpreters
 from skymark.execute.partition.shard import Shard
@@ -15,6 +14,7 @@ from skymark.execute.venvs import Venvs
 from skymark.model.effort import Allotment
 from skymark.model.errors import StorageFullError, VenvBuildError
 from skymark.model.record import RoundResult, Status, Verification
+from skymark.rundir.directory import RunDirectory
 from skymark.statistics.interval import is_precise_enough
 from tests.scripted_suite import (
     EFFORT,

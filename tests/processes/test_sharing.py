@@ -9,16 +9,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from skymark.rundir.directory import RunDirectory
-from skymark.rundir.mending import damages
-from skymark.rundir.reader import open_run
-from skymark.rundir.writer_locks import joint_writer, sole_writer
 
 from skymark.execute import sharing
 from skymark.execute.sharing import CLAIMS, run_shared
 from skymark.leases import Leases
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.record import Status
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.mending import damages
+from skymark.rundir.reader import open_run
+from skymark.rundir.writer_locks import joint_writer, sole_writer
 from skymark.store.directory import DirectoryStore
 from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
 

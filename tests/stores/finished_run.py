@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skymark.rundir.directory import RunDirectory
-
 from skymark.model.record import Cause, Status
+from skymark.rundir.directory import RunDirectory
 from skymark.suites.loading.suite import LoadingSuite
 from tests.data.make_run import cell, ended, measured, rounds_of, write_run
 

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from skymark.rundir.mending import damages
 
 from skymark.model.record import Status
+from skymark.rundir.mending import damages
 from tests.published_runs import RUNS, published, renewed
 
 MOST_BYTES = 4_000_000

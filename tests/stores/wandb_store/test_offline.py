@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.rundir.directory import RunDirectory
 from skymark.store.wandb.content import RunContent, home_of
 from skymark.store.wandb.offline import log_offline, read_offline
 from tests.stores.wandb_backend import ENTITY, KEY

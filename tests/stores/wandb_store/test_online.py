@@ -9,9 +9,9 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.model.errors import StoreRefusedError, UsageError
+from skymark.rundir.directory import RunDirectory
 from skymark.store.wandb.store import open_artifact, open_run_files
 from tests.data.make_run import MACHINE
 from tests.stores.finished_run import make_run

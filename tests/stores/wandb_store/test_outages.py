@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.rundir.directory import RunDirectory
 from skymark.store.wandb.content import RunContent, home_of
 from tests.stores.wandb_backend import KEY
 from tests.stores.wandb_store.conftest import HURRIED, PATIENT

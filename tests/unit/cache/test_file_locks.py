@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import pytest
-from skymark.rundir.writer_locks import joint_writer
 
 from skymark.cache.location import Policy
 from skymark.cache.providing import build_prepared, provided
@@ -24,6 +23,7 @@ from skymark.cache.sharing import refused_locks, unlocked
 from skymark.cli.main import main
 from skymark.machine.measuring_lock import LOCK_VARIABLE, measuring
 from skymark.model.errors import CacheError, RunDirectoryError, UsageError
+from skymark.rundir.writer_locks import joint_writer
 
 ERRORS = [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP]
 WORK = [Policy.SHARED, Policy.PREBUILT, Policy.PARQUET, Policy.PARQUET_SHARED]

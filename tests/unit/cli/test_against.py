@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from skymark.rundir.directory import require_same_plan
-from skymark.rundir.reader import open_run
 
 from skymark.cli.main import main
 from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Duet
+from skymark.rundir.directory import require_same_plan
+from skymark.rundir.reader import open_run
 
 ROOT = Path(__file__).parents[3]
 SAVED = ROOT / "tests" / "data" / "run"

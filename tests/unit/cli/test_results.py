@@ -8,11 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from skymark.rundir.reader import open_run, read_record
 
 from skymark.cli import results
 from skymark.cli.main import main
 from skymark.model.record import Status
+from skymark.rundir.reader import open_run, read_record
 
 SAVED = Path(__file__).parents[2] / "data" / "run"
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 import pytest
 from filelock import FileLock
-from skymark.rundir.directory import RunDirectory
 
 from skymark.cli import cost
 from skymark.cli.main import main
@@ -22,6 +21,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Figure
 from skymark.model.plan import Plan, Selection
 from skymark.model.record import Cause, Record, Status
+from skymark.rundir.directory import RunDirectory
 from skymark.suite.registry import suite_named
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

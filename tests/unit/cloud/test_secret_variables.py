@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.unit.rundir.past_runs import cell, plan
 
 from skymark.cloud.stores import secrets_for, write_secrets
 from tests.examples import examples
 from tests.other_user import needs_second_user, program_of_another_user
+from tests.unit.rundir.past_runs import cell, plan
 
 EVERYTHING = {
     "WANDB_API_KEY": "w",

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from tests.unit.rundir.past_runs import cell, plan
 
 from skymark.execute import accelerator, seen_devices
 from skymark.execute.accelerator import require_accelerator
@@ -22,6 +21,7 @@ from skymark.model.errors import UsageError
 from skymark.resources import resource_directory
 from tests.accelerator_libraries import BLIND_JAX, BREAKING_JAX, WORKING_JAX, WORKING_TORCH
 from tests.nvml.stand_in import GIB, H100
+from tests.unit.rundir.past_runs import cell, plan
 
 CPU_TORCH = "class version: cuda = None\n__version__ = '2+cpu'"
 

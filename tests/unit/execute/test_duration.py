@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from skymark.rundir.history import past_run
-from tests.unit.rundir.past_runs import BEGIN, EFFORT, GUESS, cell, manifest, plan, record
 
 from skymark.execute.duration import (
     ASKING,
@@ -21,6 +19,8 @@ from skymark.execute.partition.shard import Shard
 from skymark.model.effort import Allotment
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Status
+from skymark.rundir.history import past_run
+from tests.unit.rundir.past_runs import BEGIN, EFFORT, GUESS, cell, manifest, plan, record
 
 
 def past(cells, created_at=BEGIN, profile="cpu", effort=EFFORT, round_s=3.0):

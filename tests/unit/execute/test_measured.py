@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from skymark.rundir.history import past_run
-from skymark.rundir.reader import open_run
 
 from skymark.execute.duration import with_measured_times
 from skymark.execute.partition.shard import Shard
 from skymark.execute.partition.split import Longest
 from skymark.model.errors import UsageError
+from skymark.rundir.history import past_run
+from skymark.rundir.reader import open_run
 
 SAVED = Path(__file__).parents[2] / "data" / "run"
 

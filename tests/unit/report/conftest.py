@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 from skymark.rundir.reader import Run, open_run
 
 DATA = Path(__file__).parents[2] / "data"

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from skymark.rundir.reader import Run, open_run
 
 from skymark.report.compare import Comparison, compare_runs, gate
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import Verdict
 
 LIBRARIES = "abcdefgh"

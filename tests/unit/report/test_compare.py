@@ -11,7 +11,6 @@ from types import ModuleType
 
 import pytest
 from rich.console import Console
-from skymark.rundir.reader import Run, open_run
 
 from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Duet
@@ -20,6 +19,7 @@ from skymark.report.compare import CellComparison, compare_runs, gate
 from skymark.report.comparison_tables import comparison_markdown, print_comparison
 from skymark.report.html import render
 from skymark.report.terminal import print_report
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import Verdict
 
 Build = Callable[..., Run]

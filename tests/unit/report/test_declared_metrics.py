@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from rich.console import Console
-from skymark.rundir.reader import Run, open_run
 
 from skymark.model.errors import GateError
 from skymark.model.metric import Declaration, Metric, Shown, Spread, Words
@@ -25,6 +24,7 @@ from skymark.report.export import write_csv, write_parquet
 from skymark.report.html import render
 from skymark.report.ranking_table import ranked
 from skymark.report.terminal import print_report
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import Verdict
 from skymark.statistics.interval import figures_of
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
-from skymark.rundir.reader import Run
 
 from skymark.report.export import columns, csv_cell, write_csv, write_parquet
+from skymark.rundir.reader import Run
 
 
 def test_csv_has_a_line_per_cell_and_missing_is_empty(saved: Run, tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from types import ModuleType
 from xml.etree import ElementTree as ET
 
 import pytest
-from skymark.rundir.reader import Run, open_run
-from skymark.rundir.row import read_samples
 
 from skymark.cli.main import main
 from skymark.model.errors import UsageError
 from skymark.report.chart import distribution_charts
 from skymark.report.figures import write_figures
 from skymark.report.ranking_table import ranked
+from skymark.rundir.reader import Run, open_run
+from skymark.rundir.row import read_samples
 
 STEMS = ("TAB-1_small-samples_per_s", "TAB-1_small-wait_ns", "TAB-1_small-price")
 

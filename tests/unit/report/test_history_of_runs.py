@@ -9,12 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from skymark.rundir.reader import Run
 
 from skymark.cli.main import main
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.manifest import Duet
 from skymark.report.history import bars, history_of, runs_in, write_history
+from skymark.rundir.reader import Run
 from skymark.statistics.difference import Verdict
 
 Series = Callable[..., Path]

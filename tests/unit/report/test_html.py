@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from skymark.rundir.reader import Run, open_run
 
 from skymark.model.effort import Allotment
 from skymark.model.errors import SkymarkError
@@ -19,6 +18,7 @@ from skymark.model.manifest import Duet
 from skymark.model.record import Cause, Status
 from skymark.report.html import render, write_html
 from skymark.report.text import facts_of
+from skymark.rundir.reader import Run, open_run
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SELF_CLOSING = {"rect", "line", "circle"}

@@ -10,13 +10,13 @@ from types import ModuleType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skymark.rundir.reader import Run, open_run
 
 from skymark.cli.main import main
 from skymark.model.effort import Allotment
 from skymark.report.compare import Comparison, compare_runs
 from skymark.report.comparison_tables import LONGEST, comparison_markdown
 from skymark.report.markdown import run_markdown
+from skymark.rundir.reader import Run, open_run
 
 
 def rows_of(text: str) -> list[list[str]]:

@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from skymark.rundir.reader import Run, open_run
 
 from skymark.cli.main import main
 from skymark.model.errors import UsageError
 from skymark.report.compare import compare_runs
 from skymark.report.pytest_benchmark import BATCHES, benchmark_file, read_benchmarks
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import Verdict
 
 REAL = Path(__file__).parents[2] / "data" / "pytest-benchmark.json"

@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from skymark.rundir.reader import Run, open_run
 
 from skymark.report.compare import compare_runs
 from skymark.report.comparison_tables import print_comparison
 from skymark.report.export import write_csv, write_parquet
 from skymark.report.html import render
 from skymark.report.terminal import print_report
+from skymark.rundir.reader import Run, open_run
 
 DATA = Path(__file__).parents[2] / "data"
 EXPECTED: dict[str, Any] = json.loads((DATA / "expected-figures.json").read_text())

@@ -9,12 +9,12 @@ from types import ModuleType
 
 import pytest
 from rich.console import Console
-from skymark.rundir.reader import Run, open_run
 
 from skymark.model.record import Cause, StabilityWarning, Status
 from skymark.report.html import render
 from skymark.report.ranking_table import ranked
 from skymark.report.terminal import print_report
+from skymark.rundir.reader import Run, open_run
 
 
 def shown(run: Run, width: int = 140) -> str:

@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 from rich.console import Console
-from skymark.rundir.reader import Run, open_run
 
 from skymark.model.record import Record
 from skymark.report.compare import compare_runs, gate
@@ -18,6 +17,7 @@ from skymark.report.html import render
 from skymark.report.markdown import run_markdown
 from skymark.report.ranking_table import ranked
 from skymark.report.terminal import print_report
+from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import Verdict
 
 Build = Callable[..., Run]

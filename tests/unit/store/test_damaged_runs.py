@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from skymark.rundir.reader import open_run
-from tests.unit.rundir.test_damage import LOG, RECORD, SAMPLES, flip
-from tests.unit.rundir.test_directory import cell_of, create, plan_of, record_of, round_of
 
 from skymark.cli.main import main
 from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.rundir.reader import open_run
 from skymark.store.directory import DirectoryStore
 from skymark.store.storing import Storing
+from tests.unit.rundir.test_damage import LOG, RECORD, SAMPLES, flip
+from tests.unit.rundir.test_directory import cell_of, create, plan_of, record_of, round_of
 
 HURTS = {
     "manifest.json": b'"test"',

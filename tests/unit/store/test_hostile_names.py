@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from skymark.rundir.layout import RUN_FILE
 
 from skymark.cli.main import main
 from skymark.cloud.lifecycle.results import merge
 from skymark.model.errors import SkymarkError
 from skymark.model.schema import KEY, seal
+from skymark.rundir.layout import RUN_FILE
 from skymark.store.fetching import fetch
 from skymark.suites.loading.dataset.sources.tar import TarShards
 from tests.data import make_run

@@ -9,9 +9,9 @@ import time
 from contextlib import closing
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.plain_files import LARGEST_FILE_BYTES
+from skymark.rundir.directory import RunDirectory
 from skymark.store.storing import STALLED, Storing
 from tests.unit.store.conftest import FaultyStore
 from tests.waiting import until

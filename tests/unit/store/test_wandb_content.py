@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from skymark.rundir.directory import RunDirectory
 
 from skymark.model.schema import KEY, seal
 from skymark.plain_files import LARGEST_FILE_BYTES
+from skymark.rundir.directory import RunDirectory
 from skymark.store.wandb.content import RunContent, wandb_id
 from tests.data.make_run import MACHINE
 from tests.stores.finished_run import make_run

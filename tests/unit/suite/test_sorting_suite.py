@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from skymark.rundir.reader import open_run
 
 import skymark
 from skymark.execute.planner import make_plan
@@ -19,6 +18,7 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
 from skymark.model.record import Cell, Record, Status
 from skymark.model.venv import VenvSpec
+from skymark.rundir.reader import open_run
 
 PROFILE = Profile(
     name="any", description="", suite="sorting", platform="cpu", scenarios=("random", "reversed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.rundir.past_runs import cell, plan, planned
 
 from skymark.cloud.cost.bill import BilledTime, billed_time, ending, set_up_time, shared_time
 from skymark.cloud.cost.limits import Limits, limits_for
@@ -14,6 +13,7 @@ from skymark.execute.venv_specs import MB, SMALL_BYTES, unpacked_bytes
 from skymark.model.plan import Selection
 from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span
+from tests.unit.rundir.past_runs import cell, plan, planned
 
 SET_UP = span(100, 200, 300)
 

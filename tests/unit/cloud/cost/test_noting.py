@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 import pytest
-from tests.unit.rundir.past_runs import cell, plan
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import HiredMachines
@@ -13,6 +12,7 @@ from skymark.cloud.lifecycle.quoting import check_price, ordered_machines
 from skymark.cloud.lifecycle.stages import Quoted
 from tests.unit.cloud.cost.conftest import offer
 from tests.unit.cloud.test_order import order_of
+from tests.unit.rundir.past_runs import cell, plan
 
 
 @pytest.fixture

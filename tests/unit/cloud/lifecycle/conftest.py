@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from skymark.rundir.directory import RunDirectory
-from tests.unit.rundir.past_runs import cell, plan
 
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Status
+from skymark.rundir.directory import RunDirectory
 from skymark.store.kinds import open_store
 from skymark.suites.loading.metrics import DECLARATION
 from tests.stores.installed import install_zip_store, packages_in
 from tests.unit.cloud.lifecycle.machine import Machines
+from tests.unit.rundir.past_runs import cell, plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELLS = (cell("TAB-1"), cell("NLP-1"))

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from tests.unit.rundir.past_runs import cell, plan
 
 from skymark.cloud.cost.bill import Bill
 from skymark.cloud.errors import CloudError, StillBillingError
@@ -25,6 +24,7 @@ from skymark.model.errors import UsageError
 from skymark.store.storing import stalled
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob
 from tests.unit.cloud.test_order import order_of
+from tests.unit.rundir.past_runs import cell, plan
 
 
 @dataclass

@@ -10,9 +10,6 @@ from contextlib import closing
 from hashlib import sha256
 
 import pytest
-from skymark.rundir.directory import RunDirectory
-from skymark.rundir.layout import MANIFEST
-from skymark.rundir.mending import damages
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.copying import bring_home
@@ -22,6 +19,9 @@ from skymark.cloud.sky.ssh import rsync, take
 from skymark.model.errors import StoreRefusedError
 from skymark.model.record import Status
 from skymark.plain_files import LARGEST_FILE_BYTES
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.layout import MANIFEST
+from skymark.rundir.mending import damages
 from skymark.store.kinds import open_store
 from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
 from tests.unit.cloud.test_order import order_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.rundir.past_runs import cell, plan, planned
 
 from skymark.cli.cost import on_all_gpus, print_quote
 from skymark.cloud.cost.limits import Limits
@@ -17,6 +16,7 @@ from skymark.model.errors import GateError
 from skymark.model.plan import Selection
 from tests.unit.cloud.cost.conftest import offer, quote_of, span
 from tests.unit.cloud.test_order import order_of
+from tests.unit.rundir.past_runs import cell, plan, planned
 
 EIGHT = offer(8.0, accelerators="H100:8", instance_type="gpu_8x_h100")
 HOURS = plan([]).model_copy(

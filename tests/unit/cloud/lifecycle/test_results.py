@@ -6,17 +6,17 @@ import os
 from datetime import UTC, datetime
 
 import pytest
-from skymark.rundir.directory import RunDirectory
-from skymark.rundir.mending import damages
-from tests.unit.rundir.past_runs import cell, plan
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.results import add_price, bring_from_store, merge, problems_of
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Round, Status
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.mending import damages
 from skymark.suites.loading.metrics import DECLARATION
 from tests.unit.cloud.test_order import order_of
+from tests.unit.rundir.past_runs import cell, plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELLS = (cell("TAB-1"), cell("NLP-1"))
