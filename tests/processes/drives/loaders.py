@@ -25,9 +25,6 @@ class Honest(NumpyReference):
     slug: ClassVar = "honest"
     loader: ClassVar[type[NumpyLoader]] = NumpyLoader
 
-    def open(self, job: LoadingJob) -> Loader:
-        return self.loader(job)
-
 
 class FixedOrder(NumpyLoader):
     """Content by the seed, order by no seed."""

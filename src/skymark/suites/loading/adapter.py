@@ -11,10 +11,10 @@ from __future__ import annotations
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 from skymark.model.errors import UsageError
 from skymark.model.machine import Platform
@@ -22,10 +22,10 @@ from skymark.model.record import Setting
 from skymark.suites.loading.devices import HOST_ONLY, Acceleration
 from skymark.suites.loading.element_streams import Mixing
 from skymark.suites.loading.operators import Caches
-from skymark.suites.loading.storage_formats import HTTP, format_of_source
+from skymark.suites.loading.storage_formats import HTTP, format_of_source, sources_of
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
     from skymark.suites.loading.dataset.files import Reader
     from skymark.suites.loading.delivery.framework import FrameworkName
     from skymark.suites.loading.scenario import Batch, Scenario
@@ -52,6 +52,27 @@ ABILITIES: Mapping[str, str] = {
     "source:columnar": "read elements from columnar files",
     "source:http": "read elements from object storage over HTTP",
 }
+
+
+class Abilities(frozenset[str]):
+    """Names of abilities that a library has, with the reasons for some that it lacks."""
+
+    reasons: Mapping[str, str]
+
+    def __new__(cls, names: Iterable[str], reasons: Mapping[str, str]) -> Self:
+        """Return names of abilities."""
+        able = super().__new__(cls, names)
+        able.reasons = reasons
+        return able
+
+
+def all_but(reasons: Mapping[str, str]) -> Abilities:
+    """Return all abilities but these, each of which has the reason why the library lacks it.
+
+    Sources (``source:…``) are left out: they follow from an adapter's `formats`.
+    """
+    able = (name for name in ABILITIES if name not in reasons and ":" not in name)
+    return Abilities(able, reasons)
 
 
 OTHER_IMAGES = "measure other loaders, or convert these images"
@@ -114,6 +135,10 @@ class LoadingJob:
     options: Mapping[str, Setting] = field(default_factory=dict)
     """Settings that only this adapter knows, given as ``--set NAME=VALUE``."""
 
+    def with_seed(self, seed: int) -> LoadingJob:
+        """Return the job with another seed, of its scenario, too."""
+        return replace(self, seed=seed, scenario=replace(self.scenario, seed=seed))
+
     @property
     def root(self) -> str:
         """The folder of `storage`, or its address where the object server has it."""
@@ -156,6 +181,24 @@ class LoadingJob:
         from skymark.suites.loading.random import derived_seed
 
         return derived_seed(self.seed, epoch)
+
+    def order(self, epoch: int) -> Array:
+        """Return this rank's elements in an epoch's order, int64 ``[n]``, as NumPy shuffles them.
+
+        For libraries that are told the order; it depends on seed and epoch alone.
+        """
+        import numpy as np
+
+        order = np.arange(len(self.dataset))
+        if self.shuffle:
+            np.random.default_rng(self.shuffle_seed(epoch)).shuffle(order)
+        return order[self.rank :: self.world]
+
+    def index_batches(self, epoch: int) -> list[list[int]]:
+        """Return the elements of each batch of `order`; `drop_last` drops a short one."""
+        order, size = self.order(epoch).tolist(), self.batch_size
+        end = len(order) - len(order) % size if self.drop_last else len(order)
+        return [order[start : min(start + size, end)] for start in range(0, end, size)]
 
     def reader(self) -> Reader:
         """Open random access to the raw elements in a shared storage format."""
@@ -203,7 +246,32 @@ class Loader(ABC):
         """Stop every worker and close every file. Called once."""
 
 
-class Adapter(ABC):
+class SkippingLoader(Loader):
+    """A loader whose position is the number of batches delivered, which a resumed epoch skips."""
+
+    delivered = 0
+
+    @abstractmethod
+    def after(self, epoch: int, batches: int) -> Iterator[Batch]:
+        """Return the batches of an epoch after its first `batches`."""
+
+    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch, or those after its first ones."""
+        self.delivered = skip_batches
+        for batch in self.after(epoch, skip_batches):
+            self.delivered += 1
+            yield batch
+
+    def state(self) -> bytes:
+        """Return how many batches of the epoch were delivered."""
+        return b"%d" % self.delivered
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        """Skip the batches delivered."""
+        return self.epoch(epoch, int(state))
+
+
+class Adapter:
     """A data-loading library, as its documentation recommends to use it."""
 
     slug: ClassVar[str]
@@ -216,11 +284,15 @@ class Adapter(ABC):
     homepage: ClassVar[str] = ""
     guide: ClassVar[str] = ""
     """The page of the library's own documentation that the adapter's settings follow."""
+    loader: ClassVar[type[Loader]]
+    """The class that `open` makes a loader of, given the job."""
     abilities: ClassVar[frozenset[str]] = frozenset()
-    limits: ClassVar[Mapping[str, str]] = {}
-    """Why an ability is lacking, for the `unsupported` record: ability to reason."""
+    """Names of `ABILITIES`; `all_but` says why it lacks some, for the `unsupported` record. Kinds
+    of sources follow from `formats`."""
     formats: ClassVar[tuple[str, ...]] = ("canonical",)
     """Storage formats it reads, the recommended one first."""
+    media_formats: ClassVar[frozenset[str]] = frozenset({"files"})
+    """Those that are recommended for encoded media (images, sounds), never for rows of numbers."""
     options: ClassVar[Mapping[str, str]] = {}
     """Settings that only this adapter reads from `LoadingJob.options`: name to what it does."""
     native: ClassVar[frozenset[str]] = frozenset()
@@ -289,14 +361,24 @@ class Adapter(ABC):
     def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
         """Return the storage format for a cell.
 
-        A scenario may ask for a kind of source; else it is the recommended one, where one file per
-        element is only recommended for encoded media (images, audio), never for rows of numbers.
+        A scenario may ask for a kind of source; else it is the recommended one.
         """
         if (source := scenario.source(axes)) is not None:
             return format_of_source(source, cls.formats)
-        if not scenario.encoded_media:
-            return next(format for format in cls.formats if format != "files")
-        return cls.formats[0]
+        not_for_rows = frozenset() if scenario.encoded_media else cls.media_formats
+        return next(format for format in cls.formats if format not in not_for_rows)
+
+    @classmethod
+    def lacks(cls, needs: Iterable[str]) -> list[str]:
+        """Return the reason for each of the abilities needed that the library lacks."""
+        reasons = getattr(cls.abilities, "reasons", {})
+        read = f"it reads {', '.join(cls.formats)}"
+        lacking = sorted({*needs} - cls.abilities - sources_of(cls.formats))
+        return [
+            reasons.get(name)
+            or f"{cls.name} does not {ABILITIES[name]}{f'; {read}' if ':' in name else ''}"
+            for name in lacking
+        ]
 
     @classmethod
     def variables_on(cls, platform: Platform) -> dict[str, str]:
@@ -355,15 +437,16 @@ class Adapter(ABC):
         return self.shuffles
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
-        """Write a dataset in a format that only this library has.
+        """Write a dataset in one of its `formats` that only this library has.
 
         Shared formats (`skymark.suites.loading.dataset.formats`) are written by skymark.
         """
         raise NotImplementedError(f"{self.slug} has no format {format!r}")
 
-    @abstractmethod
     def open(self, job: LoadingJob) -> Loader:
         """Return a loader for the job. Reading must not start before `Loader.epoch`."""
+        make: Callable[[LoadingJob], Loader] = self.loader
+        return make(job)
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader | None:
         """Return a loader that puts another's batches on the accelerator in the library's own way.
@@ -392,7 +475,7 @@ def adapter(cls: type[Adapter]) -> type[Adapter]:
             f"adapter slug {cls.slug!r} is taken by {ADAPTERS[cls.slug].__module__}; "
             "choose another slug"
         )
-    if unknown := (cls.abilities | set(cls.limits)) - set(ABILITIES):
+    if unknown := {*cls.abilities, *getattr(cls.abilities, "reasons", ())} - set(ABILITIES):
         raise UsageError(f"adapter {cls.slug!r} names unknown abilities {sorted(unknown)}")
     if not SHUFFLE.fullmatch(cls.shuffles):
         raise UsageError(

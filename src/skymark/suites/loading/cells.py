@@ -15,7 +15,7 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.machine import Platform
 from skymark.model.plan import PlannedCell
 from skymark.model.record import Cause, Cell, Setting, Status
-from skymark.suites.loading.adapter import ABILITIES, OTHER_IMAGES, Adapter
+from skymark.suites.loading.adapter import OTHER_IMAGES, Adapter
 from skymark.suites.loading.delivery.framework import REACHED
 from skymark.suites.loading.drives.stream import epoch_batches
 from skymark.suites.loading.options import read_settings
@@ -290,11 +290,8 @@ def refusal(
         return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
     if adapter.media_only and not cls.encoded_media:
         return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.media_only)
-    if lacking := sorted(cls.requirements(axes) - adapter.abilities):
-        reasons = "; ".join(
-            adapter.limits.get(name, f"the adapter does not {ABILITIES[name]}") for name in lacking
-        )
-        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=reasons)
+    if reasons := adapter.lacks(cls.requirements(axes)):
+        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message="; ".join(reasons))
     if (format := settings.get("format")) is not None and format not in adapter.formats:
         return Status.UNSUPPORTED, Cause(
             kind="lacks-format",

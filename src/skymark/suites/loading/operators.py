@@ -1,31 +1,45 @@
 """What adapters have of a library: operators for scenarios, and work kept for the next epoch.
 
-An adapter with operators of its own has one table of them, in a module of its package that imports
-the library inside functions only: planning asks the table for which scenarios there are any.
+An adapter with operators of its own has one table of them, in a module that imports the library
+inside functions only: planning asks the table for which scenarios there are any.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 from skymark.model.errors import UsageError
 
-Work = TypeVar("Work")
+Caches = Literal["nothing", "objects", "decoded", "finished"]
+"""Nothing, objects fetched from a store, decoded elements, or finished ones."""
+
+Operators = TypeVar("Operators")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class OperatorTable(dict[str, Work]):
-    """The work that a library's own operators do, by scenario id."""
+class OperatorTable(dict[str, Operators]):
+    """The operators of a library by scenario id.
 
-    def register(self, work: Work, *ids: str) -> None:
-        """Add the work of some scenarios.
+    Args:
+        operators: makes a scenario's entry of a function and the arguments given to `work`.
+    """
+
+    def __init__(self, operators: Callable[..., Operators]) -> None:
+        super().__init__()
+        self._operators = operators
+
+    def work(self, *ids: str, **more: Any) -> Callable[[Function], Function]:
+        """Register a function as the work of some scenarios.
 
         Raises:
             UsageError: a scenario has operators already.
         """
         if taken := [id for id in ids if id in self]:
             raise UsageError(f"{', '.join(taken)} has operators already; register them once")
-        self.update(dict.fromkeys(ids, work))
 
+        def register(function: Function) -> Function:
+            self.update(dict.fromkeys(ids, self._operators(function, **more)))
+            return function
 
-Caches = Literal["nothing", "objects", "decoded", "finished"]
-"""Nothing, objects fetched from a store, decoded elements, or finished ones."""
+        return register

@@ -19,7 +19,7 @@ BY_SOURCE: Mapping[str, tuple[str, ...]] = {
     "memory": ("memory",),
     "files": ("files",),
     "tar": ("tar", "indexed-tar"),
-    "columnar": ("parquet", "indexed-parquet", "arrow", "lance"),
+    "columnar": ("parquet", "indexed-parquet", "arrow", "lance", "deeplake"),
     "http": ("http", "http-tar", "http-parquet", "http-mds", "http-lance", "http-deeplake", "s3"),
     "computed": ("computed",),
 }
@@ -39,3 +39,9 @@ def format_of_source(source: str, formats: Iterable[str]) -> str:
         raise UsageError(f"unknown source {source!r}; choose from {', '.join(BY_SOURCE)}")
     names = BY_SOURCE[source]
     return next((name for name in formats if name in names), names[0])
+
+
+def sources_of(formats: Iterable[str]) -> frozenset[str]:
+    """Return the kinds of source among some formats, named as abilities: ``source:tar``."""
+    formats = set(formats)
+    return frozenset(f"source:{kind}" for kind, own in BY_SOURCE.items() if formats & {*own})

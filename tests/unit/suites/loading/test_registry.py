@@ -73,7 +73,7 @@ def test_adapters_state_abilities_and_reasons_that_exist():
     for slug, cls in adapters().items():
         assert cls.slug == slug
         assert cls.abilities <= set(ABILITIES)
-        assert not cls.abilities & set(cls.limits), slug
+        assert all(cls.lacks(set(ABILITIES) - cls.abilities)), slug
         assert cls.native <= set(scenarios()), slug
 
 

@@ -16,7 +16,7 @@ from skymark.model.plan import Selection
 from skymark.model.record import Status
 from skymark.resources import resource_directory
 from skymark.suite.registry import suites
-from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, LoadingJob
+from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Abilities, Adapter, LoadingJob
 from skymark.suites.loading.adapters.dali import DaliLoader
 from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.cells import axis_points, check_axes, refusal, scenario_variants
@@ -196,8 +196,7 @@ class Poor(Adapter):
     slug = "poor"
     name = "Poor"
     formats = ("tar",)
-    abilities: ClassVar = frozenset({"map"})
-    limits: ClassVar = {"shard": "it knows one process only"}
+    abilities: ClassVar = Abilities({"map"}, {"shard": "it knows one process only"})
 
     def open(self, job):
         raise NotImplementedError
@@ -217,7 +216,7 @@ def test_a_lacking_ability_without_a_reason_is_told_in_words():
     lacking = nlp.requirements({}) - Poor.abilities
     assert lacking
     for ability in lacking:
-        assert f"the adapter does not {ABILITIES[ability]}" in cause.message
+        assert f"Poor does not {ABILITIES[ability]}" in cause.message
 
 
 def test_an_adapter_of_operators_alone_does_no_other_scenario():

@@ -16,12 +16,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.image_formats import PLAIN_KINDS
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    adapter,
+    all_but,
+)
 from skymark.suites.loading.devices import INDEX, Acceleration
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Array, Element
+    from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.scenario import Batch
 
 
@@ -35,27 +42,16 @@ class BatchSource:
         self.job = job
         self.first_epoch = first_epoch
         self.reader = job.reader()
-        self.shuffled: tuple[int, Array] | None = None
+        self.ordered: tuple[int, list[list[int]]] = (-1, [])
 
     def __call__(self, info: Any) -> tuple[Any, ...]:
-        job, epoch = self.job, self.first_epoch + info.epoch_idx
-        if self.shuffled is None or self.shuffled[0] != epoch:
-            self.shuffled = (epoch, self.order(epoch))
-        start = info.iteration * job.batch_size
-        indices = self.shuffled[1][start : start + job.batch_size].tolist()
-        if not indices or (job.drop_last and len(indices) < job.batch_size):
+        epoch = self.first_epoch + info.epoch_idx
+        if self.ordered[0] != epoch:
+            self.ordered = (epoch, self.job.index_batches(epoch))
+        batches = self.ordered[1]
+        if info.iteration >= len(batches):
             raise StopIteration
-        return tuple(self.fields(indices, epoch).values())
-
-    def order(self, epoch: int) -> Array:
-        """Return this rank's indices in an order that depends on seed and epoch alone."""
-        import numpy as np
-
-        job = self.job
-        order = np.arange(len(job.dataset))
-        if job.shuffle:
-            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
-        return order[job.rank :: job.world]
+        return tuple(self.fields(batches[info.iteration], epoch).values())
 
     def fields(self, indices: list[int], epoch: int) -> Batch:
         """Read elements, do the work on them and return a batch."""
@@ -264,32 +260,14 @@ class Dali(Adapter):
         "https://docs.nvidia.com/deeplearning/dali/user-guide/docs/examples/"
         "general/data_loading/parallel_external_source.html"
     )
-    abilities: ClassVar = frozenset(
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "bucket",
-            "shard",
-            "checkpoint",
-            "stream",
-            "eager",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
+            "mix": "it has no weighted mixing of sources",
+            "seek": "its external source is told the order, a permutation of all indices",
+            "pack": "all outputs of an external source have as many rows",
+            "jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA",
         }
     )
-    limits: ClassVar = {
-        "mix": "it has no weighted mixing of sources",
-        "seek": "its external source is told the order, a permutation of all indices",
-        "pack": "all outputs of an external source have as many rows",
-        "jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA",
-    }
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     acceleration: ClassVar = Acceleration(
         seen_by={"gpu": "dali"},

@@ -18,14 +18,21 @@ it to a proxy that is not there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.adapters.pytorch import Elements, Key, PyTorchLoader
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    adapter,
+    all_but,
+)
+from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader, Work
 from skymark.suites.loading.devices import TORCH_FROM_HOST
 from skymark.suites.loading.element_streams import batches_of
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
@@ -34,11 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from skymark.model.record import Setting
     from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
-    from skymark.suites.loading.scenario import Batch, Scenario, Stage
+    from skymark.suites.loading.scenario import Batch, Stage
 
-OWN_FORMAT = "Deep Lake reads its own format only; other files have to be imported into it first"
 OVER_HTTP = "http-deeplake"
 DECODED = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
 """Scenarios whose images it decodes."""
@@ -105,21 +110,14 @@ def opened(job: LoadingJob) -> Any:
 class Rows(Elements):
     """Rows of a dataset, opened where they are used: an open one cannot be sent to a worker."""
 
-    def __init__(self, job: LoadingJob) -> None:
-        self.job = job
-        self.decodes = job.scenario.id in DECODED
-        self._opened: Any = None
+    def open(self) -> None:
+        """Note whether Deep Lake decodes the images."""
+        self.decodes = self.job.scenario.id in DECODED
 
-    @property
+    @cached_property
     def dataset(self) -> Any:
         """The open dataset."""
-        if self._opened is None:
-            self._opened = opened(self.job)
-        return self._opened
-
-    @dataset.setter
-    def dataset(self, dataset: Any) -> None:
-        self._opened = dataset
+        return opened(self.job)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -152,11 +150,10 @@ class Rows(Elements):
             element = stage.apply(element, parameters)
         return element
 
-    def fetch(self, keys: list[Key]) -> Iterator[tuple[int, Element]]:
+    def __getitems__(self, indices: list[int]) -> list[Element]:
         """Read elements at once, and transform one after another."""
-        raw = self.read([index for _, index in keys])
-        for (epoch, _), element in zip(keys, raw, strict=True):
-            yield epoch, self.transform(element, epoch)
+        epoch = self.work.epoch
+        return [self.transform(element, epoch) for element in self.read(indices)]
 
 
 class WorkersLoader(PyTorchLoader):
@@ -164,12 +161,7 @@ class WorkersLoader(PyTorchLoader):
 
     elements: ClassVar = Rows
     start_method: ClassVar = "forkserver"
-
-    def __init__(self, job: LoadingJob) -> None:
-        from multiprocessing import set_forkserver_preload
-
-        set_forkserver_preload(["torch.utils.data", __name__])
-        super().__init__(job)
+    preloaded: ClassVar = ("torch.utils.data", __name__)
 
 
 class DeepLakeLoader(Loader):
@@ -177,39 +169,24 @@ class DeepLakeLoader(Loader):
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
-        self.rows = Rows(job)
+        self.work = Work(job)
+        self.rows = Rows(self.work)
         self.memory = f"mem://skymark-{id(self)}" if job.format == "memory" else None
         self.rows.dataset = opened(job) if self.memory is None else write(job.dataset, self.memory)
         self.pool = ThreadPoolExecutor(job.workers) if job.workers else None
 
-    def order(self, epoch: int) -> list[list[int]]:
-        """Return this rank's batches of indices, in an order from seed and epoch alone."""
-        import numpy as np
-
-        job = self.job
-        order = np.arange(len(job.dataset))
-        if job.shuffle:
-            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
-        mine = order[job.rank :: job.world].tolist()
-        batches = [mine[at : at + job.batch_size] for at in range(0, len(mine), job.batch_size)]
-        short = job.drop_last and len(batches[-1]) < job.batch_size
-        return batches[:-1] if short and not job.scenario.bucket_boundaries else batches
-
-    def elements(self, epoch: int, indices: list[int]) -> list[Element]:
-        """Read and transform the elements of a batch."""
-        return [self.rows.transform(element, epoch) for element in self.rows.read(indices)]
-
     def batch(self, epoch: int, indices: list[int]) -> Batch:
         """Read, transform and collate a batch."""
-        return self.job.mix(self.job.collate(self.elements(epoch, indices)), epoch)
+        elements = self.rows.__getitems__(indices)
+        return self.job.mix(self.job.collate(elements), epoch)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yield batches of NumPy arrays; what came from a bucket in an epoch is not kept."""
         if self.job.format == OVER_HTTP:
             self.rows.dataset = opened(self.job)
-        order = self.order(epoch)
+        self.work.epoch, order = epoch, self.job.index_batches(epoch)
         if self.job.scenario.bucket_boundaries:
-            lists = self.ahead(partial(self.elements, epoch), order)
+            lists = self.ahead(self.rows.__getitems__, order)
             return batches_of(chain.from_iterable(lists), self.job)
         return self.ahead(partial(self.batch, epoch), order)
 
@@ -261,32 +238,14 @@ class DeepLake(Adapter):
     imports: ClassVar = "deeplake"
     homepage: ClassVar = "https://docs.deeplake.ai"
     guide: ClassVar = "https://docs.deeplake.ai/latest/guides/deep-learning/deep-learning/"
-    abilities: ClassVar = frozenset(
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "shard",
-            "stream",
-            "eager",
-            "source:memory",
-            "source:columnar",
-            "source:http",
+            "mix": "it has no weighted mixing of sources",
+            "seek": "its rows lie on disk, and are taken by a permutation of all indices",
+            "checkpoint": "Deep Lake has no loader whose position could be saved",
+            "jax": "Deep Lake delivers NumPy arrays and knows no device mesh",
         }
     )
-    limits: ClassVar = {
-        "mix": "it has no weighted mixing of sources",
-        "seek": "its rows lie on disk, and are taken by a permutation of all indices",
-        "checkpoint": "Deep Lake has no loader whose position could be saved",
-        "jax": "Deep Lake delivers NumPy arrays and knows no device mesh",
-        "source:files": OWN_FORMAT,
-        "source:tar": OWN_FORMAT,
-    }
     formats: ClassVar = ("deeplake", "memory", OVER_HTTP)
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH_FROM_HOST
@@ -295,16 +254,8 @@ class DeepLake(Adapter):
     version: ClassVar = 2
     variables: ClassVar = {"HTTPS_PROXY": "http://127.0.0.1:9"}
 
-    @classmethod
-    def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
-        """Return Deep Lake's own format, which is columnar, but for data in memory."""
-        other = {"memory": "memory", "http": OVER_HTTP}
-        return other.get(str(scenario.source(axes)), "deeplake")
-
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write Deep Lake's format, for the object server in a bucket."""
-        if format not in {"deeplake", OVER_HTTP}:
-            super().convert(dataset, directory, format)
         place = directory / TABLE_IN_BUCKET if format == OVER_HTTP else directory
         write(dataset, f"file://{place}")
 

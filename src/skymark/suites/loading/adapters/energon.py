@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
+from skymark.suites.loading.adapters.pytorch import OF_STREAMS, InDataLoader, Work
 from skymark.suites.loading.element_streams import bucket_of
 
 if TYPE_CHECKING:
@@ -36,35 +36,31 @@ def encoder_class() -> Any:
         return {**basic_sample_keys(sample), "members": sample}
 
     class Encoder(DefaultTaskEncoder):  # type: ignore[misc]
-        """A task encoder for the scenario's work; workers that live on share its epoch."""
+        """A task encoder for the scenario's work."""
 
         decoder = None
         cookers = (Cooker(cook),)
 
         def __init__(self, job: LoadingJob) -> None:
-            from multiprocessing import Value
-
             super().__init__()
-            self.job = job
-            self.current = Value("q", 0, lock=False)
+            self.work = Work(job)
             self.members = Members(job.dataset.columns)
 
         @stateless  # type: ignore[untyped-decorator]
         def encode_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
             members = sample["members"]
             element = self.members.read(members["__key__"].rpartition("/")[2], members)
-            return self.job.transform(element, self.current.value)
+            return self.work.transformed(element)
 
         @stateless  # type: ignore[untyped-decorator]
         def batch(self, samples: list[Element]) -> Any:
-            batch = self.job.collate(samples)
-            return self.job.mix(batch, self.current.value) if self.job.scenario.mixes else batch
+            return self.work.collated(samples)
 
     class BucketEncoder(Encoder):
         """A task encoder that also batches elements of similar length."""
 
         def batch_group_criterion(self, sample: Element) -> tuple[int, None]:
-            return bucket_of(sample, self.job.scenario), None
+            return bucket_of(sample, self.work.job.scenario), None
 
     return Encoder, BucketEncoder
 
@@ -123,7 +119,7 @@ class EnergonLoader(Loader):
         elif not self.finished:
             self.close()
             self.start(epoch)
-        self.encoder.current.value = epoch
+        self.encoder.work.epoch = epoch
         self.finished, self.batches = False, iter(self.loader)
         # `yield from` would end the library's iterator with this one.
         for batch in self.batches:  # noqa: UP028
@@ -147,7 +143,7 @@ class EnergonLoader(Loader):
 
 
 @adapter
-class Energon(Adapter):
+class Energon(InDataLoader):
     """`megatron.energon` over a dataset that `energon prepare` indexed."""
 
     slug: ClassVar = "energon"
@@ -156,55 +152,28 @@ class Energon(Adapter):
     imports: ClassVar = "megatron.energon"
     homepage: ClassVar = "https://nvidia.github.io/Megatron-Energon"
     guide: ClassVar = "https://nvidia.github.io/Megatron-Energon/basic/data_prep.html"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = EnergonLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "shard",
-            "checkpoint",
-            "stream",
-            "source:tar",
+            **OF_STREAMS,
+            "mix": "its shuffle buffer follows its blending: elements come again before others",
+            "source:http": "shards are read from disk or from cloud stores, not over plain HTTP",
         }
     )
-    limits: ClassVar = {
-        "mix": "its shuffle buffer follows its blending: elements come again before others",
-        "seek": "a stream comes to its middle by reading all that is before",
-        "worker-invariant": "each worker reads a share of the shards, so the order depends on "
-        "how many workers there are",
-        "eager": "elements always stream from their shards",
-        "jax": "its loader delivers PyTorch tensors, not JAX arrays",
-        "source:memory": "elements are read from tar shards only",
-        "source:files": "elements are read from tar shards only",
-        "source:columnar": "elements are read from tar shards only",
-        "source:http": "shards are read from disk or from cloud stores, not over plain HTTP",
-    }
     shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("indexed-tar",)
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write tar shards and let the library's own tool index them."""
+        del format
         from megatron.energon.cli.main import main
 
         from skymark.suites.loading.dataset.tar import write_tar
 
-        if format != "indexed-tar":
-            super().convert(dataset, directory, format)
         write_tar(dataset, directory)
         settings = "--non-interactive --no-progress --num-workers 1 --split-ratio 1,0,0"
         main(
             ["prepare", str(directory), *settings.split(), "--sample-type", "CrudeWebdataset"],
             standalone_mode=False,
         )
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the loader."""
-        return EnergonLoader(job)

@@ -16,13 +16,20 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.model.errors import UsageError
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    adapter,
+    all_but,
+)
 from skymark.suites.loading.devices import JAX
 from skymark.suites.loading.element_streams import batches_of
 from skymark.suites.loading.scenario import Scenario
@@ -30,7 +37,6 @@ from skymark.suites.loading.scenario import Scenario
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skymark.model.record import Setting
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch, Stage
@@ -264,30 +270,7 @@ class Grain(Adapter):
     guide: ClassVar = (
         "https://google-grain.readthedocs.io/en/latest/tutorials/dataset_basic_tutorial.html"
     )
-    abilities: ClassVar = frozenset(
-        {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "mix",
-            "shard",
-            "checkpoint",
-            "seek",
-            "stream",
-            "eager",
-            "jax",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
-        }
-    )
+    abilities: ClassVar = all_but({})
     runs_in: ClassVar = ("threads", "processes")
     formats: ClassVar = (
         "arrayrecord",
@@ -299,6 +282,7 @@ class Grain(Adapter):
         "parquet",
         "http",
     )
+    media_formats: ClassVar = frozenset({"arrayrecord", "files"})
     mixing: ClassVar = "schedule"
     framework: ClassVar = "jax"
     acceleration: ClassVar = JAX
@@ -309,20 +293,12 @@ class Grain(Adapter):
     version: ClassVar = 2
     variables: ClassVar = {"ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY": "false"}
 
-    @classmethod
-    def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
-        """Return ArrayRecord for encoded media; rows of numbers are mapped into memory."""
-        if scenario.encoded_media or scenario.source(axes) is not None:
-            return super().format_for(scenario, axes)
-        return "canonical"
-
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write ArrayRecord files of pickled elements, in groups of one for random access."""
+        del format
         import numpy as np
         from array_record.python.array_record_module import ArrayRecordWriter
 
-        if format != "arrayrecord":
-            super().convert(dataset, directory, format)
         for start in range(0, len(dataset), RECORDS_PER_FILE):
             name = f"{start // RECORDS_PER_FILE:05d}.array_record"
             writer = ArrayRecordWriter(str(directory / name), "group_size:1")

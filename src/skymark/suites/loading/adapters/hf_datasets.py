@@ -15,9 +15,15 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
-from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.adapter import (
+    Execution,
+    Loader,
+    LoadingJob,
+    SkippingLoader,
+    adapter,
+    all_but,
+)
+from skymark.suites.loading.adapters.pytorch import Elements, InDataLoader, PyTorchLoader
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -36,33 +42,22 @@ ROWS_PER_WRITE = 1000
 ARROW_FILE = "data.arrow"
 
 
-class HuggingFaceLoader(Loader):
+class HuggingFaceLoader(SkippingLoader):
     """The scenario's work on raw elements, which a subclass reads in an epoch's order."""
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
-        self.delivered = 0
 
     def elements(self, epoch: int, skip: int) -> Iterator[Element]:
         """Return this rank's raw elements in this epoch's order, without the first ones."""
         raise NotImplementedError
 
-    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
-        """Yield batches of NumPy arrays."""
+    def after(self, epoch: int, batches: int) -> Iterator[Batch]:
+        """Return batches of NumPy arrays."""
         job = self.job
-        self.delivered = skip_batches
-        raw = self.elements(epoch, skip_batches * job.batch_size)
-        for batch in batches_of((job.transform(element, epoch) for element in raw), job):
-            self.delivered += 1
-            yield job.mix(batch, epoch)
-
-    def state(self) -> bytes:
-        """Return how many batches of the epoch were delivered."""
-        return str(self.delivered).encode()
-
-    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Skip the batches delivered, which costs nothing where the order is one of indices."""
-        return self.epoch(epoch, int(state))
+        raw = self.elements(epoch, batches * job.batch_size)
+        transformed = (job.transform(element, epoch) for element in raw)
+        return (job.mix(batch, epoch) for batch in batches_of(transformed, job))
 
 
 def opened(job: LoadingJob) -> Any:
@@ -99,11 +94,11 @@ def mixed(dataset: Any, mixture: Mixture, seed: int) -> Any:
 class Rows(Elements):
     """Rows of a `Dataset`, those of a batch at once; listed files are opened one by one."""
 
-    def __init__(self, job: LoadingJob) -> None:
-        self.job = job
-        self.dataset = opened(job)
-        if job.format == "files":
-            self.reader = job.reader()
+    def open(self) -> None:
+        """Open the tables, or the listing of files and the files."""
+        self.dataset = opened(self.job)
+        if self.job.format == "files":
+            super().open()
 
     def read(self, indices: list[int]) -> Iterable[Element]:
         """Take rows."""
@@ -192,7 +187,7 @@ class StreamLoader(HuggingFaceLoader):
 
 
 @adapter
-class HuggingFaceDatasets(Adapter):
+class HuggingFaceDatasets(InDataLoader):
     """`datasets.Dataset` over Arrow files in a DataLoader; streams of tar shards."""
 
     slug: ClassVar = "hf-datasets"
@@ -201,36 +196,13 @@ class HuggingFaceDatasets(Adapter):
     imports: ClassVar = "datasets"
     homepage: ClassVar = "https://huggingface.co/docs/datasets"
     guide: ClassVar = "https://huggingface.co/docs/datasets/use_with_pytorch"
-    abilities: ClassVar = frozenset(
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "mix",
-            "shard",
-            "checkpoint",
-            "stream",
-            "eager",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
+            "seek": "`shuffle` makes a table of all indices, 8 bytes for each",
+            "jax": "it places no batches on device meshes; there is no JAX in its venv",
         }
     )
-    limits: ClassVar = {
-        "seek": "`shuffle` makes a table of all indices, 8 bytes for each",
-        "jax": "it places no batches on device meshes; there is no JAX in its venv",
-    }
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("arrow", "memory", "files", "tar", "http-tar")
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
     version: ClassVar = 3
     options: ClassVar = {
         "shuffle_buffer": "elements held while shuffling a stream; else `SHUFFLE_BUFFER`"
@@ -244,12 +216,11 @@ class HuggingFaceDatasets(Adapter):
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write one Arrow file, in the stream format that the library maps into memory."""
+        del format
         import pyarrow as pa
 
         from skymark.suites.loading.dataset.parquet import arrow_table
 
-        if format != "arrow":
-            super().convert(dataset, directory, format)
         schema = arrow_table(dataset, 0, 1).schema
         path = str(directory / ARROW_FILE)
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, schema) as stream:

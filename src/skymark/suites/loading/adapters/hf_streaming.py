@@ -15,15 +15,19 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
 from skymark.suites.loading.adapters.hf_datasets import SHUFFLE_BUFFER, HuggingFaceDatasets
-from skymark.suites.loading.adapters.pytorch import tensors
-from skymark.suites.loading.devices import TORCH
-from skymark.suites.loading.element_streams import Batches
+from skymark.suites.loading.adapters.pytorch import (
+    OF_STREAMS,
+    InDataLoader,
+    Work,
+    bucket_loader,
+    worker_settings,
+)
 from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Column, Element
+    from skymark.suites.loading.dataset.canonical import Column
     from skymark.suites.loading.scenario import Batch
 
 FORKED_WITH = ("datasets", "torch.utils.data", __name__)
@@ -51,14 +55,8 @@ def value_of(column: Column, value: Any) -> Any:
     return np.asarray(value, column.dtype).reshape(column.shape or -1)
 
 
-class Work:
-    """The scenario's work on rows, in the epoch that all workers share."""
-
-    def __init__(self, job: LoadingJob) -> None:
-        from multiprocessing import Value
-
-        self.job = job
-        self.epoch = Value("q", 0, lock=False)
+class WorkOnRows(Work):
+    """The scenario's work on rows."""
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, list[Any]]:
         """Transform some rows, given and returned by field."""
@@ -66,12 +64,8 @@ class Work:
         elements = []
         for place, index in enumerate(rows["index"]):
             fields = {column.name: value_of(column, rows[column.name][place]) for column in columns}
-            elements.append(self.job.transform({"index": int(index), **fields}, self.epoch.value))
+            elements.append(self.transformed({"index": int(index), **fields}))
         return {name: [element[name] for element in elements] for name in elements[0]}
-
-    def collate(self, elements: list[Element]) -> dict[str, Any]:
-        """Make a batch, and do its batch-level work."""
-        return tensors(self.job.mix(self.job.collate(elements), self.epoch.value))
 
 
 class StreamingLoader(Loader):
@@ -80,9 +74,9 @@ class StreamingLoader(Loader):
     def __init__(self, job: LoadingJob) -> None:
         import datasets
         from datasets.distributed import split_dataset_by_node
-        from torch.utils.data import DataLoader, IterableDataset
+        from torch.utils.data import DataLoader
 
-        self.work = Work(job)
+        self.work = WorkOnRows(job)
         shards = [f"{job.root}/{path.name}" for path in sorted(job.storage.glob("*.parquet"))]
         # Shards that skymark wrote: nothing is downloaded that a revision could pin.
         stream = datasets.load_dataset(  # nosec B615
@@ -101,27 +95,21 @@ class StreamingLoader(Loader):
             self.work, batched=True, batch_size=job.batch_size, remove_columns=columns
         )
         loader = partial(
-            DataLoader,
-            num_workers=job.workers,
-            multiprocessing_context=start_method(job),
-            persistent_workers=job.workers > 0,
-            prefetch_factor=job.prefetch if job.workers else None,
-            pin_memory=job.page_locks,
+            DataLoader, multiprocessing_context=start_method(job), **worker_settings(job)
         )
         if job.scenario.bucket_boundaries:
-            IterableDataset.register(Batches)  # a subclass, without importing torch up there
-            self.loader = loader(Batches(self.stream, job), batch_size=None, collate_fn=tensors)
+            self.loader = bucket_loader(loader, self.stream, job)
         else:
             self.loader = loader(
                 self.stream,
                 batch_size=job.batch_size,
-                collate_fn=self.work.collate,
+                collate_fn=self.work.collated,
                 drop_last=job.drop_last,
             )
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over batches of tensors."""
-        self.work.epoch.value = epoch
+        self.work.epoch = epoch
         self.stream.set_epoch(epoch)
         return iter(self.loader)
 
@@ -131,7 +119,7 @@ class StreamingLoader(Loader):
 
 
 @adapter
-class HuggingFaceStreaming(Adapter):
+class HuggingFaceStreaming(InDataLoader):
     """`datasets.IterableDataset` over Parquet files in a DataLoader."""
 
     slug: ClassVar = "hf-streaming"
@@ -140,38 +128,20 @@ class HuggingFaceStreaming(Adapter):
     imports: ClassVar = "datasets"
     homepage: ClassVar = "https://huggingface.co/docs/datasets/stream"
     guide: ClassVar = "https://huggingface.co/docs/datasets/use_with_pytorch"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = StreamingLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "shard",
-            "stream",
-            "source:columnar",
-            "source:http",
+            **OF_STREAMS,
+            "mix": "hf-datasets measures the library's interleaving of sources",
+            "checkpoint": "a saved position has not what is in the shuffle buffer: it would be "
+            "lost",
+            "source:memory": "it streams files; hf-datasets reads memory",
+            "source:files": "it streams Parquet here; hf-datasets reads listed files",
+            "source:tar": "it streams Parquet here; hf-datasets reads tar shards",
         }
     )
-    limits: ClassVar = {
-        "mix": "hf-datasets measures the library's interleaving of sources",
-        "seek": "a stream comes to its middle by reading all that is before",
-        "worker-invariant": "each worker reads shards of its own, so the order depends on how "
-        "many workers there are",
-        "checkpoint": "a saved position has not what is in the shuffle buffer: it would be lost",
-        "eager": "elements always stream from their shards",
-        "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
-        "source:memory": "it streams files; hf-datasets reads memory",
-        "source:files": "it streams Parquet here; hf-datasets reads listed files",
-        "source:tar": "it streams Parquet here; hf-datasets reads tar shards",
-    }
     shuffles: ClassVar = f"shards, buffer {SHUFFLE_BUFFER}"
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("parquet", "http-parquet")
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
     options: ClassVar = HuggingFaceDatasets.options
     variables: ClassVar = HuggingFaceDatasets.variables
@@ -179,7 +149,3 @@ class HuggingFaceStreaming(Adapter):
     def shuffle_kind(self, job: LoadingJob) -> str:
         """Return that shards are shuffled, and their elements in a buffer."""
         return f"shards, buffer {job.options.get('shuffle_buffer', SHUFFLE_BUFFER)}"
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the DataLoader."""
-        return StreamingLoader(job)

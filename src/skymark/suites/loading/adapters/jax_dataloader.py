@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    adapter,
+    all_but,
+)
 from skymark.suites.loading.devices import JAX
 from skymark.suites.loading.scenario import Scenario
 
@@ -110,32 +117,17 @@ class JaxDataLoader(Adapter):
     imports: ClassVar = "jax_dataloader"
     homepage: ClassVar = "https://birkhoffg.github.io/jax-dataloader"
     guide: ClassVar = "https://birkhoffg.github.io/jax-dataloader/core.html"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = JaxDataLoaderLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "stream",
-            "eager",
-            "jax",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
+            "mix": "it has no weighted mixing of sources",
+            "seek": "its sampler draws a permutation of all indices, 8 bytes for each",
+            "bucket": "its DataLoader chooses the elements of a batch itself, at random or in "
+            "order",
+            "shard": "its DataLoader knows no ranks and takes no sampler",
+            "checkpoint": "its DataLoader has no state to save",
         }
     )
-    limits: ClassVar = {
-        "mix": "it has no weighted mixing of sources",
-        "seek": "its sampler draws a permutation of all indices, 8 bytes for each",
-        "bucket": "its DataLoader chooses the elements of a batch itself, at random or in order",
-        "shard": "its DataLoader knows no ranks and takes no sampler",
-        "checkpoint": "its DataLoader has no state to save",
-    }
     runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     framework: ClassVar = "jax"
@@ -147,7 +139,3 @@ class JaxDataLoader(Adapter):
     def execution(self, job: LoadingJob) -> Execution:
         """Return the processes of the PyTorch backend; the JAX backend has none."""
         return super().execution(job) if backend_of(job) == "pytorch" else Execution()
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the DataLoader."""
-        return JaxDataLoaderLoader(job)

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
-from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.adapter import adapter, all_but
+from skymark.suites.loading.adapters.pytorch import (
+    BY_SAMPLER,
+    Elements,
+    InDataLoader,
+    PyTorchLoader,
+)
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
 if TYPE_CHECKING:
@@ -21,23 +25,18 @@ if TYPE_CHECKING:
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
 
-FORKED_WITH = ("pyarrow", "torch.utils.data", __name__)
-"""Modules that workers have from the start: a second of CPU time that each would take to import."""
-
 OVER_HTTP = "http-lance"
-
-OWN_FORMAT = "rows are taken from Lance's own format; other files have to be written in it first"
 
 
 class Rows(Elements):
     """Rows of a Lance dataset, which is opened where it is used: it cannot be sent to a worker."""
 
-    def __init__(self, job: LoadingJob) -> None:
-        self.job = job
+    def open(self) -> None:
+        """Name the data, and note how to reach it."""
         self._opened: Any = None
-        served = job.format == OVER_HTTP
-        self.address = f"s3://{TABLE_IN_BUCKET}" if served else str(job.storage)
-        self.client = client_of(job.root) if served else None
+        served = self.job.format == OVER_HTTP
+        self.address = f"s3://{TABLE_IN_BUCKET}" if served else str(self.job.storage)
+        self.client = client_of(self.job.root) if served else None
 
     def read(self, indices: list[int]) -> list[Element]:
         """Take rows at once."""
@@ -68,16 +67,11 @@ class LanceLoader(PyTorchLoader):
 
     elements: ClassVar = Rows
     start_method: ClassVar = "forkserver"
-
-    def __init__(self, job: LoadingJob) -> None:
-        from multiprocessing import set_forkserver_preload
-
-        set_forkserver_preload([*FORKED_WITH])
-        super().__init__(job)
+    preloaded: ClassVar = ("pyarrow", "torch.utils.data", __name__)
 
 
 @adapter
-class Lance(Adapter):
+class Lance(InDataLoader):
     """`lance.dataset(…).take` in a DataLoader, torchdata's where positions are to be saved."""
 
     slug: ClassVar = "lance"
@@ -86,48 +80,21 @@ class Lance(Adapter):
     imports: ClassVar = "lance"
     homepage: ClassVar = "https://lance.org"
     guide: ClassVar = "https://lance.org/integrations/pytorch"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = LanceLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "mix",
-            "shard",
-            "checkpoint",
-            "stream",
-            "source:columnar",
-            "source:http",
+            **BY_SAMPLER,
+            "seek": "its rows lie on disk, and a DataLoader's sampler draws a permutation of all",
+            "eager": "rows are taken from disk as they are needed",
         }
     )
-    limits: ClassVar = {
-        "seek": "its rows lie on disk, and a DataLoader's sampler draws a permutation of all",
-        "eager": "rows are taken from disk as they are needed",
-        "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
-        "source:memory": OWN_FORMAT,
-        "source:files": OWN_FORMAT,
-        "source:tar": OWN_FORMAT,
-    }
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("lance", OVER_HTTP)
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write Lance's format, for the object server in a bucket."""
-        if format not in self.formats:
-            super().convert(dataset, directory, format)
         import lance
 
         from skymark.suites.loading.dataset.parquet import arrow_table
 
         place = directory / TABLE_IN_BUCKET if format == OVER_HTTP else directory
         lance.write_dataset(arrow_table(dataset), place, mode="overwrite")
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the DataLoader."""
-        return LanceLoader(job)

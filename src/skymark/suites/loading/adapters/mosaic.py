@@ -15,9 +15,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.devices import TORCH
-from skymark.suites.loading.element_streams import Batches
+from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
+from skymark.suites.loading.adapters.pytorch import (
+    NO_JAX,
+    InDataLoader,
+    Work,
+    bucket_loader,
+    worker_settings,
+)
 from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:
@@ -33,8 +38,9 @@ def elements_class() -> Any:
     class Elements(StreamingDataset):  # type: ignore[misc]
         """A StreamingDataset whose elements are transformed as they are read."""
 
-        def __init__(self, job: LoadingJob, local: str, remote: str | None) -> None:
-            self.job = job
+        def __init__(self, work: Work, local: str, remote: str | None) -> None:
+            self.work = work
+            job = work.job
             self.encoded = [c.name for c in job.dataset.columns if c.encoding != "raw"]
             super().__init__(
                 local=local,
@@ -50,28 +56,9 @@ def elements_class() -> Any:
             element = super().__getitem__(at)
             for name in self.encoded:
                 element[name] = np.frombuffer(element[name], np.uint8)
-            return self.job.transform(element, self.next_epoch - 1)
+            return self.work.transformed(element)
 
     return Elements
-
-
-def tensors(batch: Batch) -> dict[str, Any]:
-    """Turn arrays into tensors, which travel between processes in shared memory."""
-    import torch
-
-    return {name: torch.as_tensor(value) for name, value in batch.items()}
-
-
-class Collate:
-    """Collation and batch-level work, in the worker."""
-
-    def __init__(self, job: LoadingJob, dataset: Any) -> None:
-        self.job = job
-        self.dataset = dataset
-
-    def __call__(self, elements: list[Element]) -> dict[str, Any]:
-        job, batch = self.job, self.job.collate(elements)
-        return tensors(job.mix(batch, self.dataset.next_epoch - 1) if job.scenario.mixes else batch)
 
 
 class MosaicLoader(Loader):
@@ -79,6 +66,7 @@ class MosaicLoader(Loader):
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
+        self.work = Work(job)
         self.cache: TemporaryDirectory[str] | None = None
         if job.format == "http-mds":
             use_object_store()
@@ -87,31 +75,23 @@ class MosaicLoader(Loader):
     def start(self) -> None:
         """Open the dataset and its loader; workers start with the first epoch."""
         from streaming import StreamingDataLoader
-        from torch.utils.data import DataLoader, IterableDataset
+        from torch.utils.data import DataLoader
 
         job = self.job
         if job.format == "http-mds":
             self.cache = TemporaryDirectory()
-            self.dataset = elements_class()(job, self.cache.name, f"s3://{BUCKET}")
+            self.dataset = elements_class()(self.work, self.cache.name, f"s3://{BUCKET}")
         else:
-            self.dataset = elements_class()(job, str(job.storage), None)
-        workers = {
-            "num_workers": job.workers,
-            "persistent_workers": job.workers > 0,
-            "prefetch_factor": job.prefetch if job.workers else None,
-            "pin_memory": job.page_locks,
-        }
+            self.dataset = elements_class()(self.work, str(job.storage), None)
         if job.scenario.bucket_boundaries:
-            IterableDataset.register(Batches)
-            stream: Any = Batches(self.dataset, job)
-            self.loader = DataLoader(stream, batch_size=None, collate_fn=tensors, **workers)
+            self.loader = bucket_loader(DataLoader, self.dataset, job, **worker_settings(job))
         else:
             self.loader = StreamingDataLoader(
                 self.dataset,
                 batch_size=job.batch_size,
-                collate_fn=Collate(job, self.dataset),
+                collate_fn=self.work.collated,
                 drop_last=job.drop_last,
-                **workers,
+                **worker_settings(job),
             )
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
@@ -119,7 +99,7 @@ class MosaicLoader(Loader):
         if self.cache is not None and any(Path(self.cache.name).rglob("*.mds")):
             self.close()
             self.start()
-        self.dataset.next_epoch = epoch
+        self.work.epoch = self.dataset.next_epoch = epoch
         return iter(self.loader)
 
     def state(self) -> bytes:
@@ -163,7 +143,7 @@ def encoding(column: Column) -> str:
 
 
 @adapter
-class Mosaic(Adapter):
+class Mosaic(InDataLoader):
     """`streaming.StreamingDataset` over MDS shards."""
 
     slug: ClassVar = "mosaic"
@@ -174,44 +154,23 @@ class Mosaic(Adapter):
     guide: ClassVar = (
         "https://docs.mosaicml.com/projects/streaming/en/stable/getting_started/main_concepts.html"
     )
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = MosaicLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "checkpoint",
-            "stream",
-            "source:http",
+            **NO_JAX,
+            "mix": "it shuffles an epoch's repeats together: elements come again before others",
+            "seek": "it makes an array of all sample ids for each epoch, 8 bytes for each",
+            "shard": "it repeats elements until every rank has as many, so not each comes once",
+            "eager": "elements always stream from their shards",
         }
     )
-    limits: ClassVar = {
-        "mix": "it shuffles an epoch's repeats together: elements come again before others",
-        "seek": "it makes an array of all sample ids for each epoch, 8 bytes for each",
-        "shard": "it repeats elements until every rank has as many, so not each comes once",
-        "eager": "elements always stream from their shards",
-        "jax": "its DataLoader delivers PyTorch tensors, not JAX arrays",
-        "source:memory": "elements are read from its own MDS shards",
-        "source:files": "elements are read from its own MDS shards",
-        "source:tar": "elements are read from its own MDS shards, not from tar shards",
-        "source:columnar": "elements are read from its own MDS shards, not from columnar files",
-    }
     shuffles: ClassVar = "shards"
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("mds", "http-mds")
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write MDS shards with the library's own encodings."""
         from streaming import MDSWriter
 
-        if format not in self.formats:
-            super().convert(dataset, directory, format)
         columns = {"index": "int", **{c.name: encoding(c) for c in dataset.columns}}
         out = directory / BUCKET if format == "http-mds" else directory
         with MDSWriter(out=str(out), columns=columns) as writer:
@@ -220,7 +179,3 @@ class Mosaic(Adapter):
                     if column.encoding != "raw":
                         element[column.name] = element[column.name].tobytes()
                 writer.write(element)
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the StreamingDataLoader."""
-        return MosaicLoader(job)

@@ -1,13 +1,17 @@
-"""PyTorch DataLoader: a map-style dataset, a seeded sampler, persistent worker processes."""
+"""PyTorch DataLoader: a map-style dataset, a seeded sampler, persistent worker processes.
+
+Other adapters whose library works in a DataLoader build on the classes here.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter, all_but
 from skymark.suites.loading.devices import TORCH
 from skymark.suites.loading.element_streams import Batches
 
@@ -18,51 +22,129 @@ if TYPE_CHECKING:
     from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
 
-Key = tuple[int, int]
-"""(epoch, index). Persistent workers are not told of a new epoch, so it comes with each index."""
+NO_JAX: Mapping[str, str] = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
+BY_SAMPLER: Mapping[str, str] = {
+    **NO_JAX,
+    "seek": "a DataLoader's sampler draws a permutation of all indices, 8 bytes for each",
+}
+NO_TORCHDATA: Mapping[str, str] = {
+    "checkpoint": "torchdata, whose DataLoader saves positions, is not in its venv"
+}
+OF_STREAMS: Mapping[str, str] = {
+    **NO_JAX,
+    "seek": "a stream comes to its middle by reading all that is before",
+    "worker-invariant": "each worker reads shards of its own, so the order depends on how many "
+    "workers there are",
+    "eager": "elements always stream from their shards",
+}
+"""Abilities that a DataLoader lacks: in any case, with a sampler, without
+torchdata, and over streams of shards."""
+
+
+class Work:
+    """The scenario's work in worker processes, which live on and share the number of the epoch."""
+
+    def __init__(self, job: LoadingJob) -> None:
+        from multiprocessing import Value
+
+        self.job = job
+        self.current = Value("q", 0, lock=False)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is loaded."""
+        epoch: int = self.current.value
+        return epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.current.value = epoch
+
+    def transformed(self, element: Element) -> Element:
+        """Transform one element."""
+        return self.job.transform(element, self.epoch)
+
+    def collated(self, elements: list[Element]) -> dict[str, Any]:
+        """Make a batch, and do its batch-level work in the worker, as torchvision recommends."""
+        return tensors(self.job.mix(self.job.collate(elements), self.epoch))
+
+
+def tensors(batch: Batch) -> dict[str, Any]:
+    """Turn arrays into tensors, which travel between processes in shared memory."""
+    import torch
+
+    return {name: torch.as_tensor(value) for name, value in batch.items()}
+
+
+def worker_settings(job: LoadingJob, workers: int | None = None) -> dict[str, Any]:
+    """Return a DataLoader's settings for workers that live on from epoch to epoch."""
+    count = job.workers if workers is None else workers
+    return {
+        "num_workers": count,
+        "persistent_workers": count > 0,
+        "prefetch_factor": job.prefetch if count else None,
+        "pin_memory": job.page_locks,
+    }
+
+
+def bucket_loader(
+    loader: Any, elements: Iterable[Element], job: LoadingJob, **settings: Any
+) -> Any:
+    """Return a DataLoader of batches by length, which its workers make of transformed elements."""
+    from torch.utils.data import IterableDataset
+
+    IterableDataset.register(Batches)  # a subclass, without importing torch up there
+    return loader(Batches(elements, job), batch_size=None, collate_fn=tensors, **settings)
+
+
+def worker_share() -> tuple[int, int]:
+    """Return the number of this worker, and of how many; the only one where there is none."""
+    from torch.utils.data import get_worker_info
+
+    worker = get_worker_info()
+    return (worker.id, worker.num_workers) if worker else (0, 1)
 
 
 class Elements:
-    """Map-style dataset of transformed elements, each with its epoch."""
+    """Map-style dataset of transformed elements."""
 
-    def __init__(self, job: LoadingJob) -> None:
-        self.job = job
-        self.reader = job.reader()
+    def __init__(self, work: Work) -> None:
+        self.job = work.job
+        self.work = work
+        self.open()
+
+    def open(self) -> None:
+        """Open the data; libraries with a reader of their own do so here."""
+        self.reader = self.job.reader()
 
     def read(self, indices: list[int]) -> Iterable[Element]:
         """Return raw elements; libraries that read many at once do so here."""
         return (self.reader[index] for index in indices)
 
-    def fetch(self, keys: list[Key]) -> Iterator[tuple[int, Element]]:
-        """Read and transform elements one after another."""
-        raw = self.read([index for _, index in keys])
-        for (epoch, _), element in zip(keys, raw, strict=True):
-            yield epoch, self.job.transform(element, epoch)
-
-    def __getitems__(self, keys: list[Key]) -> list[tuple[int, Element]]:
-        """Return the elements of a batch, as DataLoader asks for them."""
-        return list(self.fetch(keys))
+    def __getitems__(self, indices: list[int]) -> list[Element]:
+        """Return the transformed elements of a batch, as DataLoader asks for them."""
+        return [self.work.transformed(element) for element in self.read(indices)]
 
 
 class EpochSampler:
-    """This rank's keys in an order that depends on seed and epoch alone."""
+    """This rank's elements in an order that depends on seed and epoch alone."""
 
-    def __init__(self, job: LoadingJob, epoch: Any) -> None:
-        self.job = job
-        self.epoch = epoch
+    def __init__(self, work: Work) -> None:
+        self.job = work.job
+        self.work = work
 
     def __len__(self) -> int:
         return len(range(self.job.rank, self.job.scenario.epoch_elements, self.job.world))
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[int]:
         import torch
 
-        job, total, epoch = self.job, len(self.job.dataset), self.epoch.value
-        generator = torch.Generator().manual_seed(job.shuffle_seed(epoch))
+        job, total = self.job, len(self.job.dataset)
+        generator = torch.Generator().manual_seed(job.shuffle_seed(self.work.epoch))
         if (mixture := job.scenario.mixture) is not None:
-            return ((epoch, index) for index in mixed(mixture, generator).tolist())
+            return iter(mixed(mixture, generator).tolist())
         order = torch.randperm(total, generator=generator) if job.shuffle else torch.arange(total)
-        return ((epoch, index) for index in order[job.rank :: job.world].tolist())
+        return iter(order[job.rank :: job.world].tolist())
 
 
 def mixed(mixture: Mixture, generator: torch.Generator) -> torch.Tensor:
@@ -92,29 +174,10 @@ class Share:
         self.sampler = sampler
 
     def __iter__(self) -> Iterator[Element]:
-        from itertools import islice
-
-        from torch.utils.data import get_worker_info
-
-        worker = get_worker_info()
-        start, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        keys = islice(self.sampler, start, None, step)
-        while some := list(islice(keys, self.elements.job.batch_size)):
-            yield from (element for _, element in self.elements.fetch(some))
-
-
-def tensors(batch: Batch) -> dict[str, Any]:
-    """Turn arrays into tensors, which travel between processes in shared memory."""
-    import torch
-
-    return {name: torch.as_tensor(value) for name, value in batch.items()}
-
-
-def collate(job: LoadingJob, elements: list[tuple[int, Element]]) -> dict[str, Any]:
-    """Make a batch, and do its batch-level work in the worker, as torchvision recommends."""
-    epoch = elements[0][0]
-    batch = job.collate([element for _, element in elements])
-    return tensors(job.mix(batch, epoch) if job.scenario.mixes else batch)
+        start, step = worker_share()
+        indices = islice(self.sampler, start, None, step)
+        while some := list(islice(indices, self.elements.job.batch_size)):
+            yield from self.elements.__getitems__(some)
 
 
 class PyTorchLoader(Loader):
@@ -124,40 +187,36 @@ class PyTorchLoader(Loader):
     keys: ClassVar[type[EpochSampler]] = EpochSampler
     start_method: ClassVar[str | None] = None
     """Of worker processes; None for Python's own."""
+    preloaded: ClassVar[tuple[str, ...]] = ()
+    """Modules that workers of a fork server have from the start."""
 
     def __init__(self, job: LoadingJob) -> None:
-        from multiprocessing import Value
+        from multiprocessing import set_forkserver_preload
 
-        from torch.utils.data import IterableDataset
-
-        self.current = Value("q", 0, lock=False)
-        self.sampler = self.keys(job, self.current)
-        workers = {
-            "num_workers": job.workers,
-            "multiprocessing_context": self.start_method if job.workers else None,
-            "persistent_workers": job.workers > 0,
-            "prefetch_factor": job.prefetch if job.workers else None,
-            "pin_memory": job.page_locks,
-        }
+        if self.preloaded:
+            set_forkserver_preload([*self.preloaded])
+        self.work = Work(job)
+        self.sampler = self.keys(self.work)
+        elements = self.dataset()
+        make = partial(
+            self.loader_class(job),
+            multiprocessing_context=self.start_method if job.workers else None,
+            **worker_settings(job),
+        )
         if job.scenario.bucket_boundaries:
-            IterableDataset.register(Batches)  # a subclass, without importing torch up there
-            stream = Batches(Share(self.dataset(job), self.sampler), job)
-            self.loader = self.loader_class(job)(
-                stream, batch_size=None, collate_fn=tensors, **workers
-            )
+            self.loader = bucket_loader(make, Share(elements, self.sampler), job)
         else:
-            self.loader = self.loader_class(job)(
-                self.dataset(job),
+            self.loader = make(
+                elements,
                 batch_size=job.batch_size,
                 sampler=self.sampler,
                 collate_fn=self.collate_fn(job),
                 drop_last=job.drop_last,
-                **workers,
             )
 
-    def dataset(self, job: LoadingJob) -> Elements:
-        """Return the map-style dataset of a job."""
-        return self.elements(job)
+    def dataset(self) -> Elements:
+        """Return the map-style dataset."""
+        return self.elements(self.work)
 
     def loader_class(self, job: LoadingJob) -> Any:
         """Return DataLoader, or torchdata's replacement where positions are to be saved."""
@@ -170,12 +229,13 @@ class PyTorchLoader(Loader):
         return DataLoader
 
     def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], dict[str, Any]]:
-        """Return what makes a batch of elements with their epochs, to be sent to workers."""
-        return partial(collate, job)
+        """Return the function that makes a batch of elements, to be sent to workers."""
+        del job
+        return self.work.collated
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over batches of tensors."""
-        self.current.value = epoch
+        self.work.epoch = epoch
         return iter(self.loader)
 
     def state(self) -> bytes:
@@ -192,8 +252,16 @@ class PyTorchLoader(Loader):
         del self.loader
 
 
+class InDataLoader(Adapter):
+    """An adapter of a library that works in the processes of a DataLoader."""
+
+    runs_in: ClassVar = ("processes",)
+    framework: ClassVar = "torch"
+    acceleration: ClassVar = TORCH
+
+
 @adapter
-class PyTorch(Adapter):
+class PyTorch(InDataLoader):
     """`torch.utils.data.DataLoader`, or torchdata's StatefulDataLoader to save positions."""
 
     slug: ClassVar = "pytorch"
@@ -202,37 +270,6 @@ class PyTorch(Adapter):
     imports: ClassVar = "torch.utils.data"
     homepage: ClassVar = "https://pytorch.org/docs/stable/data.html"
     guide: ClassVar = "https://docs.pytorch.org/docs/stable/data.html"
-    abilities: ClassVar = frozenset(
-        {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "mix",
-            "shard",
-            "checkpoint",
-            "stream",
-            "eager",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
-        }
-    )
-    limits: ClassVar = {
-        "seek": "a DataLoader's sampler draws a permutation of all indices, 8 bytes for each",
-        "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
-    }
-    runs_in: ClassVar = ("processes",)
+    loader: ClassVar = PyTorchLoader
+    abilities: ClassVar = all_but(BY_SAMPLER)
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the DataLoader."""
-        return PyTorchLoader(job)

@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.machine.private_directory import private_directory
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    adapter,
+    all_but,
+)
 from skymark.suites.loading.devices import TORCH_FROM_HOST
 from skymark.suites.loading.element_streams import batches_of
 
@@ -216,32 +223,15 @@ class RayData(Adapter):
     imports: ClassVar = "ray.data"
     homepage: ClassVar = "https://docs.ray.io/en/latest/data/data.html"
     guide: ClassVar = "https://docs.ray.io/en/latest/data/shuffling-data.html"
-    abilities: ClassVar = frozenset(
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "shard",
-            "stream",
-            "eager",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
+            "mix": "its mixing begins no source again: one that was gone through drops out",
+            "seek": "a stream comes to its middle by reading all that is before",
+            "checkpoint": "Ray Data does not save the position of an iterator within an epoch",
+            "jax": "Ray Data delivers NumPy, PyTorch or TensorFlow batches, not arrays on a JAX "
+            "mesh",
         }
     )
-    limits: ClassVar = {
-        "mix": "its mixing begins no source again: one that was gone through drops out",
-        "seek": "a stream comes to its middle by reading all that is before",
-        "checkpoint": "Ray Data does not save the position of an iterator within an epoch",
-        "jax": "Ray Data delivers NumPy, PyTorch or TensorFlow batches, not arrays on a JAX mesh",
-    }
     options: ClassVar = {
         "ray_shuffle": "`buffer` (files and a local buffer, the default) or `global`",
         "shuffle_buffer": f"rows in the local buffer, {SHUFFLE_BUFFER} by default and at least two "

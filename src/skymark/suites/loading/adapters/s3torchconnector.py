@@ -12,9 +12,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader
-from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.adapter import adapter, all_but
+from skymark.suites.loading.adapters.pytorch import (
+    NO_JAX,
+    NO_TORCHDATA,
+    Elements,
+    InDataLoader,
+    PyTorchLoader,
+)
 from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:
@@ -23,18 +28,21 @@ if TYPE_CHECKING:
 REGION = "us-east-1"
 """Asked for by the client, and of no meaning where an endpoint is given."""
 
-FROM_S3 = "its objects are in S3; local data is read without it"
-
 
 class Objects(Elements):
     """Elements of one object per column; scalars are listed beside, as labels are."""
 
-    def __init__(self, job: LoadingJob) -> None:
+    def open(self) -> None:
+        """List the bucket, once for all workers, as by the length that samplers ask for.
+
+        Raises:
+            DataError: it has another number of objects than the data set.
+        """
         from s3torchconnector import S3ClientConfig, S3MapDataset
 
         from skymark.suites.loading.dataset.files import Listing, element_path
 
-        self.job = job
+        job = self.job
         self.listing = Listing(job.dataset)
         # S3 lists keys in order, so the columns of an element come one after another.
         self.columns = sorted(self.listing.objects, key=lambda column: element_path(0, column))
@@ -45,7 +53,6 @@ class Objects(Elements):
             transform=content,
             s3client_config=S3ClientConfig(unsigned=True, force_path_style=True),
         )
-        # The bucket is listed here, once for all workers, as by the length that samplers ask for.
         if len(self.objects) != len(job.dataset) * len(self.columns):
             raise DataError(
                 f"the bucket {BUCKET} has {len(self.objects)} objects for {len(job.dataset)} "
@@ -77,7 +84,7 @@ class BucketLoader(PyTorchLoader):
 
 
 @adapter
-class S3TorchConnector(Adapter):
+class S3TorchConnector(InDataLoader):
     """`s3torchconnector.S3MapDataset` in a DataLoader."""
 
     slug: ClassVar = "s3torchconnector"
@@ -86,40 +93,17 @@ class S3TorchConnector(Adapter):
     imports: ClassVar = "s3torchconnector"
     homepage: ClassVar = "https://awslabs.github.io/s3-connector-for-pytorch"
     guide: ClassVar = "https://github.com/awslabs/s3-connector-for-pytorch#readme"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = BucketLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "shard",
-            "stream",
-            "source:http",
+            **NO_JAX,
+            **NO_TORCHDATA,
+            "mix": "it has no weighted mixing of sources",
+            "seek": "its objects are in S3; it has none that are computed",
+            "eager": "objects are read from S3 as they are needed",
         }
     )
-    limits: ClassVar = {
-        "mix": "it has no weighted mixing of sources",
-        "seek": "its objects are in S3; it has none that are computed",
-        "checkpoint": "torchdata, whose DataLoader saves positions, is not in its venv",
-        "eager": "objects are read from S3 as they are needed",
-        "jax": "a DataLoader delivers PyTorch tensors, not JAX arrays",
-        "source:memory": FROM_S3,
-        "source:files": FROM_S3,
-        "source:tar": FROM_S3,
-        "source:columnar": FROM_S3,
-    }
     media_only: ClassVar = (
         "an element of its datasets is an object in S3, which no row of numbers is"
     )
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("s3",)
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the DataLoader."""
-        return BucketLoader(job)

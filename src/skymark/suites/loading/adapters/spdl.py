@@ -32,7 +32,14 @@ from itertools import chain, cycle
 from multiprocessing import set_forkserver_preload, set_start_method
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    adapter,
+    all_but,
+)
 from skymark.suites.loading.devices import TORCH_FROM_HOST
 from skymark.suites.loading.element_streams import batches_of
 
@@ -73,19 +80,8 @@ class EpochSource:
         self.asked: SimpleQueue[int | None] = SimpleQueue()
 
     def __iter__(self) -> Iterator[Work]:
-        import numpy as np
-
-        if (epoch := self.asked.get()) is None:
-            return
-        job = self.job
-        order = np.arange(len(job.dataset))
-        if job.shuffle:
-            np.random.default_rng(job.shuffle_seed(epoch)).shuffle(order)
-        mine = order[job.rank :: job.world].tolist()
-        starts = range(0, len(mine), job.batch_size)
-        for start in starts[self.share :: self.of]:
-            indices = mine[start : start + job.batch_size]
-            if len(indices) == job.batch_size or not job.drop_last:
+        if (epoch := self.asked.get()) is not None:
+            for indices in self.job.index_batches(epoch)[self.share :: self.of]:
                 yield epoch, indices
 
 
@@ -241,32 +237,15 @@ class Spdl(Adapter):
     guide: ClassVar = (
         "https://facebookresearch.github.io/spdl/0.8.0/getting_started/execution_models.html"
     )
-    abilities: ClassVar = frozenset(
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "shard",
-            "stream",
-            "eager",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
+            "mix": "its weighted sampler draws with replacement: elements come again before others",
+            "seek": "its pipeline is told the order, a permutation of all indices, 8 bytes for "
+            "each",
+            "checkpoint": "SPDL pipelines have no state to save; their users keep the position",
+            "jax": "SPDL delivers host arrays and does not know JAX's device meshes",
         }
     )
-    limits: ClassVar = {
-        "mix": "its weighted sampler draws with replacement: elements come again before others",
-        "seek": "its pipeline is told the order, a permutation of all indices, 8 bytes for each",
-        "checkpoint": "SPDL pipelines have no state to save; their users keep the position",
-        "jax": "SPDL delivers host arrays and does not know JAX's device meshes",
-    }
     runs_in: ClassVar = ("threads", "processes")
     options: ClassVar = {
         "spdl_execution": "`threads`, `process` (threads in a process of their own) or "

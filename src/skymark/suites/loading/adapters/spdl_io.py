@@ -44,7 +44,7 @@ class Operators:
     normalise: Callable[[Pixels], Pixels]
 
 
-OPERATORS: OperatorTable[Operators] = OperatorTable()
+OPERATORS = OperatorTable(Operators)
 
 
 def around(begin: int, length: int, edge: int, shared: int) -> tuple[int, int]:
@@ -115,10 +115,10 @@ def normalised_for_clip(pixels: Pixels) -> Pixels:
     return crops.normalised(pixels)
 
 
-OPERATORS.register(Operators(view, normalised), "CV-1")
-OPERATORS.register(Operators(whole, normalised), "CV-3")
-OPERATORS.register(Operators(whole, lambda pixels: pixels), "CV-4")
-OPERATORS.register(Operators(centre, normalised_for_clip), "MM-1")
+OPERATORS.work("CV-1", normalise=normalised)(view)
+OPERATORS.work("CV-3", normalise=normalised)(whole)
+OPERATORS.work("CV-4", normalise=lambda pixels: pixels)(whole)
+OPERATORS.work("MM-1", normalise=normalised_for_clip)(centre)
 
 
 def others(element: Element) -> Element:

@@ -7,8 +7,14 @@ from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
-from skymark.suites.loading.devices import TORCH
+from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
+from skymark.suites.loading.adapters.pytorch import (
+    OF_STREAMS,
+    InDataLoader,
+    Work,
+    worker_settings,
+    worker_share,
+)
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -21,16 +27,13 @@ ELEMENT_BUFFER = 1000
 """Sizes of the shuffle buffers, as in the library's examples."""
 
 
-class Stages:
-    """The pipeline's stages, with the epoch shared by all workers that live on."""
+class Stages(Work):
+    """The pipeline's stages."""
 
     def __init__(self, job: LoadingJob) -> None:
-        from multiprocessing import Value
-
         from skymark.suites.loading.dataset.tar import Members
 
-        self.job = job
-        self.current = Value("q", 0, lock=False)
+        super().__init__(job)
         self.members = Members(job.dataset.columns)
 
     def of_rank(self, shards: Iterable[Any]) -> Iterator[Any]:
@@ -41,7 +44,7 @@ class Stages:
         """Shuffle in a buffer, by the seed of this epoch."""
         import webdataset
 
-        seed = self.job.shuffle_seed(self.current.value) + salt
+        seed = self.job.shuffle_seed(self.epoch) + salt
         shuffled: Iterable[Any] = webdataset.shuffle(size, seed=seed)(iter(source))
         return shuffled if self.job.shuffle else source
 
@@ -53,10 +56,9 @@ class Stages:
         """Shuffle undecoded elements."""
         return self.shuffled(source, ELEMENT_BUFFER)
 
-    def transformed(self, sample: dict[str, Any]) -> Element:
+    def of_sample(self, sample: dict[str, Any]) -> Element:
         """Turn the members of one key into an element, and apply the scenario's work."""
-        element = self.members.read(sample["__key__"], sample)
-        return self.job.transform(element, self.current.value)
+        return self.transformed(self.members.read(sample["__key__"], sample))
 
     def bucketed(self, elements: Iterable[Element]) -> Iterator[Batch]:
         """Batch elements of similar length."""
@@ -64,7 +66,7 @@ class Stages:
 
     def mixed(self, batch: Batch) -> Batch:
         """Apply the scenario's batch-level work."""
-        return self.job.mix(batch, self.current.value)
+        return self.job.mix(batch, self.epoch)
 
 
 class MixedSources:
@@ -86,13 +88,11 @@ class MixedSources:
         import random
 
         import webdataset as wds
-        from torch.utils.data import get_worker_info
 
-        worker, mixture = get_worker_info(), self.mixture
-        number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        job = self.stages.job
+        number, workers = worker_share()
+        job, mixture = self.stages.job, self.mixture
         # `RandomMix` draws from Python's own generator.
-        random.seed(f"{job.shuffle_seed(self.stages.current.value)} {number}")
+        random.seed(f"{job.shuffle_seed(self.stages.epoch)} {number}")
         share = mixture.share(number, workers, job.batch_size)
         stream = wds.RandomMix([self.repeated(one) for one in self.sources], mixture.weights)
         return islice(iter(stream), share)
@@ -133,22 +133,15 @@ class WebDatasetLoader(Loader):
             undecoded = [MixedSources(stages, mixture, shards)]
         pipeline = wds.DataPipeline(
             *undecoded,
-            wds.map(stages.transformed),
+            wds.map(stages.of_sample),
             stages.bucketed if job.scenario.bucket_boundaries else batched,
             wds.map(stages.mixed) if job.scenario.mixes else None,
         )
-        self.loader = wds.WebLoader(
-            pipeline,
-            batch_size=None,
-            num_workers=job.workers,
-            persistent_workers=job.workers > 0,
-            prefetch_factor=job.prefetch if job.workers else None,
-            pin_memory=job.page_locks,
-        )
+        self.loader = wds.WebLoader(pipeline, batch_size=None, **worker_settings(job))
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over batches of tensors."""
-        self.stages.current.value = epoch
+        self.stages.epoch = epoch
         return iter(self.loader)
 
     def close(self) -> None:
@@ -157,7 +150,7 @@ class WebDatasetLoader(Loader):
 
 
 @adapter
-class WebDataset(Adapter):
+class WebDataset(InDataLoader):
     """`webdataset.DataPipeline` over tar shards, local or over HTTP."""
 
     slug: ClassVar = "webdataset"
@@ -166,39 +159,16 @@ class WebDataset(Adapter):
     imports: ClassVar = "webdataset"
     homepage: ClassVar = "https://webdataset.github.io/webdataset"
     guide: ClassVar = "https://webdataset.github.io/webdataset/sharding/"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = WebDatasetLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "mix",
-            "shard",
-            "stream",
-            "source:tar",
-            "source:http",
+            **OF_STREAMS,
+            "checkpoint": "a pipeline has no state to save; an epoch begins at its beginning again",
         }
     )
-    limits: ClassVar = {
-        "seek": "a stream comes to its middle by reading all that is before",
-        "worker-invariant": "each worker reads shards of its own, so the order depends on how "
-        "many workers there are",
-        "checkpoint": "a pipeline has no state to save; an epoch begins at its beginning again",
-        "eager": "elements always stream from their shards",
-        "jax": "WebLoader delivers PyTorch tensors, not JAX arrays",
-        "source:memory": "elements are read from tar shards only",
-        "source:files": "elements are read from tar shards only",
-        "source:columnar": "elements are read from tar shards only",
-    }
     shuffles: ClassVar = f"shards, buffer {ELEMENT_BUFFER}"
     mixing: ClassVar = "worker draws"
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("tar", "http-tar")
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
     short_batch_per_worker: ClassVar = 1
 
     @classmethod
@@ -216,7 +186,3 @@ class WebDataset(Adapter):
                     "workers: some would go through it more often"
                 )
         return None
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the WebLoader."""
-        return WebDatasetLoader(job)

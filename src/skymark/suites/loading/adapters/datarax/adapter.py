@@ -15,7 +15,15 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    SkippingLoader,
+    adapter,
+    all_but,
+)
 from skymark.suites.loading.adapters.datarax.operators import OPERATORS, forget
 from skymark.suites.loading.devices import JAX
 from skymark.suites.loading.element_streams import batches_of
@@ -120,7 +128,7 @@ class ArrayLoader(DataraxLoader):
         return self.epoch(epoch, json.loads(state))
 
 
-class HostLoader(DataraxLoader):
+class HostLoader(SkippingLoader, DataraxLoader):
     """The streaming pipeline over batches that the host makes."""
 
     def __init__(self, job: LoadingJob) -> None:
@@ -132,7 +140,6 @@ class HostLoader(DataraxLoader):
         self.stages = job.scenario.stages()[:on_host]
         self.feed = Feed()
         self.stream = self.pipeline(HostSource(self.feed))
-        self.delivered = 0
         self.iterator: Any = None
 
     def elements(self, epoch: int, order: list[int]) -> Iterator[Element]:
@@ -144,31 +151,21 @@ class HostLoader(DataraxLoader):
                 element = stage.apply(element, parameters)
             yield {**element, **{name: values[index] for name, values in tables.items()}}
 
-    def epoch(self, epoch: int, skip_batches: int = 0) -> Iterator[Batch]:
-        """Yield batches of JAX arrays."""
+    def after(self, epoch: int, batches: int) -> Iterator[Batch]:
+        """Return batches of JAX arrays."""
         from datarax.control import create_prefetch_stream
 
         job = self.job
-        order = self.order(epoch).tolist()[skip_batches * job.batch_size :]
-        batches = batches_of(self.elements(epoch, order), job)
+        order = self.order(epoch).tolist()[batches * job.batch_size :]
+        made = batches_of(self.elements(epoch, order), job)
         self.close()
-        self.feed.batches = (dict(job.mix(batch, epoch)) for batch in batches)
+        self.feed.batches = (dict(job.mix(batch, epoch)) for batch in made)
         self.iterator = iter(self.stream)
         if job.workers:
             ahead = max(1, job.prefetch)
             self.iterator = create_prefetch_stream(self.iterator, mode="thread", size=ahead)
-        self.delivered = skip_batches
-        for batch in self.iterator:
-            self.delivered += 1
-            yield batch
-
-    def state(self) -> bytes:
-        """Return how many batches of the epoch were delivered."""
-        return json.dumps(self.delivered).encode()
-
-    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
-        """Start the epoch without the batches delivered."""
-        return self.epoch(epoch, json.loads(state))
+        iterator: Iterator[Batch] = self.iterator
+        return iterator
 
     def close(self) -> None:
         """Stop the thread of the latest epoch."""
@@ -186,32 +183,16 @@ class Datarax(Adapter):
     imports: ClassVar = "datarax"
     homepage: ClassVar = "https://github.com/avitai/datarax"
     guide: ClassVar = "https://datarax.readthedocs.io"
-    abilities: ClassVar = frozenset(
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "shard",
-            "checkpoint",
-            "stream",
-            "eager",
-            "jax",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
+            "mix": "its mixed source draws with replacement: elements come again before others",
+            "seek": "its sources are told the order, a permutation of all indices on the device",
+            "variable-length": "it compiles its pipeline for batches of one shape and has no "
+            "padding",
+            "pack": "a batch has a row per element; it packs no texts",
+            "bucket": "it has no batching by length",
         }
     )
-    limits: ClassVar = {
-        "mix": "its mixed source draws with replacement: elements come again before others",
-        "seek": "its sources are told the order, a permutation of all indices on the device",
-        "variable-length": "it compiles its pipeline for batches of one shape and has no padding",
-        "pack": "a batch has a row per element; it packs no texts",
-        "bucket": "it has no batching by length",
-    }
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
     framework: ClassVar = "jax"
     acceleration: ClassVar = JAX

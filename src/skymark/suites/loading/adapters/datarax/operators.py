@@ -41,19 +41,7 @@ class Operators:
     """Stages of the reference that come before the steps, on the host."""
 
 
-OPERATORS: OperatorTable[Operators] = OperatorTable()
-
-
-def operators(
-    *ids: str, draw: Draw = drawn_as_they_are, host_stages: int = 0
-) -> Callable[[Factory], Factory]:
-    """Register steps as the work of some scenarios."""
-
-    def register(factory: Factory) -> Factory:
-        OPERATORS.register(Operators(factory, draw, host_stages), *ids)
-        return factory
-
-    return register
+OPERATORS = OperatorTable(Operators)
 
 
 def forget(names: Mapping[str, Any]) -> Step:
@@ -66,7 +54,7 @@ def on(field: str, function: Callable[[Any], Any]) -> Step:
     return lambda batch: {**batch, field: function(batch[field])}
 
 
-@operators("DIST-1", "DIST-2", "TAB-1")
+@OPERATORS.work("DIST-1", "DIST-2", "TAB-1")
 def standardise(scenario: Any) -> tuple[Step, ...]:
     """Subtract the features' means and divide by their deviations."""
     from skymark.suites.loading.dataset.tabular import feature_moments
@@ -75,7 +63,7 @@ def standardise(scenario: Any) -> tuple[Step, ...]:
     return (on("features", lambda features: (features - mean) / deviation),)
 
 
-@operators("PR-1", "PR-2", "PR-4")
+@OPERATORS.work("PR-1", "PR-2", "PR-4")
 def scale_and_shift(scenario: Any) -> tuple[Step, ...]:
     """Multiply by the drawn factor, then add the drawn amount."""
     del scenario
@@ -85,7 +73,7 @@ def scale_and_shift(scenario: Any) -> tuple[Step, ...]:
     )
 
 
-@operators("PC-1")
+@OPERATORS.work("PC-1")
 def chain(scenario: Any) -> tuple[Step, ...]:
     """Apply the chain's links, one step each."""
     import jax.numpy as jnp
@@ -109,7 +97,7 @@ def chain(scenario: Any) -> tuple[Step, ...]:
     return tuple(on("values", links[name]) for name in names)
 
 
-@operators("TAB-2")
+@OPERATORS.work("TAB-2")
 def sparse(scenario: Any) -> tuple[Step, ...]:
     """Take the logarithm of the counts and hash the categories; needs 64-bit integers."""
     import jax
@@ -138,7 +126,7 @@ def corner(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
     return {"corner": scenario.corners(epoch, dataset).astype("int32")}
 
 
-@operators("CV-2", draw=corner)
+@OPERATORS.work("CV-2", draw=corner)
 def volume(scenario: Any) -> tuple[Step, ...]:
     """Cut the drawn cube out and take its z-score."""
     import jax
@@ -164,7 +152,7 @@ def flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
     return {"flip": scenario.table(epoch)["flip"]}
 
 
-@operators("CV-1", draw=flip, host_stages=2)
+@OPERATORS.work("CV-1", draw=flip, host_stages=2)
 def image(scenario: Any) -> tuple[Step, ...]:
     """Mirror a decoded and cropped image where drawn, and normalise it."""
     import jax.numpy as jnp

@@ -6,23 +6,84 @@ fields, and their Python work is done in the calling thread, as nothing else may
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.adapters.ffcv.operators import OPERATORS
+from skymark.suites.loading.adapter import (
+    Adapter,
+    Execution,
+    Loader,
+    LoadingJob,
+    adapter,
+    all_but,
+)
 from skymark.suites.loading.devices import TORCH
 from skymark.suites.loading.element_streams import batches_of
+from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.model.record import Setting
-    from skymark.suites.loading.adapters.ffcv.operators import Operators
-    from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
+    from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
     from skymark.suites.loading.scenario import Batch, Scenario
 
 FILE = "data.beton"
+
+Factory = Callable[[Any], dict[str, list[Any]]]
+"""From the scenario to each column's operations."""
+Draw = Callable[[Any, "Dataset", int], "dict[str, dict[str, Array]]"]
+"""From scenario, data and epoch to arrays ``[elements]`` of metadata, by column and name."""
+
+
+def nothing_drawn(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, dict[str, Array]]:
+    """Return no metadata."""
+    del scenario, dataset, epoch
+    return {}
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The operators of one scenario's work."""
+
+    pipelines: Factory
+    draw: Draw = nothing_drawn
+    delivered_as: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the batch that are called otherwise than the columns that they are made of."""
+
+
+OPERATORS = OperatorTable(Operators)
+
+
+def crop_and_flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, dict[str, Array]]:
+    """Return each image's crop and whether it is mirrored."""
+    from skymark.suites.loading.adapters.ffcv.compiled import DRAWN
+
+    drawn = (*scenario.boxes(epoch, dataset).T, scenario.table(epoch)["flip"])
+    return {"jpeg": dict(zip(DRAWN, drawn, strict=True))}
+
+
+@OPERATORS.work("CV-1", draw=crop_and_flip, delivered_as={"jpeg": "image"})
+def image(scenario: Any) -> dict[str, list[Any]]:
+    """Decode, crop, flip and normalise an image."""
+    from ffcv.fields.decoders import IntDecoder
+
+    from skymark.suites.loading.adapters.ffcv.compiled import DrawnCrop, normalise
+
+    return {"jpeg": [DrawnCrop(scenario.size["side"]), normalise()], "label": [IntDecoder()]}
+
+
+@OPERATORS.work("TAB-1")
+def standardise(scenario: Any) -> dict[str, list[Any]]:
+    """Subtract the features' means and divide by their deviations."""
+    from ffcv.fields.decoders import IntDecoder, NDArrayDecoder
+
+    from skymark.suites.loading.adapters.ffcv.compiled import Standardise
+    from skymark.suites.loading.dataset.tabular import feature_moments
+
+    moments = feature_moments(scenario.size["features"])
+    return {"features": [NDArrayDecoder(), Standardise(*moments)], "label": [IntDecoder()]}
 
 
 def field_of(column: Column, format: str) -> Any:
@@ -180,32 +241,17 @@ class FFCV(Adapter):
     imports: ClassVar = "ffcv"
     homepage: ClassVar = "https://docs.ffcv.io"
     guide: ClassVar = "https://docs.ffcv.io/performance_guide.html"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = FFCVLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "shard",
-            "stream",
+            "mix": "it has no weighted mixing of sources",
+            "seek": "its elements lie in a beton file, of all of which it draws a permutation",
+            "checkpoint": "its Loader has no position to save",
+            "eager": "elements are read from its beton file as they are needed",
+            "jax": "it makes NumPy arrays or PyTorch tensors, not JAX arrays",
+            "source:http": "its beton file must be on a local disk",
         }
     )
-    limits: ClassVar = {
-        "mix": "it has no weighted mixing of sources",
-        "seek": "its elements lie in a beton file, of all of which it draws a permutation",
-        "checkpoint": "its Loader has no position to save",
-        "eager": "elements are read from its beton file as they are needed",
-        "jax": "it makes NumPy arrays or PyTorch tensors, not JAX arrays",
-        "source:memory": "elements are read from its own beton file",
-        "source:files": "elements are read from its own beton file",
-        "source:tar": "elements are read from its own beton file, not from tar shards",
-        "source:columnar": "elements are read from its own beton file, not from columnar files",
-        "source:http": "its beton file must be on a local disk",
-    }
     formats: ClassVar = ("beton", "beton-images")
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
@@ -229,8 +275,6 @@ class FFCV(Adapter):
         from ffcv.fields import IntField
         from ffcv.writer import DatasetWriter
 
-        if format not in self.formats:
-            super().convert(dataset, directory, format)
         fields = {c.name: field_of(c, format) for c in dataset.columns}
         writer = DatasetWriter(
             str(directory / FILE), {"index": IntField(), **fields}, num_workers=1
@@ -240,7 +284,3 @@ class FFCV(Adapter):
     def execution(self, job: LoadingJob) -> Execution:
         """Return its threads: it has at least one."""
         return Execution("threads", max(1, job.workers))
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the Loader."""
-        return FFCVLoader(job)

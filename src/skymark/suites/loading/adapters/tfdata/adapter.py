@@ -21,15 +21,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.image_formats import PLAIN_KINDS
 from skymark.model.errors import UsageError
-from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter
+from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob, adapter, all_but
 from skymark.suites.loading.adapters.tfdata.operators import OPERATORS
-from skymark.suites.loading.adapters.tfdata.orders import (
-    SHUFFLE_BUFFER,
-    mixed,
-    permuted,
-    shuffle_buffer,
-    shuffled,
-)
 from skymark.suites.loading.devices import Acceleration
 
 if TYPE_CHECKING:
@@ -37,8 +30,11 @@ if TYPE_CHECKING:
     from skymark.suites.loading.adapters.tfdata.operators import Tensors
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.files import Reader
+    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch, Scenario
 
+SHUFFLE_BUFFER = 1000
+"""Elements held while shuffling, as in the other libraries that shuffle a stream."""
 HOST = "CPU:0"
 CACHED_BYTES = 256 << 20
 """Records that together take no more are kept in memory from the first epoch on."""
@@ -298,6 +294,54 @@ class TfDataLoader(Loader):
         self.iterator = None
 
 
+def shuffle_buffer(job: LoadingJob) -> int:
+    """Return the elements that are held while shuffling."""
+    return int(job.options.get("shuffle_buffer", SHUFFLE_BUFFER))
+
+
+def shuffled(job: LoadingJob, keys: Any, epoch: Any) -> Any:
+    """Return a dataset of keys in an epoch's order, an int64 scalar."""
+    if not job.shuffle:
+        return keys
+    return keys.shuffle(shuffle_buffer(job), seed=shuffle_seed(job, epoch))
+
+
+def mixed(job: LoadingJob, mixture: Mixture, epoch: Any) -> Any:
+    """Return indices of several sources, each repeated, mixed by their weights."""
+    import tensorflow as tf
+
+    seed = shuffle_seed(job, epoch)
+    sources = [
+        shuffled(job, tf.data.Dataset.range(*bounds), epoch).repeat() for bounds in mixture.bounds
+    ]
+    weights = list(mixture.weights)
+    stream = tf.data.Dataset.sample_from_datasets(sources, weights, seed=seed)
+    return stream.take(mixture.elements)
+
+
+def permuted(job: LoadingJob, epoch: Any, begin: Any) -> Any:
+    """Return indices from a place in an epoch's order on, each computed from its place."""
+    import numpy as np
+    import tensorflow as tf
+
+    seed = tf.stack([shuffle_seed(job, epoch), np.int64(0)])
+    total = len(job.dataset)
+    return tf.data.Dataset.range(begin, total, output_type=tf.int64).map(
+        lambda place: tf.random.experimental.index_shuffle(place, seed, np.int64(total - 1))
+    )
+
+
+def shuffle_seed(job: LoadingJob, epoch: Any) -> Any:
+    """Return the seed of an epoch's shuffle, an int64 scalar."""
+    import numpy as np
+    import tensorflow as tf
+
+    seed = tf.numpy_function(
+        lambda number: np.int64(job.shuffle_seed(int(number))), [epoch], tf.int64
+    )
+    return tf.ensure_shape(seed, [])
+
+
 @adapter
 class TfData(Adapter):
     """`tf.data.Dataset` over TFRecord files."""
@@ -308,32 +352,12 @@ class TfData(Adapter):
     imports: ClassVar = "tensorflow"
     homepage: ClassVar = "https://www.tensorflow.org/guide/data"
     guide: ClassVar = "https://www.tensorflow.org/guide/data_performance"
-    abilities: ClassVar = frozenset(
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "worker-invariant",
-            "batch-map",
-            "variable-length",
-            "bucket",
-            "mix",
-            "shard",
-            "checkpoint",
-            "seek",
-            "stream",
-            "eager",
-            "source:memory",
-            "source:files",
-            "source:tar",
-            "source:columnar",
-            "source:http",
+            "pack": "a batch of tf.data has a row per element; it packs no texts",
+            "jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv",
         }
     )
-    limits: ClassVar = {
-        "pack": "a batch of tf.data has a row per element; it packs no texts",
-        "jax": "tf.data feeds TensorFlow's devices; there is no JAX in its venv",
-    }
     runs_in: ClassVar = ("threads",)
     formats: ClassVar = ("tfrecord", "memory", "computed", "files", "tar", "parquet", "http")
     framework: ClassVar = "tensorflow"
@@ -368,8 +392,7 @@ class TfData(Adapter):
         """Write TFRecord files."""
         from skymark.suites.loading.adapters.tfdata.records import write_records
 
-        if format != "tfrecord":
-            super().convert(dataset, directory, format)
+        del format
         write_records(dataset, directory)
 
     def shuffle_kind(self, job: LoadingJob) -> str:

@@ -1,9 +1,8 @@
 """Scenarios' work by TensorFlow's own operators, as steps of a graph.
 
 Each factory takes the scenario and its random parameters and returns the steps of the work. A step
-maps a dict of tensors, either of one element (`on_elements`) or of a batch (`on_batches`, for work
-too small to be worth a call per element). Random parameters are tables ``[elements, ...]``, held in
-variables because they change with the epoch.
+maps a dict of tensors, either of one element or of a batch (`Operators.on_batches`). Random
+parameters are tables ``[elements, ...]``, held in variables because they change with the epoch.
 """
 
 from __future__ import annotations
@@ -38,34 +37,15 @@ class Operators:
     """The operators of one scenario's work."""
 
     steps: Factory
-    on_batches: bool
+    on_batches: bool = False
+    """Whether they map batches, for work too small to be worth a call per element."""
     draw: Draw = drawn_as_they_are
 
 
-OPERATORS: OperatorTable[Operators] = OperatorTable()
+OPERATORS = OperatorTable(Operators)
 
 
-def on_batches(*ids: str) -> Callable[[Factory], Factory]:
-    """Register steps on batches as the work of some scenarios."""
-
-    def register(factory: Factory) -> Factory:
-        OPERATORS.register(Operators(factory, on_batches=True), *ids)
-        return factory
-
-    return register
-
-
-def on_elements(*ids: str, draw: Draw = drawn_as_they_are) -> Callable[[Factory], Factory]:
-    """Register steps on elements as the work of some scenarios."""
-
-    def register(factory: Factory) -> Factory:
-        OPERATORS.register(Operators(factory, on_batches=False, draw=draw), *ids)
-        return factory
-
-    return register
-
-
-@on_batches("TAB-1", "DIST-1")
+@OPERATORS.work("TAB-1", "DIST-1", on_batches=True)
 def standardise(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Subtract the features' means and divide by their deviations."""
     from skymark.suites.loading.dataset.tabular import feature_moments
@@ -75,7 +55,7 @@ def standardise(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return (lambda batch: {**batch, "features": (batch["features"] - mean) / deviation},)
 
 
-@on_batches("MIX-1", "PR-1", "PR-2", "PR-4")
+@OPERATORS.work("MIX-1", "PR-1", "PR-2", "PR-4", on_batches=True)
 def scale_and_shift(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Multiply by the drawn factor, then add the drawn amount."""
     import tensorflow as tf
@@ -93,14 +73,14 @@ def scale_and_shift(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return scale, shift
 
 
-@on_batches("PR-5")
+@OPERATORS.work("PR-5", on_batches=True)
 def centre(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Map [0, 1) to [-1, 1)."""
     del scenario, tables
     return (lambda batch: {**batch, "features": 2 * batch["features"] - 1},)
 
 
-@on_batches("TAB-2")
+@OPERATORS.work("TAB-2", on_batches=True)
 def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Take the logarithm of the counts and hash the categories."""
     import tensorflow as tf
@@ -128,7 +108,7 @@ def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return log, hashing
 
 
-@on_batches("PC-1")
+@OPERATORS.work("PC-1", on_batches=True)
 def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Apply the chain's links, one step each."""
     import tensorflow as tf
@@ -214,7 +194,7 @@ def box_and_flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array
     return drawn | any_image(dataset)
 
 
-@on_elements("CV-1", draw=box_and_flip)
+@OPERATORS.work("CV-1", draw=box_and_flip)
 def image(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Crop, flip and normalise an image."""
     import tensorflow as tf
@@ -236,7 +216,7 @@ def boxes_and_flips(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Ar
     return {"box_1": box_1, "box_2": box_2, **flips, **any_image(dataset)}
 
 
-@on_elements("PC-2", draw=boxes_and_flips)
+@OPERATORS.work("PC-2", draw=boxes_and_flips)
 def two_views(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Make two views of an image."""
     import tensorflow as tf
@@ -258,7 +238,7 @@ def corner(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
     return {"corner": scenario.corners(epoch, dataset)}
 
 
-@on_elements("CV-2", draw=corner)
+@OPERATORS.work("CV-2", draw=corner)
 def volume(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Cut the drawn cube out and take its z-score."""
     import tensorflow as tf
@@ -277,7 +257,7 @@ def volume(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return crop, normalise
 
 
-@on_batches("NLP-1")
+@OPERATORS.work("NLP-1", on_batches=True)
 def blocks(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Lay the documents of ragged rows end to end, block by block, and shift.
 
@@ -330,7 +310,7 @@ def blocks(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     return pack, shift
 
 
-@on_elements("NLP-2")
+@OPERATORS.work("NLP-2")
 def sequences(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Truncate and delimit a text; add a mask of ones, which padding continues with zeros."""
     import tensorflow as tf

@@ -1,4 +1,8 @@
-"""Scenarios' work by torchcodec's decoders, and PyTorch's own operators on what they decode.
+"""TorchCodec: a DataLoader whose workers decode video and audio with torchcodec.
+
+The loader, its sampler and its workers are those of the adapter `pytorch`. What torchcodec decodes
+is transformed by the functions behind `torchvision.transforms.v2`, and by PyTorch's own. It calls
+FFmpeg's shared libraries, which its wheel does not bring.
 
 As its page of performance tips advises
 (https://meta-pytorch.org/torchcodec/stable/generated_examples/decoding/performance_tips.html), all
@@ -9,18 +13,29 @@ the file's own index (``seek_mode="approximate"``), which is exact where the fra
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapters.torchvision.operators import Operators, Tensors, view
+from skymark.model.errors import LibraryAbsentError
+from skymark.suites.loading.adapter import adapter
+from skymark.suites.loading.adapters.pytorch import InDataLoader
+from skymark.suites.loading.adapters.torchvision import (
+    OperatedElements,
+    OperatedLoader,
+    Operators,
+    Tensors,
+    Torchvision,
+    view,
+)
 from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.scenario import Parameters
 
-OPERATORS: OperatorTable[Operators] = OperatorTable()
+OPERATORS = OperatorTable(Operators)
 
 
+@OPERATORS.work("CV-5")
 def clip(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     """Decode the drawn frames of a clip; crop, flip and normalise all alike by torchvision."""
     from torchcodec.decoders import VideoDecoder
@@ -36,6 +51,7 @@ def clip(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     return {"index": element["index"], "label": element["label"], "clip": clip}
 
 
+@OPERATORS.work("AU-1")
 def log_mel(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     """Decode the drawn stretch of a sound; make its log-mel spectrogram by PyTorch."""
     import torch
@@ -69,5 +85,51 @@ def _window_and_filters() -> tuple[Any, Any]:
     return torch.hann_window(audio.FRAME), torch.from_numpy(triangles.T.astype("float32"))
 
 
-OPERATORS.register(Operators(clip), "CV-5")
-OPERATORS.register(Operators(log_mel), "AU-1")
+class Media(OperatedElements):
+    """Elements that torchcodec has decoded."""
+
+    operators: ClassVar = OPERATORS
+
+
+class MediaLoader(OperatedLoader):
+    """One DataLoader of clips or sounds."""
+
+    elements: ClassVar = Media
+
+
+@adapter
+class TorchCodec(InDataLoader):
+    """`torch.utils.data.DataLoader` over `torchcodec.decoders`."""
+
+    slug: ClassVar = "torchcodec"
+    name: ClassVar = "PyTorch with torchcodec"
+    distribution: ClassVar = "torchcodec"
+    imports: ClassVar = "torchcodec.decoders"
+    homepage: ClassVar = "https://meta-pytorch.org/torchcodec"
+    guide: ClassVar = (
+        "https://meta-pytorch.org/torchcodec/stable/generated_examples/decoding/"
+        "performance_tips.html"
+    )
+    loader: ClassVar = MediaLoader
+    abilities: ClassVar = Torchvision.abilities
+    formats: ClassVar = Torchvision.formats
+    native: ClassVar = frozenset(OPERATORS)
+    native_only: ClassVar = (
+        "it decodes video and audio; torchvision does images, and pytorch the rest"
+    )
+
+    @classmethod
+    def import_library(cls) -> None:
+        """Import torchcodec, and see whether it found FFmpeg."""
+        try:
+            super().import_library()
+            from torchcodec import ffmpeg_major_version
+        except RuntimeError as error:  # Releases for CUDA 12 do not import without FFmpeg.
+            if "libtorchcodec" not in str(error):
+                raise
+            ffmpeg_major_version = None
+        if ffmpeg_major_version is None:
+            raise LibraryAbsentError(
+                "torchcodec found no shared libraries of FFmpeg, which its wheel does not bring; "
+                "run: apt-get install --no-install-recommends ffmpeg"
+            )

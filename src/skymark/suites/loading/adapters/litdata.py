@@ -2,6 +2,11 @@
 
 Where a scenario asks for Parquet files, they are read in the calling process: Polars, which reads
 them with threads of its own, cannot be forked, and workers that are spawned take seconds to start.
+
+Sources are mixed by a `CombinedStreamingDataset`. The library mixes in each worker by itself, from
+a share of every source, until one of them ends: here each begins again then, as the library's
+cycling `ParallelStreamingDataset` lets its datasets do, and an epoch ends by the number of its
+elements.
 """
 
 from __future__ import annotations
@@ -9,40 +14,44 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import cache, partial
+from itertools import islice
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.adapter import Adapter, Execution, Loader, LoadingJob, adapter
-from skymark.suites.loading.adapters.litdata.mixing import mixed
-from skymark.suites.loading.devices import TORCH
-from skymark.suites.loading.element_streams import Batches
+from skymark.suites.loading.adapter import Execution, Loader, LoadingJob, adapter, all_but
+from skymark.suites.loading.adapters.pytorch import (
+    OF_STREAMS,
+    InDataLoader,
+    Work,
+    bucket_loader,
+    worker_settings,
+    worker_share,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
+    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
 
 CHUNK_BYTES = 64 * 2**20
 """The size that the library recommends."""
 CHUNKS = 32
 """Chunks of a dataset that is small, so that workers need not share one."""
+PASSES = 1000
+"""Numbers of passes that an epoch has room for; the library shuffles each pass by its number."""
 
 
-class Work:
-    """The work of the worker processes; those that live on share its epoch."""
-
-    def __init__(self, job: LoadingJob) -> None:
-        from multiprocessing import Value
-
-        self.job = job
-        self.current = Value("q", 0, lock=False)
-        self.columns = job.dataset.columns
+class StoredWork(Work):
+    """The scenario's work on elements as they are stored."""
 
     def transformed(self, element: Element) -> Element:
-        """Apply the scenario's work to one stored element."""
+        """Transform one stored element."""
         import numpy as np
 
-        for column in self.columns:
+        for column in self.job.dataset.columns:
             value = element[column.name]
             if column.encoding != "raw":
                 element[column.name] = np.frombuffer(value, np.uint8)
@@ -50,19 +59,71 @@ class Work:
                 element[column.name] = np.asarray(value, column.dtype).reshape(column.shape)
             else:
                 element[column.name] = np.asarray(value, column.dtype)
-        return self.job.transform(element, self.current.value)
-
-    def collated(self, elements: list[Element]) -> dict[str, Any]:
-        """Make a batch of elements and do its batch-level work."""
-        job, batch = self.job, self.job.collate(elements)
-        return tensors(job.mix(batch, self.current.value) if job.scenario.mixes else batch)
+        return super().transformed(element)
 
 
-def tensors(batch: Batch) -> dict[str, Any]:
-    """Turn arrays into tensors, which travel between processes in shared memory."""
-    import torch
+@cache
+def classes() -> tuple[Any, Any]:
+    """Make the datasets of a source and of a mixture; the library is not imported before."""
+    from litdata import CombinedStreamingDataset, StreamingDataset
 
-    return {name: torch.as_tensor(value) for name, value in batch.items()}
+    class Source(StreamingDataset):  # type: ignore[misc]
+        """A StreamingDataset that begins again where it ends, in another order."""
+
+        def __next__(self) -> Any:
+            try:
+                return super().__next__()
+            except StopIteration:
+                iter(self)
+                return super().__next__()
+
+    class Mixed(CombinedStreamingDataset):  # type: ignore[misc]
+        """A worker's share of the mixture in each epoch."""
+
+        def __init__(self, work: Work, mixture: Mixture, sources: list[Any]) -> None:
+            super().__init__(sources, weights=mixture.weights, iterate_over_all=False)
+            self.work = work
+            self.mixture = mixture
+
+        def set_batch_size(self, batch_size: int) -> None:
+            # Batches are of the mixture: workers are to share a source by element, not by batch.
+            del batch_size
+            super().set_batch_size(1)
+
+        def __iter__(self) -> Iterator[Any]:
+            job, mixture, epoch = self.work.job, self.mixture, self.work.epoch
+            number, workers = worker_share()
+            # Else all workers would draw the same sources, and those of the epoch before.
+            self._seed = f"{job.shuffle_seed(epoch)} {number}"
+            self.set_epoch(1 + epoch * PASSES)
+            return islice(super().__iter__(), mixture.share(number, workers, job.batch_size))
+
+    return Source, Mixed
+
+
+def mixed(work: Work, mixture: Mixture, item_loader: Any) -> Any:
+    """Return the mixture of a dataset's sources, each a range of its elements."""
+    job, (source, combined), sources = work.job, classes(), []
+    for number, bounds in enumerate(mixture.bounds):
+        whole = source(
+            str(job.storage),
+            item_loader=item_loader,
+            shuffle=job.shuffle,
+            seed=job.shuffle_seed(0) + number,
+        )
+        if job.format == "indexed-parquet":
+            sort_files(whole)
+        part = whole.subset(slice(*bounds))
+        part.transform = work.transformed
+        sources.append(part)
+    return combined(work, mixture, sources)
+
+
+def sort_files(dataset: Any) -> None:
+    """Put Parquet files in the order of their names; they were indexed as the disk lists them."""
+    files = sorted(zip(dataset.subsampled_files, dataset.region_of_interest, strict=True))
+    dataset.subsampled_files = [name for name, _ in files]
+    dataset.region_of_interest = [rows for _, rows in files]
 
 
 class LitDataLoader(Loader):
@@ -72,33 +133,25 @@ class LitDataLoader(Loader):
         if job.world > 1:
             os.environ["GLOBAL_RANK"] = str(job.rank)
         self.job = job
-        self.work = Work(job)
+        self.work = StoredWork(job)
         self.start()
 
     def start(self) -> None:
         """Make the loader; its workers start with the first epoch."""
         from litdata import StreamingDataLoader
-        from torch.utils.data import DataLoader, IterableDataset
+        from torch.utils.data import DataLoader
 
         job, dataset = self.job, self.dataset()
-        count = job.workers if job.format == "chunks" else 0
-        workers = {
-            "num_workers": count,
-            "persistent_workers": count > 0,
-            "prefetch_factor": job.prefetch if count else None,
-            "pin_memory": job.page_locks,
-        }
+        settings = worker_settings(job, None if job.format == "chunks" else 0)
         if job.scenario.bucket_boundaries:
-            IterableDataset.register(Batches)
-            stream: Any = Batches(dataset, job)
-            self.loader = DataLoader(stream, batch_size=None, collate_fn=tensors, **workers)
+            self.loader = bucket_loader(DataLoader, dataset, job, **settings)
         else:
             self.loader = StreamingDataLoader(
                 dataset,
                 batch_size=job.batch_size,
                 collate_fn=self.work.collated,
                 drop_last=job.drop_last,
-                **workers,
+                **settings,
             )
         self.finished = True
 
@@ -130,7 +183,7 @@ class LitDataLoader(Loader):
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """Yield the batches of one pass, and note that it came to its end."""
-        self.work.current.value = epoch
+        self.work.epoch = epoch
         self.finished = False
         yield from self.loader
         self.finished = True
@@ -152,7 +205,7 @@ class LitDataLoader(Loader):
 
 
 @adapter
-class LitData(Adapter):
+class LitData(InDataLoader):
     """`litdata.StreamingDataset` over optimised chunks."""
 
     slug: ClassVar = "litdata"
@@ -161,53 +214,29 @@ class LitData(Adapter):
     imports: ClassVar = "litdata"
     homepage: ClassVar = "https://github.com/Lightning-AI/litData"
     guide: ClassVar = "https://github.com/Lightning-AI/litData#readme"
-    abilities: ClassVar = frozenset(
+    loader: ClassVar = LitDataLoader
+    abilities: ClassVar = all_but(
         {
-            "map",
-            "shuffle",
-            "seeded",
-            "batch-map",
-            "variable-length",
-            "pack",
-            "bucket",
-            "mix",
-            "shard",
-            "checkpoint",
-            "stream",
-            "source:columnar",
+            **OF_STREAMS,
+            "worker-invariant": "chunks are divided among the workers, so the order depends on how "
+            "many there are",
+            "seek": "its elements lie in chunks on disk; it has none that are computed",
+            "source:files": "StreamingDataset reads its own chunks or Parquet files; for plain "
+            "files the library has a StreamingRawDataset, without shuffling or resuming",
+            "source:http": "its client for object stores refuses plain HTTP addresses",
         }
     )
-    limits: ClassVar = {
-        "seek": "its elements lie in chunks on disk; it has none that are computed",
-        "worker-invariant": "chunks are divided among the workers, so the order depends on how "
-        "many there are",
-        "eager": "elements always stream from their chunks",
-        "jax": "its DataLoader delivers PyTorch tensors, not JAX arrays",
-        "source:memory": "elements are read from its own chunks or from Parquet files",
-        "source:files": "StreamingDataset reads its own chunks or Parquet files; for plain files "
-        "the library has a StreamingRawDataset, without shuffling or resuming",
-        "source:tar": "elements are read from its own chunks or from Parquet files",
-        "source:http": "its client for object stores refuses plain HTTP addresses",
-    }
     shuffles: ClassVar = "shards"
     mixing: ClassVar = "worker draws"
-    runs_in: ClassVar = ("processes",)
     formats: ClassVar = ("chunks", "indexed-parquet")
-    framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH
     variables: ClassVar = {"LITDATA_DISABLE_VERSION_CHECK": "1"}
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
         """Write chunks with `optimize` and the library's serialisers, or an index of Parquet."""
-        from functools import partial
-        from tempfile import TemporaryDirectory
-
         import litdata
 
         from skymark.suites.loading.dataset.parquet import write_parquet
 
-        if format not in self.formats:
-            super().convert(dataset, directory, format)
         if format == "indexed-parquet":
             write_parquet(dataset, directory)
             litdata.index_parquet_dataset(str(directory), num_workers=1)
@@ -228,10 +257,6 @@ class LitData(Adapter):
     def execution(self, job: LoadingJob) -> Execution:
         """Return its processes; Parquet files are read in the calling thread."""
         return super().execution(job) if job.format == "chunks" else Execution()
-
-    def open(self, job: LoadingJob) -> Loader:
-        """Return the StreamingDataLoader."""
-        return LitDataLoader(job)
 
 
 def stored(dataset: Dataset, index: int) -> Element:

@@ -1,16 +1,31 @@
-"""Scenarios' work by torchvision's own operators, on tensors.
+"""Torchvision: a DataLoader whose workers decode and transform images with torchvision's operators.
 
-As its guide advises (https://docs.pytorch.org/vision/stable/transforms.html), images are decoded to
-uint8 tensors, cropped and resized as those with antialiasing, and become float32 last. Elements
-leave in the layout of the scenario, ``[S, S, 3]``, as a view that collating copies.
+The loader, its sampler and its workers are those of the adapter `pytorch`. Images are decoded by
+`torchvision.io` and transformed by the functions behind `torchvision.transforms.v2`, with the boxes
+and flips that were drawn, for its classes draw their own from PyTorch's generator. As its guide
+advises (https://docs.pytorch.org/vision/stable/transforms.html), images are decoded to uint8
+tensors, cropped and resized as those with antialiasing, and become float32 last. Elements leave in
+the layout of the scenario, ``[S, S, 3]``, as a view that collating copies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from skymark.image_formats import PLAIN_KINDS
+from skymark.suites.loading.adapter import LoadingJob, adapter, all_but
+from skymark.suites.loading.adapters.pytorch import (
+    BY_SAMPLER,
+    NO_TORCHDATA,
+    Elements,
+    InDataLoader,
+    PyTorch,
+    PyTorchLoader,
+    Work,
+)
 from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
@@ -32,7 +47,7 @@ class Operators:
     on_batch: OnBatch | None = None
 
 
-OPERATORS: OperatorTable[Operators] = OperatorTable()
+OPERATORS = OperatorTable(Operators)
 
 COLOUR_IMAGE = 3
 """Dimensions of one image; several come as four."""
@@ -78,12 +93,14 @@ def view(pixels: Any, crop: Parameters, side: int) -> Any:
     return channels_last(normalised(mirrored))
 
 
+@OPERATORS.work("CV-1")
 def image(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     """Crop, flip and normalise an image."""
     cropped = view(decoded(element), parameters, scenario.size["side"])
     return {"index": element["index"], "label": element["label"], "image": cropped}
 
 
+@OPERATORS.work("PC-2")
 def two_views(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     """Make two views of an image."""
     from skymark.suites.loading.scenarios.pc_pipelines import VIEWS, own_parameters
@@ -133,7 +150,81 @@ def mixed(scenario: Any, batch: Tensors, parameters: Parameters) -> Tensors:
     return {**batch, "image": channels_last(blended).contiguous(), "label": soft}
 
 
-OPERATORS.register(Operators(image), "CV-1")
-OPERATORS.register(Operators(two_views), "PC-2")
-OPERATORS.register(Operators(whole, mixed), "CV-3")
-OPERATORS.register(Operators(whole, one_size), "CV-4")
+OPERATORS.work("CV-3", on_batch=mixed)(whole)
+OPERATORS.work("CV-4", on_batch=one_size)(whole)
+
+
+class OperatedElements(Elements):
+    """Map-style dataset of elements that a library's operators transform."""
+
+    operators: ClassVar[OperatorTable[Operators]]
+
+    def __getitems__(self, indices: list[int]) -> list[Tensors]:
+        """Read and transform elements one after another."""
+        scenario, epoch = self.job.scenario, self.work.epoch
+        work = self.operators[scenario.id].on_element
+        return [
+            work(scenario, element, scenario.parameters(epoch, index))
+            for index, element in zip(indices, self.read(indices), strict=True)
+        ]
+
+
+def collate(work: Work, on_batch: OnBatch | None, elements: list[Tensors]) -> Tensors:
+    """Stack the elements' fields, as DataLoader does by itself, and do the batch-level work."""
+    from torch.utils.data import default_collate
+
+    batch: Tensors = default_collate(elements)
+    if on_batch is None:
+        return batch
+    rows, scenario = batch["index"].numpy(), work.job.scenario
+    drawn = {name: column[rows] for name, column in scenario.table(work.epoch).items()}
+    return on_batch(scenario, batch, drawn)
+
+
+class OperatedLoader(PyTorchLoader):
+    """One DataLoader of such elements, whose workers live on from epoch to epoch."""
+
+    elements: ClassVar[type[OperatedElements]]
+
+    def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], Tensors]:
+        """Return the function that makes a batch of elements, to be sent to workers."""
+        return partial(collate, self.work, self.elements.operators[job.scenario.id].on_batch)
+
+
+class Images(OperatedElements):
+    """Elements that torchvision transforms."""
+
+    operators: ClassVar = OPERATORS
+
+
+class ImageLoader(OperatedLoader):
+    """One DataLoader of images."""
+
+    elements: ClassVar = Images
+
+
+@adapter
+class Torchvision(InDataLoader):
+    """`torch.utils.data.DataLoader` over `torchvision.io` and `torchvision.transforms.v2`."""
+
+    slug: ClassVar = "torchvision"
+    name: ClassVar = "PyTorch with torchvision"
+    distribution: ClassVar = "torchvision"
+    imports: ClassVar = "torchvision.transforms.v2"
+    homepage: ClassVar = "https://docs.pytorch.org/vision"
+    guide: ClassVar = "https://docs.pytorch.org/vision/stable/transforms.html"
+    loader: ClassVar = ImageLoader
+    abilities: ClassVar = all_but({**BY_SAMPLER, **NO_TORCHDATA})
+    formats: ClassVar = PyTorch.formats
+    native: ClassVar = frozenset(OPERATORS)
+    decodes: ClassVar = dict.fromkeys(
+        native,
+        PLAIN_KINDS
+        | {
+            *("unmarked CMYK JPEG", "palette GIF", "partial palette GIF", "grey GIF"),
+            *("WEBP", "RGBA WEBP", "EXIF-marked WEBP"),
+        },
+    )
+    native_only: ClassVar = (
+        "its operators are for images; torchcodec does video and audio, and pytorch the rest"
+    )
