@@ -278,6 +278,12 @@ def settings_table(session: nox.Session) -> None:
 
 
 @nox.session
+def adapter_table(session: nox.Session) -> None:
+    """Make the table of docs/adapters.md that follows from the adapters' classes (a second)."""
+    session.run("python", "-m", "tests.adapter_table", "docs/adapters.md")
+
+
+@nox.session
 def scaling(session: nox.Session) -> None:
     """Make the table of docs/scaling.md: libraries by number of workers (an hour on 16 cores)."""
     session.run("python", "-m", "tests.scaling", "docs/scaling.md", *session.posargs)
