@@ -24,7 +24,7 @@ from statistics import median, stdev
 import numpy as np
 import pyarrow.parquet as pq
 
-from skymark.execute.duet_session import baseline_path
+from skymark.execute.pairs import baseline_path
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
 from skymark.rundir.reader import Run, open_run

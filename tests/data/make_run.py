@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
-from skymark.model.manifest import Duet, Manifest
+from skymark.model.manifest import Manifest, Pair
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import (
     Cause,
@@ -219,7 +219,7 @@ def write_run(
     finished: bool = True,
     machine: Machine = MACHINE,
     effort: str = "quick",
-    duet: Duet | None = None,
+    duet: Pair | None = None,
 ) -> Path:
     """Write a run of these records; `planned` cells have no record yet."""
     cells = [*(record.cell for record in records), *planned]

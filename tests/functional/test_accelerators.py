@@ -13,10 +13,10 @@ import pytest
 from skymark.cache.location import cache_directory
 from skymark.execute.accelerator import copy_rates
 from skymark.execute.asking import Interpreters
-from skymark.execute.engine import Engine
-from skymark.execute.measurer import HOST_ONLY
+from skymark.execute.measurer import HOST_ONLY, Measurer
 from skymark.execute.planner import load_profile, make_plan
 from skymark.execute.starting import WORKER_PATH_VARIABLE
+from skymark.execute.sweeps import run_sweeps
 from skymark.execute.venvs import Venvs, import_root
 from skymark.machine.facts import has_driver
 from skymark.machine.nvidia import Unit
@@ -52,7 +52,8 @@ def records_of(slug, target, python, directory):
     run = RunDirectory(directory, sample_columns=SUITE.declaration.sample_columns)
     interpreters = Interpreters(None, python, target)
     plan = plan.model_copy(update={"effort": effort})
-    return Engine(plan, SUITE, run, cache_directory(), Witness(), interpreters).run()
+    measurer = Measurer(plan, SUITE, run, cache_directory(), Witness(), interpreters)
+    return run_sweeps(measurer)
 
 
 @pytest.mark.libraries

@@ -1,4 +1,4 @@
-"""An engine around the scripted suite, with real worker processes."""
+"""The scripted suite, with real worker processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from skymark.execute import process
 from skymark.execute.asking import Interpreters
-from skymark.execute.engine import Engine
+from skymark.execute.measurer import Measurer
 from skymark.execute.partition.shard import Shard
 from skymark.execute.process import MeasuredRound, WorkerProcess
 from skymark.execute.venvs import Venvs
@@ -28,7 +28,7 @@ WORKER_SIDE = Path(__file__).with_name("worker_side")
 
 
 class Bed:
-    """Where an engine runs: a run directory, a cache with the workers' journal, a witness."""
+    """Where a measurer works: a run directory, a cache with the workers' journal, a witness."""
 
     def __init__(self, root: Path) -> None:
         self.run = RunDirectory(
@@ -38,7 +38,7 @@ class Bed:
         self.cache.mkdir()
         self.witness = Witness()
 
-    def engine(
+    def measurer(
         self,
         plan: Plan,
         *,
@@ -46,9 +46,9 @@ class Bed:
         suite: Suite | None = None,
         shard: Shard | None = None,
         target: Target = "cpu",
-    ) -> Engine:
-        """An engine for a plan, with the tests' own Python or venvs of the cache."""
-        return Engine(
+    ) -> Measurer:
+        """A measurer of a plan, with the tests' own Python or venvs of the cache."""
+        return Measurer(
             plan=plan,
             suite=suite or ScriptedSuite(),
             run=self.run,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from skymark.execute.measurer import HOST_ONLY
+from skymark.execute.sweeps import run_sweeps
 from skymark.model.record import Status
 from skymark.suite.contract import DeviceLibrary
 from tests.accelerator_libraries import BLIND_JAX, BREAKING_JAX, WORKING_JAX, WORKING_TORCH
@@ -62,7 +63,7 @@ def imports(tmp_path, monkeypatch):
 
 def run(bed, *adapters, effort=EFFORT):
     plan = plan_of(*(cell_of(adapter) for adapter in adapters), effort=effort)
-    return bed.engine(plan, suite=AskedSuite(), target="cuda12").run()
+    return run_sweeps(bed.measurer(plan, suite=AskedSuite(), target="cuda12"))
 
 
 def accelerators(records):
@@ -129,7 +130,7 @@ def test_where_what_is_measured_is_absent_the_worker_tells_and_the_next_adapter_
 
 
 def test_a_library_that_never_answers_is_a_fault(bed, imports, monkeypatch):
-    monkeypatch.setattr("skymark.execute.measurer.SEE_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("skymark.execute.preparation.SEE_TIMEOUT_S", 3.0)
     imports(jax="import time\ndef devices(platform): time.sleep(3600)")
     (record,) = run(bed, "forks-jax-a", effort=EFFORT.model_copy(update={"cell_timeout_s": 3.0}))
     assert record.cause.message == "jax sees no GPU: no answer in 3 s"
@@ -137,12 +138,12 @@ def test_a_library_that_never_answers_is_a_fault(bed, imports, monkeypatch):
 
 def test_what_was_seen_is_not_asked_again(bed, imports):
     imports(torch=WORKING_TORCH)
-    engine = bed.engine(plan_of(cell_of("plain-torch-a")), suite=AskedSuite(), target="cuda12")
-    again = bed.engine(plan_of(cell_of("plain-torch-b")), suite=AskedSuite(), target="cuda12")
-    again._interpreters = engine._interpreters
-    engine.run()
-    seen = dict(engine._interpreters.seen)
+    measurer = bed.measurer(plan_of(cell_of("plain-torch-a")), suite=AskedSuite(), target="cuda12")
+    again = bed.measurer(plan_of(cell_of("plain-torch-b")), suite=AskedSuite(), target="cuda12")
+    again.interpreters = measurer.interpreters
+    run_sweeps(measurer)
+    seen = dict(measurer.interpreters.seen)
     imports(torch="raise RuntimeError('not for a question')")
-    (record,) = again.run()
-    assert engine._interpreters.seen == seen
+    (record,) = run_sweeps(again)
+    assert measurer.interpreters.seen == seen
     assert record.cause is None or record.cause.kind != "no-accelerator"

@@ -12,6 +12,7 @@ import pytest
 
 from skymark.execute import cell_logs
 from skymark.execute.cell_logs import CappedLog, WorkerOutput
+from skymark.execute.sweeps import run_sweeps
 from skymark.model.record import Status
 from tests.scripted_suite import cell_of, plan_of
 from tests.waiting import until
@@ -123,7 +124,7 @@ def test_a_library_that_prints_much_is_measured_and_its_run_ends_well(bed, monke
     monkeypatch.setattr(cell_logs, "HEAD_BYTES", 1 << 10)
     monkeypatch.setattr(cell_logs, "TAIL_BYTES", 1 << 10)
     cells = [cell_of(adapter, "S-1", does="gush-out"), cell_of(adapter, "S-2", does="print")]
-    records = bed.engine(plan_of(*cells)).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells)))
     assert [record.status for record in records] == [Status.OK, Status.OK]
     loud, quiet = (bed.run.log_path(cell) for cell in cells)
     head, left_out, tail = taken_apart(loud)
@@ -138,5 +139,5 @@ def test_a_library_that_prints_much_is_measured_and_its_run_ends_well(bed, monke
 @pytest.mark.usefixtures("processes_without_coverage")
 def test_a_library_that_turned_its_output_elsewhere_prints_into_the_next_cells_log(bed):
     cells = [cell_of("a", "S-1", does="turn"), cell_of("a", "S-2", does="print")]
-    bed.engine(plan_of(*cells)).run()
+    run_sweeps(bed.measurer(plan_of(*cells)))
     assert "a library that talks" in bed.run.log_path(cells[1]).read_text()

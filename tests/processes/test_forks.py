@@ -15,6 +15,7 @@ import pytest
 
 from skymark.execute.process import DIED, WorkerError, WorkerProcess
 from skymark.execute.starting import WorkerKind
+from skymark.execute.sweeps import run_sweeps
 from skymark.execute.worker_pool import WorkerPool
 from skymark.model.record import Status
 from tests.scripted_suite import EFFORT, cell_of, plan_of
@@ -218,7 +219,7 @@ def test_an_adapter_is_imported_once_in_a_whole_run(bed):
     scenarios, adapters = ("S-1", "S-2"), ("forks", "a")
     cells = [cell_of(adapter, scenario) for scenario in scenarios for adapter in adapters]
     effort = EFFORT.model_copy(update={"min_rounds": 3, "max_rounds": 3})
-    records = bed.engine(plan_of(*cells, effort=effort)).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort)))
     assert {record.status for record in records} == {Status.OK}
     assert [line["adapter"] for line in bed.journal("import")] == ["forks"]
     served = {(line["adapter"], line["pid"], line["round"]) for line in bed.journal("measure")}

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from skymark.execute.sweeps import run_sweeps
 from skymark.model.record import Status
 from tests.scripted_suite import EFFORT, ScriptedSuite, cell_of, plan_of
 
@@ -31,7 +32,7 @@ def records(bed):
     def run(*cells, rounds=1, **effort):
         effort |= {"min_rounds": rounds, "max_rounds": rounds}
         plan = plan_of(*cells, effort=EFFORT.model_copy(update=effort))
-        return bed.engine(plan, suite=JudgedSuite()).run()
+        return run_sweeps(bed.measurer(plan, suite=JudgedSuite()))
 
     return run
 

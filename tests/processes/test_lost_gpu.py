@@ -13,6 +13,7 @@ from threading import Thread
 import pynvml
 import pytest
 
+from skymark.execute.sweeps import run_sweeps
 from skymark.model.record import Status
 from skymark.suite.contract import DeviceLibrary
 from tests.nvml.stand_in import H100
@@ -66,7 +67,7 @@ def test_a_lost_gpu_ends_the_cells_that_need_it_at_once_and_a_later_run_goes_on(
     loss = Thread(target=lose)
     loss.start()
     begin = time.monotonic()
-    records = gpu_bed.engine(plan, suite=OnGpu(), target="cuda12").run()
+    records = run_sweeps(gpu_bed.measurer(plan, suite=OnGpu(), target="cuda12"))
     loss.join()
     assert time.monotonic() - begin < ONE_ROUND.cell_timeout_s / 2
     lost = (Status.FAILED, "gpu-lost")
@@ -81,34 +82,36 @@ def test_a_lost_gpu_ends_the_cells_that_need_it_at_once_and_a_later_run_goes_on(
     assert [line["adapter"] for line in gpu_bed.journal("measure")] == ["a", "b", "host"]
     driver.has(H100)
     again = plan_of(cells[0], cell_of("c"), cells[3], effort=ONE_ROUND)
-    records = gpu_bed.engine(again, suite=OnGpu(), target="cuda12").run(retry={Status.FAILED})
+    records = run_sweeps(
+        gpu_bed.measurer(again, suite=OnGpu(), target="cuda12"), retry={Status.FAILED}
+    )
     assert {status for status, _ in ends(records).values()} == {Status.OK}
     assert [line["adapter"] for line in gpu_bed.journal("measure")][3:] == ["c"]
 
 
 def test_cudas_word_for_a_broken_device_ends_them_too(gpu_bed, driver):
     cells = [cell_of("a", does="ecc"), cell_of("b"), cell_of("c", does="raise")]
-    records = gpu_bed.engine(
-        plan_of(*cells, effort=ONE_ROUND), suite=OnGpu(), target="cuda12"
-    ).run()
+    records = run_sweeps(
+        gpu_bed.measurer(plan_of(*cells, effort=ONE_ROUND), suite=OnGpu(), target="cuda12")
+    )
     assert {kind for _, kind in ends(records).values()} == {"gpu-lost"}
     assert "uncorrectable ECC error" in records[1].cause.message
 
 
 def test_an_adapters_own_mistake_on_a_sound_gpu_is_no_loss(gpu_bed, driver):
     cells = [cell_of("a", does="raise"), cell_of("b")]
-    records = gpu_bed.engine(
-        plan_of(*cells, effort=ONE_ROUND), suite=OnGpu(), target="cuda12"
-    ).run()
+    records = run_sweeps(
+        gpu_bed.measurer(plan_of(*cells, effort=ONE_ROUND), suite=OnGpu(), target="cuda12")
+    )
     assert [one.status for one in records] == [Status.FAILED, Status.OK]
     assert records[0].cause.kind == "RuntimeError"
 
 
 def test_the_record_has_what_the_driver_told_of_the_gpu_and_warns_of_throttling(gpu_bed, driver):
     driver.has(H100 | {"clock-reasons": 0x40, "energy-rate": 500_000})
-    (record,) = gpu_bed.engine(
-        plan_of(cell_of("a"), effort=ONE_ROUND), suite=OnGpu(), target="cuda12"
-    ).run()
+    (record,) = run_sweeps(
+        gpu_bed.measurer(plan_of(cell_of("a"), effort=ONE_ROUND), suite=OnGpu(), target="cuda12")
+    )
     (use,) = record.rounds[0].resources.gpus
     assert use.name == H100["name"]
     assert use.board_energy_j > 0

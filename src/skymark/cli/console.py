@@ -136,7 +136,7 @@ def time_left_s(expected_s: float, elapsed_s: float, completed: float, total: fl
 
 
 class ProgressObserver:
-    """Shows cell, round and times. Implements `skymark.execute.observer.Observer`.
+    """Shows cell, round and times. Implements `skymark.execute.measurer.Observer`.
 
     Args:
         console: where it is shown.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +44,7 @@ from skymark.execute.planner import plan_text, read_plan, write_plan
 from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
+from skymark.model.requests import Results
 from skymark.rundir.layout import new_run_id
 from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
 
@@ -160,12 +161,14 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cli.cache_of_run import caches_of_run
     from skymark.cli.console import ProgressObserver
     from skymark.cli.splitting import part_asked_for
-    from skymark.cli.stores import open_stores, say_what_was_stored
-    from skymark.execute.duet_session import run_duet
+    from skymark.cli.stores import say_what_was_stored
+    from skymark.execute.claimed_groups import ClaimedGroups
     from skymark.execute.duration import require_time
-    from skymark.execute.resuming import run_id_of
-    from skymark.execute.session import run_plan
-    from skymark.execute.sharing import run_shared
+    from skymark.execute.pairs import Pairs
+    from skymark.execute.session import Strategy
+    from skymark.execute.session import run as carry_out
+    from skymark.execute.sweeps import Sweeps
+    from skymark.store.kinds import wanted_urls
 
     wanted = wanted_plan(options, plan)
     statuses = _statuses(retry)
@@ -194,8 +197,11 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
         note(sentence)
     note_shortages(wanted)
     path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
-    open_all = partial(open_stores, store, run_id_of(path))
-    before = None
+    strategy: Strategy = Sweeps(part, statuses)
+    if share:
+        strategy = ClaimedGroups(group)
+    elif revision is not None:
+        strategy = Pairs(revision, statuses)
     end_when_told()
     progress_console = PlainConsole(stderr=True)
     try:
@@ -204,48 +210,24 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             caches_of_run(cache_policy, cache_root, wanted, part) as kept,
             ProgressObserver(progress_console, expected_s) as observer,
         ):
-            if share:
-                ended = run_shared(
-                    wanted,
-                    path,
-                    observer,
-                    open_stores=open_all,
-                    own=env == "own",
-                    groups=group,
-                    store_wait_s=store_wait,
-                    cache_policy=kept,
-                )
-            elif revision is not None:
-                before, ended = run_duet(
-                    wanted,
-                    path,
-                    revision,
-                    observer,
-                    open_stores=partial(open_stores, store),
+            ended = carry_out(
+                wanted,
+                Results(
+                    output=path,
+                    stores=wanted_urls(store, os.environ),
                     resume=resume,
-                    retry=statuses,
-                    own=env == "own",
                     store_wait_s=store_wait,
-                    cache_policy=kept,
-                )
-            else:
-                ended = run_plan(
-                    wanted,
-                    path,
-                    observer,
-                    stores=open_all(),
-                    resume=resume,
-                    retry=statuses,
-                    own=env == "own",
-                    shard=part,
-                    store_wait_s=store_wait,
-                    cache_policy=kept,
-                )
+                ),
+                observer,
+                strategy,
+                own=env == "own",
+                cache_policy=kept,
+            )
     except KeyboardInterrupt:
         say(_how_to_go_on(path, store, share=share, resume=resume))
         raise
-    if before is not None:
-        return show_end(before, ended, path, practical, json=json, gate=gate)
+    if ended.baseline is not None:
+        return show_end(ended.baseline, ended, practical, json=json, gate=gate)
     if not ended.ended:
         note(f"others go on with {path}; {len(ended.records)} cells were measured or found here")
     page_written = not ended.ended or _show(path, ended.records, json=json)

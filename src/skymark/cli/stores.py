@@ -1,10 +1,9 @@
-"""`skymark fetch`, and the opening and reporting of stores for other commands."""
+"""`skymark fetch`, and the reporting of stores for other commands."""
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,23 +14,9 @@ from skymark.cli.caller import note, print_plain, say
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from skymark.store.store import Store
     from skymark.store.storing import Stored
 
 NAMED_FILES = 5
-
-
-def open_stores(urls: Sequence[str], run_id: str) -> dict[str, Store]:
-    """Open the stores of a run by address: those that were named, and those used by default.
-
-    Raises:
-        UsageError: an address names no store, or its client is not installed.
-    """
-    from skymark.store.kinds import default_urls, open_store
-
-    named = [url.rstrip("/") for url in urls]
-    wanted = dict.fromkeys((*named, *default_urls(os.environ)))
-    return {url: open_store(url, run_id) for url in wanted}
 
 
 def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:

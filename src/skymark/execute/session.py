@@ -1,153 +1,310 @@
-"""A whole run: directory, stores, measuring lock, engine, final manifest."""
+"""Session: carries out a plan into run directories and stores, by the strategy that it is given."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any, Protocol
 
 from skymark.cache.entries import RUNS
 from skymark.cache.location import cache_directory
 from skymark.cache.sharing import using
 from skymark.execute.accelerator import require_accelerator, target_of
 from skymark.execute.asking import Interpreters
-from skymark.execute.engine import Engine
-from skymark.execute.observer import Observer
-from skymark.execute.partition.shard import Shard
-from skymark.execute.resuming import begun, opened_run
+from skymark.execute.measurer import Measurer, Observer
+from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.execute.revision import RevisionCode
 from skymark.execute.venvs import Venvs
+from skymark.machine.facts import capture
 from skymark.machine.measuring_lock import measuring
-from skymark.model.errors import StoreError
+from skymark.model.errors import RunDirectoryError, StoreError, UsageError
+from skymark.model.manifest import RUN_ID, Manifest
 from skymark.model.plan import Plan
-from skymark.model.record import Record, Status, is_well
-from skymark.rundir.directory import RunDirectory
-from skymark.rundir.layout import MANIFEST, SUMS
+from skymark.model.record import Record, is_well
+from skymark.model.requests import Results
+from skymark.rundir.directory import TOO_LARGE, RunDirectory
+from skymark.rundir.layout import MANIFEST, SUMS, new_run_id
+from skymark.rundir.writer_locks import sole_writer
 from skymark.store.fetching import fetch
-from skymark.store.store import FINISH_S, Store
+from skymark.store.kinds import open_store
+from skymark.store.store import Store
 from skymark.store.storing import Stored, Storing
+from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
-
-
-def bring_other_parts(
-    run: RunDirectory, plan: Plan, stores: Iterable[Store], storing: Storing, observer: Observer
-) -> bool:
-    """Bring what other workers stored of a run, if with it every cell has a record.
-
-    Call it when this worker's part is stored: then the last one finds all others'. Where two end
-    at the same moment, both may; they write the same.
-
-    Args:
-        run: the directory of this worker.
-        plan: of all workers.
-        stores: where all of them store.
-        storing: told what was read.
-        observer: told what is fetched, and which store cannot be read: that spoils no part.
-
-    Returns:
-        Whether the run is whole here by that, and was not before.
-    """
-    own = set(run.files())
-    lacking = {f"records/{planned.cell.id}.json" for planned in plan.cells} - own
-    if not lacking:
-        return False
-    for store in stores:
-        if not (store.live and store.several_writers):
-            continue
-        try:
-            if lacking <= store.sizes().keys():
-                fetch(
-                    store,
-                    run.path,
-                    keep=own,
-                    only=lambda path: path not in {MANIFEST, SUMS},
-                    announce=observer.stage,
-                    fetched=partial(storing.seen, store),
-                )
-                return True
-        except (StoreError, FileNotFoundError) as error:
-            observer.stage(f"the other workers' parts are not here: {error}")
-    return False
 
 
 @dataclass(frozen=True)
 class FinishedRun:
     """A run that came to its end here, and its copies in stores."""
 
+    path: Path
+    """Its directory."""
     records: tuple[Record, ...]
     """Of the cells that were to be run here, in the plan's order."""
     stored: tuple[Stored, ...]
     """What was read back from each remote store."""
     ended: bool = True
     """Whether the run came to its end; else others of those that share it go on."""
+    baseline: FinishedRun | None = None
+    """The run of the revision that it was measured in pairs with; None for a run by itself."""
 
     @property
     def all_well(self) -> bool:
         """Whether the cells are well (`is_well`) and every store has everything."""
-        return is_well(self.records) and all(one.ok for one in self.stored)
+        stored = self.stored if self.baseline is None else (*self.stored, *self.baseline.stored)
+        return is_well(self.records) and all(each.ok for each in stored)
 
 
-def run_plan(
+class Strategy(Protocol):
+    """An order in which a session's cells are measured."""
+
+    def carry_out(self, session: Session) -> FinishedRun:
+        """Measure the session's plan, and end its runs."""
+
+
+def run(
     plan: Plan,
-    path: Path,
+    results: Results,
     observer: Observer,
+    strategy: Strategy,
     *,
-    stores: Mapping[str, Store] = MappingProxyType({}),
-    resume: bool = False,
-    retry: Collection[Status] = (),
     own: bool = True,
-    shard: Shard | None = None,
-    store_wait_s: float = FINISH_S,
     cache_policy: str | None = None,
 ) -> FinishedRun:
     """Carry out a plan into a directory, and into remote stores besides.
 
     Args:
         plan: what to run.
-        path: the run's directory, made if absent.
+        results: its directory and stores, and whether a run of the same plan is continued there.
         observer: told how it goes.
-        stores: where else results go, as soon as a cell ends, by the address the user named.
-        resume: continue a run of the same plan, from the directory and from the stores.
-        retry: statuses whose cells are to be run again.
+        strategy: `Sweeps` for a run or a shard of one, `Pairs` to compare it with a revision,
+            `ClaimedGroups` to share it with other processes.
         own: give each adapter an environment of its own; else use the running one.
-        shard: the part of the plan to run here; the records of others are left to them.
-        store_wait_s: how long the end of the run waits for stores.
         cache_policy: where libraries keep their caches, for the manifest.
 
     Raises:
-        UsageError: this machine has not what the plan's platform asks for; nothing was measured.
-        RunDirectoryError: the directory, or a store, holds another plan's run, or this one without
-            `resume`, or cannot be written.
+        UsageError: the plan cannot be measured so, or this machine lacks what its platform asks
+            for; nothing was measured.
+        RunDirectoryError: the directory, or a store, holds another plan's run, or this one that is
+            not to be continued, or cannot be written.
         StoreRefusedError: a store will not take the run; nothing was measured.
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
     require_accelerator(plan.platform, observer.stage, own=own, asks=False)
-    cache = cache_directory()
-    suite = suite_named(plan.suite)
-    manifest = begun(plan, suite, path, cache, stores, cache_policy)
-    with (
-        using(cache / RUNS, observer.stage),
-        opened_run(path, manifest, stores, observer, resume=resume) as opened,
-    ):
-        run, storing = opened.directory, opened.storing
-        interpreters = Interpreters(
-            Venvs(cache, observer.stage) if own else None,
+    session = Session(plan, results, observer, own, cache_policy)
+    with using(session.cache / RUNS, observer.stage):
+        return strategy.carry_out(session)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A plan that is carried out, with all that its runs have in common."""
+
+    plan: Plan
+    results: Results
+    observer: Observer
+    own: bool
+    """Whether each adapter gets an environment of its own."""
+    cache_policy: str | None = None
+
+    @cached_property
+    def cache(self) -> Path:
+        """The cache's directory."""
+        return cache_directory()
+
+    @cached_property
+    def path(self) -> Path:
+        """The run's directory."""
+        new = Path("results") / new_run_id(self.plan.profile, datetime.now(UTC))
+        return self.results.output or new
+
+    @cached_property
+    def suite(self) -> Suite:
+        """The suite that planned the cells."""
+        return suite_named(self.plan.suite)
+
+    def open_stores(self, path: Path) -> dict[str, Store]:
+        """Open the stores of a run by the address that the user named; contacts nobody yet."""
+        return {url: open_store(url, run_id_of(path)) for url in self.results.stores}
+
+    def manifest(self, path: Path, stores: Mapping[str, Store]) -> Manifest:
+        """Return the manifest of a run that begins now in a directory of this machine.
+
+        Raises:
+            UsageError: the directory's name is none for a run.
+        """
+        return Manifest(
+            run_id=run_id_of(path),
+            created_at=datetime.now(UTC),
+            plan=self.plan,
+            plan_hash=self.plan.hash,
+            declaration=self.suite.declared(planned.cell for planned in self.plan.cells),
+            machine=capture(self.cache),
+            stores=tuple(store.url for store in stores.values()),
+            cache_policy=self.cache_policy,
+        )
+
+    @contextmanager
+    def opened(
+        self, path: Path, stores: Mapping[str, Store], manifest: Manifest
+    ) -> Iterator[OpenedRun]:
+        """Begin a run in a directory and its stores, or take it up, as its only writer.
+
+        Args:
+            path: the directory, made if absent.
+            stores: of the run, by the address that the user named.
+            manifest: of the run as it would begin here.
+
+        Raises:
+            RunDirectoryError: the directory, or a store, holds another plan's run, or this one
+                that is not to be continued, or cannot be written.
+            StoreRefusedError: a store will not take the run.
+        """
+        announce, resume = self.observer.stage, self.results.resume
+        held = held_in(stores, announce)
+        with (
+            sole_writer(path, wait=resume, announce=announce),
+            closing(Storing(stores, path)) as storing,
+        ):
+            directory = begin_or_resume(path, manifest, held, storing, announce, resume=resume)
+            directory.changed = storing.changed
+            directory.changed("", [MANIFEST, SUMS])
+            yield OpenedRun(self, directory, storing)
+
+    def interpreters(self, code: RevisionCode | None = None) -> Interpreters:
+        """Return what workers run in: with the code and the pins of a revision, or these."""
+        requirements, package = (None, None) if code is None else (code.requirements, code.package)
+        return Interpreters(
+            Venvs(self.cache, self.observer.stage, requirements) if self.own else None,
             Path(sys.executable),
-            target_of(plan.platform),
+            target_of(self.plan.platform),
+            package,
         )
-        part = None if shard is None else shard.take(plan.cells)
-        engine = Engine(
-            plan, suite, run, cache, observer, interpreters, cells=part, uploads=storing
-        )
+
+    def measurer(
+        self, directory: RunDirectory, code: RevisionCode | None = None, **more: Any
+    ) -> Measurer:
+        """Return the measurer of a run.
+
+        Args:
+            directory: of the run.
+            code: of the revision that workers run; None for this one.
+            **more: further fields of `Measurer`.
+        """
+        parts = self.plan, self.suite, directory, self.cache, self.observer
+        return Measurer(*parts, self.interpreters(code), **more)
+
+    @contextmanager
+    def measuring(self, runs: Sequence[OpenedRun]) -> Iterator[None]:
+        """Hold the machine's measuring lock; send what can be sent at once if interrupted."""
         try:
-            with measuring(announce=observer.stage):
-                records = engine.run(retry)
+            with measuring(announce=self.observer.stage):
+                yield
         except BaseException:
-            opened.leave(observer)
+            for opened in runs:
+                for url in opened.storing.flush():
+                    self.observer.stage(f"{url} lacks results that are in {opened.directory.path}")
             raise
-        stored = opened.finish(plan, records, store_wait_s, observer)
-        if part is not None and bring_other_parts(run, plan, stores.values(), storing, observer):
-            stored = opened.finish(plan, records, store_wait_s, observer)
-        return FinishedRun(tuple(records), tuple(stored))
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that this process alone writes to."""
+
+    session: Session
+    directory: RunDirectory
+    storing: Storing
+
+    def finish(self, records: Sequence[Record]) -> list[Stored]:
+        """Write the end of the run, and return what each store holds of it.
+
+        Args:
+            records: those that need no reading.
+        """
+        announce = self.session.observer.stage
+        write_end(self.directory, self.session.plan, records)
+        for path in self.directory.oversized():
+            announce(f"{self.directory.path / path} {TOO_LARGE}: it stays there alone")
+        return self.storing.finish(self.session.results.store_wait_s, announce)
+
+    def bring_other_parts(self, stores: Iterable[Store]) -> bool:
+        """Bring what other workers stored of a run, if with it every cell has a record.
+
+        Call it when this worker's part is stored: then the last one finds all others'. Where two
+        end at the same moment, both may; they write the same. A store that cannot be read spoils
+        no part.
+
+        Args:
+            stores: where all workers store.
+
+        Returns:
+            Whether the run is whole here by that, and was not before.
+        """
+        announce = self.session.observer.stage
+        own = set(self.directory.files())
+        lacking = {f"records/{planned.cell.id}.json" for planned in self.session.plan.cells} - own
+        for store in stores if lacking else ():
+            if not (store.live and store.several_writers):
+                continue
+            try:
+                if lacking <= store.sizes().keys():
+                    fetch(
+                        store,
+                        self.directory.path,
+                        keep=own,
+                        only=lambda path: path not in {MANIFEST, SUMS},
+                        announce=announce,
+                        fetched=partial(self.storing.seen, store),
+                    )
+                    return True
+            except (StoreError, FileNotFoundError) as error:
+                announce(f"the other workers' parts are not here: {error}")
+        return False
+
+
+def write_end(directory: RunDirectory, plan: Plan, records: Iterable[Record] = ()) -> None:
+    """Write the manifest and the digests of a run that came to its end here.
+
+    Another shard may be missing.
+
+    Args:
+        directory: of the run.
+        plan: the run's.
+        records: those that need no reading.
+    """
+    known = {record.cell_hash: record for record in records}
+    cells = [planned.cell for planned in plan.cells]
+    found = [known.get(cell.hash) or directory.record(cell) for cell in cells]
+    # What is there of a cell without a record is damaged, or another machine writes it.
+    lost = [cell for cell, record in zip(cells, found, strict=True) if record is None]
+    end = {
+        "ended_at": datetime.now(UTC),
+        "finished": not lost,
+        "counts": dict(Counter(record.status for record in found if record is not None)),
+    }
+    directory.write_manifest(directory.manifest().model_copy(update=end))
+    directory.write_sums({path for cell in lost for path in directory.result_paths(cell)})
+
+
+def run_id_of(path: Path) -> str:
+    """Return the id of the run in a directory: its manifest's, or that of a run begun there.
+
+    Raises:
+        UsageError: the directory's name is none for a run.
+    """
+    with suppress(RunDirectoryError):
+        return RunDirectory(path).manifest().run_id
+    name = path.resolve().name
+    if not RUN_ID.fullmatch(name):
+        raise UsageError(
+            f"--output {path}: a run is called after its directory, and {name!r} begins with a "
+            "dot or a space, is longer than 200 characters or has some that no name has; choose "
+            "another"
+        )
+    return name

@@ -15,32 +15,30 @@ from skymark.model.metric import Declaration
 from skymark.model.plan import Plan
 from skymark.model.record import FILE_NAME, SCHEMA_VERSION, Cell, Status
 
-Side = Literal["baseline", "candidate"]
 
+class Pair(Frozen):
+    """One run's part in a pair of revisions, measured a round of each in turn.
 
-class Duet(Frozen):
-    """One run's part in a comparison of two sides, measured a round of each in turn.
-
-    Rounds of one number, of one cell, are a pair: they were measured one right after the other.
+    Rounds of one number, of one cell, were measured one right after the other.
     """
 
-    side: Side
+    side: Literal["baseline", "candidate"]
     """The ``baseline`` is what the ``candidate`` is compared with."""
     partner: str
-    """Id of the other side's run."""
+    """Id of the other run."""
     commit: str
     """The commit whose code the baseline ran."""
 
     @property
     def words(self) -> str:
-        """The part in words, for a reader of this side alone."""
+        """The part in words, for a reader of this run alone."""
         code = (
             f"{self.side}, of commit {self.commit[:12]}" if self.side == "baseline" else self.side
         )
         return f"{code}, measured in pairs with {self.partner}"
 
-    def is_partner_of(self, own_id: str, other: Duet | None, other_id: str) -> bool:
-        """Whether another run is the other side of this one.
+    def is_partner_of(self, own_id: str, other: Pair | None, other_id: str) -> bool:
+        """Whether another run is the other one of the pair.
 
         Args:
             own_id: id of this run.
@@ -86,8 +84,8 @@ class Manifest(Frozen):
     """Remote stores that the run was to reach, besides its directory."""
     cache_policy: str | None = None
     """Where libraries kept their caches, such as ``shared: DIRECTORY``; null where nobody said."""
-    duet: Duet | None = None
-    """Its part in a comparison of two sides measured in turn; null for a run by itself."""
+    duet: Pair | None = None
+    """Its part in a pair of revisions measured in turn; null for a run by itself."""
     counts: dict[Status, Count] = Field(default_factory=dict)
     """Records by status; a status that did not occur is left out."""
     hourly_price_usd: NonNegative | None = None

@@ -6,7 +6,7 @@ scheme, the object a `StoreKind`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -180,6 +180,12 @@ def default_urls(variables: Variables) -> tuple[str, ...]:
     """Return the addresses of the stores that are used without being named."""
     urls = (kind.default_url(variables) for kind in kinds())
     return tuple(url for url in urls if url is not None)
+
+
+def wanted_urls(named: Iterable[str], variables: Variables) -> tuple[str, ...]:
+    """Return the addresses of the stores that were named, and of those used by default, once."""
+    plain = (url.rstrip("/") for url in named)
+    return tuple(dict.fromkeys((*plain, *default_urls(variables))))
 
 
 def open_store(url: str, run_id: str) -> Store:

@@ -9,7 +9,7 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.model.errors import RunDirectoryError
-from skymark.model.manifest import Duet
+from skymark.model.manifest import Pair
 from skymark.rundir.directory import require_same_plan
 from skymark.rundir.reader import open_run
 
@@ -58,7 +58,7 @@ def test_figures_that_do_not_vary_are_refused(capsys):
 
 def test_a_side_goes_on_in_its_comparison_only():
     alone = open_run(SAVED).manifest
-    duet = Duet(side="candidate", partner="run-baseline", commit="c" * 40)
+    duet = Pair(side="candidate", partner="run-baseline", commit="c" * 40)
     side = alone.model_copy(update={"duet": duet})
     other = duet.model_copy(update={"commit": "d" * 40})
     require_same_plan(side, side, "run", resume=True)

@@ -14,10 +14,12 @@ import pytest
 
 from skymark.execute import accelerator, seen_devices
 from skymark.execute.accelerator import require_accelerator
-from skymark.execute.session import run_plan
+from skymark.execute.session import run
+from skymark.execute.sweeps import Sweeps
 from skymark.machine.facts import has_driver
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
+from skymark.model.requests import Results
 from skymark.resources import resource_directory
 from tests.accelerator_libraries import BLIND_JAX, BREAKING_JAX, WORKING_JAX, WORKING_TORCH
 from tests.nvml.stand_in import GIB, H100
@@ -207,7 +209,7 @@ def test_a_run_of_a_profile_for_an_accelerator_measures_nothing_without_it(tmp_p
             pytest.fail(text)
 
     with pytest.raises(UsageError, match=f"no {platform.upper()} here"):
-        run_plan(wants, tmp_path / "out", Silent())
+        run(wants, Results(output=tmp_path / "out"), Silent(), Sweeps())
     assert not (tmp_path / "out").exists()
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from skymark.model.errors import GateError, UsageError
-from skymark.model.manifest import Duet
+from skymark.model.manifest import Pair
 from skymark.model.record import Cause, Status
 from skymark.report.compare import CellComparison, compare_runs, gate
 from skymark.report.comparison_tables import comparison_markdown, print_comparison
@@ -344,7 +344,7 @@ def sides(make: ModuleType, tmp_path: Path) -> Callable[..., tuple[Run, Run]]:
     def both(
         ratio: float, partner: str = "after", status: Status = Status.OK, **more: object
     ) -> tuple[Run, Run]:
-        def run(name: str, speed: float, duet: Duet, **more: object) -> Run:
+        def run(name: str, speed: float, duet: Pair, **more: object) -> Run:
             rounds = make.rounds_of(1000, name="shared", noise=0.3, count=5)
             scaled = [
                 one.model_copy(update={"metrics": {**one.metrics, "samples_per_s": value}})
@@ -355,8 +355,8 @@ def sides(make: ModuleType, tmp_path: Path) -> Callable[..., tuple[Run, Run]]:
             return open_run(make.write_run(tmp_path / name, [record], duet=duet))
 
         commit = "c" * 40
-        before = Duet(side="baseline", partner=partner, commit=commit)
-        after = Duet(side="candidate", partner="before", commit=commit)
+        before = Pair(side="baseline", partner=partner, commit=commit)
+        after = Pair(side="candidate", partner="before", commit=commit)
         return run("before", 1, before), run("after", ratio, after, status=status, **more)
 
     return both

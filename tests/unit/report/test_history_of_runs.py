@@ -12,7 +12,7 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.model.manifest import Duet
+from skymark.model.manifest import Pair
 from skymark.report.history import bars, history_of, runs_in, write_history
 from skymark.rundir.reader import Run
 from skymark.statistics.difference import Verdict
@@ -67,7 +67,7 @@ def test_a_baseline_of_a_comparison_in_pairs_is_no_day_of_its_own(
     series: Series, make: ModuleType
 ) -> None:
     directory = series([1000] * 3)
-    duet = Duet(side="baseline", partner="run-01", commit="c" * 40)
+    duet = Pair(side="baseline", partner="run-01", commit="c" * 40)
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]
     baseline = make.write_run(directory / "run-01-baseline", records, duet=duet)
     assert len(read(directory)) == 3

@@ -14,7 +14,7 @@ import pytest
 
 from skymark.model.effort import Allotment
 from skymark.model.errors import SkymarkError
-from skymark.model.manifest import Duet
+from skymark.model.manifest import Pair
 from skymark.model.record import Cause, Status
 from skymark.report.html import render, write_html
 from skymark.report.text import facts_of
@@ -168,7 +168,7 @@ def test_cells_that_are_not_ranked_show_why(page: str) -> None:
 
 
 def test_a_side_of_a_comparison_in_pairs_says_which_it_is(make: ModuleType, tmp_path: Path) -> None:
-    duet = Duet(side="baseline", partner="run-01", commit="c" * 40)
+    duet = Pair(side="baseline", partner="run-01", commit="c" * 40)
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]
     side = open_run(make.write_run(tmp_path / "run-01-baseline", records, duet=duet))
     for text in (render(side), facts_of(side)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.machine.rehearsal import REHEARSAL
-from skymark.model.manifest import Duet
+from skymark.model.manifest import Pair
 from skymark.model.record import Status
 from skymark.model.schema import sealed
 from skymark.rundir.history import LONGEST_PAUSE_S, SHARED_FACTOR, past_run, read_history
@@ -96,7 +96,7 @@ def test_what_was_rehearsed_tells_nothing_of_a_real_machine(tmp_path):
 
 
 def test_between_the_rounds_of_a_side_lie_those_of_the_other(tmp_path):
-    duet = Duet(side="candidate", partner="a-baseline", commit="c" * 40)
+    duet = Pair(side="candidate", partner="a-baseline", commit="c" * 40)
     side = manifest(plan([FIRST])).model_copy(update={"duet": duet})
     write(tmp_path / "a", side, [record(FIRST, [0, 4], end_s=8)])
     assert read_history(tmp_path, plan([FIRST])) == ()

@@ -53,21 +53,14 @@ def shared(run, tmp_path):
     return tmp_path / "shared"
 
 
-class Stages(list):
-    """Observer that keeps what it was told."""
-
-    def stage(self, text):
-        self.append(text)
-
-
 def resume(run, *stores):
-    told = Stages()
+    told = []
     manifest = create(run.path.with_name("anew"), plan_of(cell_of())).manifest()
     addressed = {store.url: store for store in stores}
     storing = Storing(addressed, run.path)
     try:
-        held = held_in(addressed, told)
-        found = begin_or_resume(run.path, manifest, held, storing, told, resume=True)
+        held = held_in(addressed, told.append)
+        found = begin_or_resume(run.path, manifest, held, storing, told.append, resume=True)
     finally:
         storing.close()
     return found, told

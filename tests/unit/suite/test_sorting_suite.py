@@ -1,4 +1,4 @@
-"""The suite that sorts, through `run_plan`: the contract of suites, without the command line."""
+"""The suite that sorts, through `run`: the contract of suites, without the command line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 
 import skymark
 from skymark.execute.planner import make_plan
-from skymark.execute.session import run_plan
+from skymark.execute.session import FinishedRun, run
+from skymark.execute.sweeps import Sweeps
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
 from skymark.model.record import Cell, Record, Status
+from skymark.model.requests import Results
 from skymark.model.venv import VenvSpec
 from skymark.rundir.reader import open_run
 
@@ -88,8 +90,13 @@ def test_a_wrong_name_or_value_is_refused_before_anything_starts(selected, reaso
     assert reason in str(refused.value)
 
 
+def measured(plan: Plan, path: Path) -> FinishedRun:
+    """Carry out a plan into a directory."""
+    return run(plan, Results(output=path), Silent(), Sweeps())
+
+
 def test_cells_are_measured_counted_and_verified(tmp_path):
-    ran = run_plan(plan_of("builtin", "insertion", rounds=2), tmp_path / "out", Silent())
+    ran = measured(plan_of("builtin", "insertion", rounds=2), tmp_path / "out")
     assert ran.all_well
     records = open_run(tmp_path / "out").by_id
     assert len(records) == 4
@@ -119,7 +126,7 @@ def rows_give_the_rates(table: pa.Table, record: Record) -> None:
 
 def test_what_does_not_sort_is_invalid_with_the_place_where_that_shows(tmp_path):
     shapes = ("random", "reversed", "few-distinct")
-    ran = run_plan(plan_of("no-op", scenarios=shapes), tmp_path / "out", Silent())
+    ran = measured(plan_of("no-op", scenarios=shapes), tmp_path / "out")
     assert not ran.all_well
     assert len(ran.records) == 3
     for record in ran.records:
@@ -135,7 +142,7 @@ def test_an_algorithm_in_a_venv_of_its_own_finds_the_package_of_its_suite(tmp_pa
     monkeypatch.setattr(SortingSuite, "venv", lambda *_: VenvSpec(name="empty"))
     # What skymark needs of others; the package of the suite is not there.
     monkeypatch.setenv("SKYMARK_WORKER_PATH", sysconfig.get_path("purelib"))
-    ran = run_plan(plan_of("merge", scenarios=("random",)), tmp_path / "out", Silent())
+    ran = measured(plan_of("merge", scenarios=("random",)), tmp_path / "out")
     assert [(record.status, record.cause) for record in ran.records] == [(Status.OK, None)]
     (venv,) = Venvs(tmp_path / "cache").built()
     assert venv.name == "empty"

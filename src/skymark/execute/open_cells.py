@@ -1,16 +1,17 @@
-"""A cell between its first round and its record."""
+"""Cells of a run between their first round and their record."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from skymark.machine.gpu_fitness import use_warnings
 from skymark.model.effort import Effort
 from skymark.model.plan import PlannedCell
 from skymark.model.record import (
     Cause,
+    Cell,
     Record,
     RoundResult,
     Setting,
@@ -19,6 +20,7 @@ from skymark.model.record import (
     Stop,
     Verification,
 )
+from skymark.rundir.directory import RunDirectory
 from skymark.suite.contract import Suite
 
 DOUBTFUL_ROUND = "doubtful-round"
@@ -104,6 +106,80 @@ class UnfinishedCell:
     def _conditions(self) -> dict[str, Setting]:
         seen = {} if self.accelerator is None else {"accelerator": self.accelerator}
         return {**self.rounds[-1].conditions, **seen}
+
+
+class OpenCells:
+    """The cells of a run that have no record yet, by id, and the records of the others."""
+
+    def __init__(
+        self,
+        planned: Sequence[PlannedCell],
+        suite: Suite,
+        effort: Effort,
+        run: RunDirectory,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Get ready; `take_up` fills it.
+
+        Args:
+            planned: the cells that are run here, in order.
+            suite: the suite that planned them.
+            effort: bounds of their rounds.
+            run: gets the records; finished cells found there are not run again.
+            now: the wall clock, UTC.
+        """
+        self._planned = planned
+        self._suite = suite
+        self._effort = effort
+        self._run = run
+        self._now = now
+        self.by_id: dict[str, UnfinishedCell] = {}
+        self.records: dict[str, Record] = {}
+
+    def __contains__(self, cell: Cell) -> bool:
+        return cell.id in self.by_id
+
+    def __getitem__(self, cell: Cell) -> UnfinishedCell:
+        return self.by_id[cell.id]
+
+    def take_up(self, is_to_run_again: Callable[[Record], bool]) -> None:
+        """Read the results of an earlier, interrupted run.
+
+        Args:
+            is_to_run_again: whether the cell of an earlier record gets a new one; that of a cell
+                that could not be set up always does.
+        """
+        for planned in self._planned:
+            cell = planned.cell
+            record = self._run.record(cell)
+            if record is not None and not (record.was_not_set_up or is_to_run_again(record)):
+                self.records[cell.id] = record
+                continue
+            unfinished = UnfinishedCell(planned, self._now())
+            if planned.refusal is None:
+                for result, versions in self._run.rounds(cell):
+                    unfinished.add(result, versions)
+            self.by_id[cell.id] = unfinished
+
+    def end(self, cell: Cell, status: Status, cause: Cause | None, stop: Stop | None) -> Record:
+        """Write a cell's record and return it; the cell is not open any more."""
+        unfinished = self.by_id[cell.id]
+        record = unfinished.record(self._suite, self._effort, status, cause, stop, self._now())
+        self.records[cell.id] = self._run.write_record(record, unfinished.rounds)
+        del self.by_id[cell.id]
+        return self.records[cell.id]
+
+    def ended(self) -> list[Record]:
+        """Return the records of all cells, in order; each has one when measuring has ended."""
+        return [self.records[planned.cell.id] for planned in self._planned]
+
+    def groups(self, ids: Collection[str] | None = None) -> dict[str, list[Cell]]:
+        """Return the open cells by group, in order; of some ids alone, or of all."""
+        groups: dict[str, list[Cell]] = {}
+        for id, unfinished in self.by_id.items():
+            if ids is None or id in ids:
+                groups.setdefault(unfinished.planned.group, []).append(unfinished.planned.cell)
+        return groups
 
 
 def all_verified(rounds: Sequence[RoundResult]) -> Verification:

@@ -10,16 +10,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skymark.execute import sharing
-from skymark.execute.sharing import CLAIMS, run_shared
+from skymark.execute import claimed_groups, session
+from skymark.execute.claimed_groups import CLAIMS, ClaimedGroups, Groups
 from skymark.leases import Leases
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.record import Status
+from skymark.model.requests import Results
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.mending import damages
 from skymark.rundir.reader import open_run
 from skymark.rundir.writer_locks import joint_writer, sole_writer
-from skymark.store.directory import DirectoryStore
 from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_of
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
@@ -42,21 +42,22 @@ def share(tmp_path, monkeypatch):
     """Share a run in a directory of runs; the journal of workers lies in the cache."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    monkeypatch.setattr(sharing, "POLL_S", 0.05)
-    monkeypatch.setattr(sharing, "suite_named", lambda _: Shareable())
-    monkeypatch.setattr(sharing, "cache_directory", lambda: cache)
+    monkeypatch.setattr(claimed_groups, "POLL_S", 0.05)
+    monkeypatch.setattr(session, "suite_named", lambda _: Shareable())
+    monkeypatch.setattr(session, "cache_directory", lambda: cache)
 
-    def sharing_(plan, name="run", observer=None, **options):
-        path = tmp_path / "runs" / name
-        return run_shared(plan, path, observer or Witness(), own=False, **options)
+    def sharing(plan, name="run", observer=None, groups=(), stores=()):
+        results = Results(output=tmp_path / "runs" / name, stores=stores)
+        strategy = ClaimedGroups(groups)
+        return session.run(plan, results, observer or Witness(), strategy, own=False)
 
-    return sharing_
+    return sharing
 
 
 @pytest.fixture
 def one_process(monkeypatch, share):
     """Let groups that a process takes follow one another in one worker process."""
-    monkeypatch.setattr(sharing, "suite_named", lambda _: OneProcess())
+    monkeypatch.setattr(session, "suite_named", lambda _: OneProcess())
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_a_group_that_another_holds_is_waited_for_and_taken_over(share, measured
     name = next(iter({planned.group for planned in plan("ab").cells}))
     run = RunDirectory(tmp_path / "runs/run")
     cells = plan("ab").cells
-    key = sharing.Groups("scripted", cells, run, holder)._key(name)
+    key = Groups("scripted", cells, run, holder)._key(name)
     held.append(holder.take(key))
     share(plan("ab"), observer=Steals())
     assert sorted(measured()) == ids(plan("ab"))
@@ -136,7 +137,7 @@ def test_a_group_that_another_holds_is_waited_for_and_taken_over(share, measured
 def test_who_comes_when_all_is_taken_leaves_while_one_waits(share, measured, tmp_path):
     holder = Leases(tmp_path / "runs" / CLAIMS)
     run = RunDirectory(tmp_path / "runs/run")
-    waiting = sharing.Groups("scripted", plan("a").cells, run, holder)
+    waiting = Groups("scripted", plan("a").cells, run, holder)
     names = [plan("a").cells[0].group, f"{run.path.name}/waits"]
     held = [holder.take(waiting._key(name)) for name in names]
     assert share(plan("a")).records == ()
@@ -182,12 +183,9 @@ def test_named_groups_alone_are_taken(share, measured):
 
 def test_results_reach_a_store_and_the_last_one_completes_it(share, tmp_path):
     (tmp_path / "stored").mkdir()
-
-    def stores():
-        return {"store": DirectoryStore(tmp_path / "stored/run")}
-
+    stores = ((tmp_path / "stored").as_uri(),)
     with ThreadPoolExecutor(2) as pool:
-        ended = [pool.submit(share, plan(), open_stores=stores) for _ in range(2)]
+        ended = [pool.submit(share, plan(), stores=stores) for _ in range(2)]
     assert all(one.ok for done in ended for one in done.result().stored)
     stored = open_run(tmp_path / "stored/run")
     assert stored.manifest.finished
@@ -304,7 +302,7 @@ def test_another_plan_or_a_suite_that_needs_the_machine_is_refused(share, monkey
     share(plan("a"))
     with pytest.raises(RunDirectoryError, match="another plan"):
         share(plan("b"))
-    monkeypatch.setattr(sharing, "suite_named", lambda _: ScriptedSuite())
+    monkeypatch.setattr(session, "suite_named", lambda _: ScriptedSuite())
     with pytest.raises(UsageError, match="one at a time"):
         share(plan("a"), "other")
 

@@ -6,24 +6,18 @@ held: another one takes over its groups and goes on with the rounds that it left
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from skymark.cache.entries import RUNS
-from skymark.cache.location import cache_directory
-from skymark.cache.sharing import using
-from skymark.execute.accelerator import require_accelerator, target_of
-from skymark.execute.asking import Interpreters
-from skymark.execute.engine import Engine
-from skymark.execute.observer import Observer
-from skymark.execute.resuming import begin_or_resume, begun, held_in, write_end
-from skymark.execute.session import FinishedRun
-from skymark.execute.venvs import Venvs
+from skymark.execute.measurer import Measurer, Observer
+from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.execute.session import FinishedRun, Session, write_end
+from skymark.execute.sweeps import run_sweeps
 from skymark.execute.worker_pool import WorkerPool
 from skymark.leases import Lease, Leases
 from skymark.model.errors import SkymarkError, UsageError
@@ -33,9 +27,8 @@ from skymark.model.record import Cell, Record
 from skymark.rundir.directory import RunDirectory, require_same_plan
 from skymark.rundir.layout import MANIFEST, SUMS
 from skymark.rundir.writer_locks import JointWriter, joint_writer
-from skymark.store.store import FINISH_S, Store
+from skymark.store.store import Store
 from skymark.store.storing import Stored, Storing
-from skymark.suite.registry import suite_named
 
 POLL_S = 1.0
 """Between two looks at groups that others have."""
@@ -153,87 +146,76 @@ class LeaseLostError(SkymarkError):
     """Another process has taken over the group, because this one stood still for long."""
 
 
-def run_shared(
-    plan: Plan,
-    path: Path,
-    observer: Observer,
-    *,
-    open_stores: Callable[[], Mapping[str, Store]] = dict,
-    own: bool = True,
-    groups: Collection[str] = (),
-    store_wait_s: float = FINISH_S,
-    cache_policy: str | None = None,
-) -> FinishedRun:
-    """Carry out a plan beside other processes that do the same into the same directory.
+@dataclass(frozen=True)
+class ClaimedGroups:
+    """The strategy of processes that share a run: each claims groups until none is left.
 
-    A cell that a run beside this one has measured already is taken from there.
-
-    Args:
-        plan: what to run.
-        path: the run's directory, made if absent.
-        observer: told how it goes.
-        open_stores: returns where else results go, as soon as a cell ends, by the address the user
-            named. Stores that take one writer only get the run from the last process.
-        own: give each adapter an environment of its own; else use the running one.
-        groups: those to take; none means any.
-        store_wait_s: how long the end waits for stores.
-        cache_policy: where libraries keep their caches, for the manifest.
-
-    Returns:
-        The records of the cells that this process has measured or found, and what was stored.
-
-    Raises:
-        UsageError: cells of the suite need the machine for themselves, there is no such group, or
-            this machine has not what the plan's platform asks for; nothing was measured.
-        RunDirectoryError: the directory, or a store, holds another plan's run, or cannot be
-            written.
-        StoreRefusedError: a store will not take the run; nothing was measured.
-        StorageFullError: a write was refused in the middle; what was written is intact.
+    A cell that a run beside this one has measured already is taken from there. Stores that take one
+    writer only get the run from the last process.
     """
-    suite = suite_named(plan.suite)
-    if not suite.shares_machine:
+
+    names: Collection[str] = ()
+    """Of the groups to take; none means any."""
+
+    def carry_out(self, session: Session) -> FinishedRun:
+        """Measure groups beside other processes; see `skymark.execute.session.run`.
+
+        Returns:
+            The records of the cells that this process has measured or found, and what was stored.
+
+        Raises:
+            UsageError: cells of the suite need the machine for themselves, or there is no such
+                group.
+        """
+        _require_shareable(session)
+        plan, path, suite = session.plan, session.path, session.suite
+        announce, wait_s = session.observer.stage, session.results.store_wait_s
+        interpreters = session.interpreters()
+        cells = _cells_of(plan, self.names)
+        every = session.open_stores(path)
+        live = {url: store for url, store in every.items() if store.live and store.several_writers}
+        records: list[Record] = []
+        with joint_writer(path, announce) as writer:
+            with closing(Storing(live, path)) as storing:
+                directory = _begin(session, session.manifest(path, every), live, storing, writer)
+                claims = Leases(path.parent / CLAIMS)
+                groups = Groups(plan.suite, cells, directory, claims)
+                with closing(WorkerPool(announce, keeps=suite.shares_process)) as workers:
+                    for taken in groups.take():
+                        announce(f"taking {taken.name}")
+                        _take_from_others(directory, taken)
+                        measurer = Measurer(
+                            *(plan, suite, directory, session.cache),
+                            Watched(session.observer, taken.lease),
+                            interpreters,
+                            cells=taken.cells,
+                            shared=True,
+                            workers=workers,
+                        )
+                        try:
+                            records += run_sweeps(measurer)
+                        except LeaseLostError:
+                            announce(f"{taken.name} was taken over by another process")
+                stored = storing.settle(wait_s)
+            with writer.alone(leaving=True) as alone:
+                if alone and not (directory.manifest().finished and not records):
+                    write_end(directory, plan, records)
+                    stored = _store_all(session.open_stores(path), path, wait_s, announce)
+        return FinishedRun(path, tuple(records), tuple(stored), ended=alone)
+
+
+def _require_shareable(session: Session) -> None:
+    if not session.suite.shares_machine:
         raise UsageError(
-            f"cells of {plan.suite} are measured one at a time on a machine, or their figures "
-            "would tell of each other's load; leave out --share, or use --shard on several machines"
+            f"cells of {session.plan.suite} are measured one at a time on a machine, or their "
+            "figures would tell of each other's load; leave out --share, or use --shard on several "
+            "machines"
         )
-    if plan.allotment is not None:
+    if session.plan.allotment is not None:
         raise UsageError(
             "--time is spent on cells that are compared with one another, and each process of "
             "--share has only some of those; leave out one of the two, or use --shard"
         )
-    cells = _cells_of(plan, groups)
-    require_accelerator(plan.platform, observer.stage, own=own, asks=False)
-    cache = cache_directory()
-    venvs = Venvs(cache, observer.stage) if own else None
-    interpreters = Interpreters(venvs, Path(sys.executable), target_of(plan.platform))
-    opened = open_stores()
-    now = {url: store for url, store in opened.items() if store.live and store.several_writers}
-    records: list[Record] = []
-    with using(cache / RUNS, observer.stage), joint_writer(path, observer.stage) as writer:
-        with closing(Storing(now, path)) as storing:
-            manifest = begun(plan, suite, path, cache, opened, cache_policy)
-            run = _begin(path, manifest, now, storing, observer, writer)
-            taking = Groups(plan.suite, cells, run, Leases(path.parent / CLAIMS))
-            with closing(WorkerPool(observer.stage, keeps=suite.shares_process)) as workers:
-                for taken in taking.take():
-                    observer.stage(f"taking {taken.name}")
-                    _take_from_others(run, taken)
-                    engine = Engine(
-                        *(plan, suite, run, cache, Watched(observer, taken.lease), interpreters),
-                        cells=taken.cells,
-                        shared=True,
-                        workers=workers,
-                    )
-                    try:
-                        records += engine.run()
-                    except LeaseLostError:
-                        observer.stage(f"{taken.name} was taken over by another process")
-            stored = storing.settle(store_wait_s)
-        with writer.alone(leaving=True) as alone:
-            if alone and not (run.manifest().finished and not records):
-                write_end(run, plan, records)
-                stored = _store_all(open_stores(), path, store_wait_s, observer)
-    return FinishedRun(tuple(records), tuple(stored), ended=alone)
 
 
 class Watched:
@@ -268,27 +250,27 @@ def _cells_of(plan: Plan, groups: Collection[str]) -> tuple[PlannedCell, ...]:
 
 
 def _begin(
-    path: Path,
+    session: Session,
     manifest: Manifest,
     stores: Mapping[str, Store],
     storing: Storing,
-    observer: Observer,
     writer: JointWriter,
 ) -> RunDirectory:
     """Begin a run, or take it up where no other process is at it; else join those."""
+    path, announce = session.path, session.observer.stage
     with writer.alone() as alone:
         begins = alone or not (path / MANIFEST).exists()
         if begins:
-            held = held_in(stores, observer)
-            run = begin_or_resume(path, manifest, held, storing, observer, resume=True)
+            held = held_in(stores, announce)
+            directory = begin_or_resume(path, manifest, held, storing, announce, resume=True)
         else:
             columns = manifest.declaration.sample_columns
-            run = RunDirectory(path, manifest.machine.hardware_key, sample_columns=columns)
-            require_same_plan(run.manifest(), manifest, str(path), resume=True)
-    run.changed = storing.changed
+            directory = RunDirectory(path, manifest.machine.hardware_key, sample_columns=columns)
+            require_same_plan(directory.manifest(), manifest, str(path), resume=True)
+    directory.changed = storing.changed
     if begins:
-        run.changed("", [MANIFEST, SUMS])
-    return run
+        directory.changed("", [MANIFEST, SUMS])
+    return directory
 
 
 def _take_from_others(run: RunDirectory, taken: TakenGroup) -> None:
@@ -308,10 +290,10 @@ def _take_from_others(run: RunDirectory, taken: TakenGroup) -> None:
 
 
 def _store_all(
-    stores: Mapping[str, Store], path: Path, wait_s: float, observer: Observer
+    stores: Mapping[str, Store], path: Path, wait_s: float, announce: Callable[[str], None]
 ) -> list[Stored]:
     """Complete the run in every store; the last of its processes does."""
     with closing(Storing(stores, path)) as storing:
-        for store, sizes in held_in(stores, observer).items():
+        for store, sizes in held_in(stores, announce).items():
             storing.expect(store, sizes or {})
-        return storing.finish(wait_s, observer.stage)
+        return storing.finish(wait_s, announce)

@@ -1,4 +1,4 @@
-"""Two sides in turn with scripted workers: order, ends of cells, and taking up what was left."""
+"""Two runs in turn with scripted workers: order, ends of cells, and taking up what was left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from skymark.execute.asking import Interpreters
-from skymark.execute.duet_engine import BaselineSide, DuetEngine, DuetSide
+from skymark.execute.measurer import Measurer
+from skymark.execute.pairs import PairedRuns
+from skymark.execute.worker_pool import WorkerPool
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Cell, Record, Status, Stop
 from skymark.rundir.directory import RunDirectory
@@ -19,15 +21,15 @@ from tests.scripted_suite import EFFORT, ScriptedSuite, Witness, cell_of, plan_o
 
 pytestmark = pytest.mark.usefixtures("processes_without_coverage")
 
-Build = Callable[..., DuetEngine]
-METRIC = ScriptedSuite.declaration.primary_metric
+Build = Callable[..., PairedRuns]
+BASELINE, CANDIDATE = "baseline", "candidate"
 
 
 @pytest.fixture
-def duet(bed: Bed) -> Build:
-    """Returns a maker of engines for two directories, whose workers share the bed's journal."""
+def pair(bed: Bed) -> Build:
+    """Returns a maker of two runs, whose workers share the bed's journal."""
 
-    def make(*cells: Cell, rounds: int = 1, package: Path | None = None) -> DuetEngine:
+    def make(*cells: Cell, rounds: int = 1, package: Path | None = None) -> PairedRuns:
         bounds = EFFORT.model_copy(
             update={"min_rounds": rounds, "max_rounds": rounds, "cell_timeout_s": 60.0}
         )
@@ -35,36 +37,33 @@ def duet(bed: Bed) -> Build:
         columns = suite.declaration.sample_columns
         python = Path(sys.executable)
 
-        def side(kind: type[DuetSide], package: Path | None) -> DuetSide:
-            run = RunDirectory(bed.cache.parent / kind.__name__, sample_columns=columns)
+        def measurer(name: str, package: Path | None) -> Measurer:
+            run = RunDirectory(bed.cache.parent / name, sample_columns=columns)
             interpreters = Interpreters(None, python, "cpu", package)
-            return kind(plan, suite, run, bed.cache, bed.witness, interpreters)
+            pool = WorkerPool(bed.witness.stage, keeps=False, forks=False)
+            return Measurer(plan, suite, run, bed.cache, bed.witness, interpreters, workers=pool)
 
-        baseline, candidate = side(BaselineSide, package), side(DuetSide, None)
-        assert isinstance(baseline, BaselineSide)
-        return DuetEngine(baseline, candidate, cells, METRIC, bounds, bed.witness)
+        return PairedRuns(measurer(BASELINE, package), measurer(CANDIDATE, None))
 
     return make
 
 
-def sides_in_order(bed: Bed) -> list[tuple[int, str]]:
-    """The rounds of a single cell as they were measured: number and side, by their start."""
+def runs_in_order(bed: Bed) -> list[tuple[int, str]]:
+    """The rounds of a single cell as they were measured: number and run, by their start."""
     found = []
-    for kind in (BaselineSide, DuetSide):
-        for path in (bed.cache.parent / kind.__name__ / "records").glob("*.json"):
-            record = RunDirectory(path.parents[1]).record(CELL)
-            assert record is not None
-            found += [(one.started_at, one.round, kind.__name__) for one in record.rounds]
-    return [(number, side) for _, number, side in sorted(found)]
+    for name in (BASELINE, CANDIDATE):
+        record = RunDirectory(bed.cache.parent / name).record(CELL)
+        assert record is not None
+        found += [(one.started_at, one.round, name) for one in record.rounds]
+    return [(number, name) for _, number, name in sorted(found)]
 
 
 CELL = cell_of("a")
-BASELINE, CANDIDATE = BaselineSide.__name__, DuetSide.__name__
 
 
-def test_the_side_that_is_first_changes_from_pair_to_pair(bed: Bed, duet: Build) -> None:
-    before, after = duet(CELL, rounds=2).run()
-    assert sides_in_order(bed) == [
+def test_the_run_that_is_first_changes_from_pair_to_pair(bed: Bed, pair: Build) -> None:
+    before, after = pair(CELL, rounds=2).run()
+    assert runs_in_order(bed) == [
         *((0, BASELINE), (0, CANDIDATE)),
         *((1, CANDIDATE), (1, BASELINE)),
     ]
@@ -73,7 +72,7 @@ def test_the_side_that_is_first_changes_from_pair_to_pair(bed: Bed, duet: Build)
 
 
 def test_a_run_killed_within_a_pair_loses_no_round_and_pairs_no_round_with_a_later_one(
-    bed: Bed, duet: Build
+    bed: Bed, pair: Build
 ) -> None:
     def interrupt(told: str) -> None:
         if told == f"measuring {CELL.id} 0" and bed.witness.told.count(told) == 2:
@@ -81,15 +80,15 @@ def test_a_run_killed_within_a_pair_loses_no_round_and_pairs_no_round_with_a_lat
 
     bed.witness = Witness(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        duet(CELL).run()
+        pair(CELL).run()
     bed.witness = Witness()
-    ((before,), (after,)) = duet(CELL).run()
+    ((before,), (after,)) = pair(CELL).run()
     numbers = [[one.round for one in record.rounds] for record in (before, after)]
     assert numbers == [[0, 1], [1]]
 
 
 def test_a_cell_that_failed_on_one_side_is_measured_by_itself_and_again_in_pairs_on_request(
-    bed: Bed, duet: Build
+    bed: Bed, pair: Build
 ) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     failed = Record(
@@ -101,16 +100,16 @@ def test_a_cell_that_failed_on_one_side_is_measured_by_itself_and_again_in_pairs
         ended_at=now,
     )
     RunDirectory(bed.cache.parent / BASELINE).write_record(failed)
-    ((before,), (after,)) = duet(CELL).run()
+    ((before,), (after,)) = pair(CELL).run()
     assert (before.status, after.status) == (Status.FAILED, Status.OK)
     assert [one.round for one in after.rounds] == [0]
-    ((before,), (after,)) = duet(CELL).run(retry=[Status.FAILED])
+    ((before,), (after,)) = pair(CELL).run(retry=[Status.FAILED])
     assert (before.status, after.status) == (Status.OK, Status.OK)
     assert [[one.round for one in record.rounds] for record in (before, after)] == [[1], [1]]
 
 
 def test_a_baseline_that_does_not_answer_is_refused_before_anything_is_measured(
-    bed: Bed, duet: Build, tmp_path: Path
+    bed: Bed, pair: Build, tmp_path: Path
 ) -> None:
     package = tmp_path / "old" / "skymark"
     (package / "execute").mkdir(parents=True)
@@ -118,5 +117,5 @@ def test_a_baseline_that_does_not_answer_is_refused_before_anything_is_measured(
         (folder / "__init__.py").touch()
     (package / "execute" / "worker.py").write_text("raise SystemExit('an older protocol')")
     with pytest.raises(UsageError, match="does not speak this skymark's protocol"):
-        duet(CELL, package=package).run()
+        pair(CELL, package=package).run()
     assert bed.journal("measure") == []

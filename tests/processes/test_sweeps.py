@@ -1,4 +1,4 @@
-"""The engine with scripted workers: order of rounds, ends of cells, and taking up what was left."""
+"""Sweeps with scripted workers: order of rounds, ends of cells, and taking up what was left."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from skymark.execute.asking import Interpreters
 from skymark.execute.partition.shard import Shard
+from skymark.execute.sweeps import run_sweeps
 from skymark.execute.venvs import Venvs
 from skymark.model.effort import Allotment
 from skymark.model.errors import StorageFullError, VenvBuildError
@@ -52,7 +53,7 @@ def interrupted_at(words):
 
 def test_rounds_go_round_the_adapters_and_each_starts_one_place_later(bed):
     cells = [cell_of(adapter, scenario) for scenario in ("S-1", "S-2") for adapter in "abc"]
-    bed.engine(plan_of(*cells, effort=effort(3))).run()
+    run_sweeps(bed.measurer(plan_of(*cells, effort=effort(3))))
     order = [(line["round"], line["adapter"]) for line in bed.journal("measure")]
     assert order[::2] == order[1::2]
     assert order[::2] == [
@@ -64,7 +65,7 @@ def test_rounds_go_round_the_adapters_and_each_starts_one_place_later(bed):
 
 def test_an_adapters_cells_share_a_fresh_process_per_round(bed):
     cells = [cell_of(adapter, scenario) for scenario in ("S-1", "S-2") for adapter in "ab"]
-    bed.engine(plan_of(*cells)).run()
+    run_sweeps(bed.measurer(plan_of(*cells)))
     served = {}
     for line in bed.journal("measure"):
         served.setdefault(line["pid"], []).append((line["adapter"], line["cell"], line["round"]))
@@ -82,7 +83,7 @@ class OneProcess(ScriptedSuite):
 
 def test_groups_follow_one_another_in_a_process_where_the_suite_says_so(bed):
     cells = [cell_of(adapter, scenario) for adapter in "abc" for scenario in ("S-1", "S-2")]
-    bed.engine(plan_of(*cells, effort=effort(2)), suite=OneProcess()).run()
+    run_sweeps(bed.measurer(plan_of(*cells, effort=effort(2)), suite=OneProcess()))
     served = {}
     for line in bed.journal("measure"):
         served.setdefault(line["pid"], []).append((line["cell"], line["round"]))
@@ -92,7 +93,7 @@ def test_groups_follow_one_another_in_a_process_where_the_suite_says_so(bed):
 
 def test_where_one_breaks_their_process_the_others_get_a_new_one(bed):
     cells = [cell_of("a"), cell_of("b", does="kill"), cell_of("c")]
-    records = bed.engine(plan_of(*cells, effort=effort(1)), suite=OneProcess()).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1)), suite=OneProcess()))
     assert [record.status for record in records] == [Status.OK, Status.FAILED, Status.OK]
 
 
@@ -102,7 +103,7 @@ def test_cells_share_a_process_as_their_groups_say(bed):
         planned_cell(cell_of("b", "S-1"), group="both"),
         planned_cell(cell_of("a", "S-2"), group="alone"),
     ]
-    bed.engine(plan_of(*planned, effort=effort(1))).run()
+    run_sweeps(bed.measurer(plan_of(*planned, effort=effort(1))))
     served = {}
     for line in bed.journal("measure"):
         served.setdefault(line["pid"], []).append(line["cell"])
@@ -116,17 +117,17 @@ def test_a_shard_runs_its_own_cells_and_leaves_the_others(bed):
     keys = {"a": "one", "b": "one", "c": "two"}
     planned = [planned_cell(cell_of(one), shard_key=key) for one, key in keys.items()]
     plan = plan_of(*planned, effort=effort(1))
-    first = bed.engine(plan, shard=Shard.of(0, 2)).run()
+    first = run_sweeps(bed.measurer(plan, shard=Shard.of(0, 2)))
     assert [record.cell.adapter for record in first] == ["a", "b"]
     assert bed.run.record(planned[2].cell) is None
-    second = bed.engine(plan, shard=Shard.of(1, 2)).run()
+    second = run_sweeps(bed.measurer(plan, shard=Shard.of(1, 2)))
     assert [record.cell.adapter for record in second] == ["c"]
     assert len(bed.journal("measure")) == 3
 
 
 def test_one_adapter_under_two_references_has_processes_of_its_own(bed):
     cells = [cell_of("a"), cell_of("a@1.0")]
-    records = bed.engine(plan_of(*cells)).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells)))
     assert statuses(records) == [("a", "ok"), ("a@1.0", "ok")]
     assert len({line["pid"] for line in bed.journal("measure")}) == 4
 
@@ -136,7 +137,7 @@ def test_one_adapter_under_two_references_has_processes_of_its_own(bed):
 
 def test_a_cell_is_ok_after_its_rounds_with_figures_samples_and_versions(bed):
     cell = cell_of("a", ms="100,200")
-    (record,) = bed.engine(plan_of(cell)).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell)))
     assert record.status is Status.OK
     assert record.cause is None
     assert record.metrics["steps_per_s"].value == pytest.approx(4 / 0.1 / 2**0.5)
@@ -150,7 +151,7 @@ def test_a_cell_is_ok_after_its_rounds_with_figures_samples_and_versions(bed):
 
 
 def test_what_was_checked_in_all_rounds_is_added_up_with_the_verdict_of_the_last(bed):
-    (record,) = bed.engine(plan_of(cell_of("a"), effort=effort(3))).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell_of("a"), effort=effort(3))))
     assert record.verification.passed
     assert record.verification.verified_elements == 12
     assert record.verification.compared_elements == 3
@@ -160,7 +161,7 @@ def test_what_was_checked_in_all_rounds_is_added_up_with_the_verdict_of_the_last
 
 def test_a_figure_that_does_not_vary_needs_one_round_whatever_the_effort(bed):
     cells = [cell_of("a"), cell_of("b", ms="100,900")]
-    records = bed.engine(plan_of(*cells, effort=effort(3, 9)), suite=CountingSuite()).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(3, 9)), suite=CountingSuite()))
     assert [len(record.rounds) for record in records] == [1, 1]
     assert [record.metrics["steps_per_s"].low for record in records] == [None, None]
     assert [record.warnings for record in records] == [(), ()]
@@ -171,7 +172,7 @@ def test_rounds_go_on_until_the_interval_is_narrow_or_the_effort_is_spent(bed):
     steady, noisy = cell_of("steady"), cell_of("noisy", ms="100,150,90,160,80")
     settling = cell_of("settling", ms="100,110,100,101,100,101")
     chosen = effort(2, 5)
-    records = bed.engine(plan_of(steady, noisy, settling, effort=chosen)).run()
+    records = run_sweeps(bed.measurer(plan_of(steady, noisy, settling, effort=chosen)))
     rounds = {record.cell.adapter: record.rounds for record in records}
     assert len(rounds["steady"]) == 2
     assert len(rounds["noisy"]) == 5
@@ -185,7 +186,7 @@ def test_rounds_go_on_until_the_interval_is_narrow_or_the_effort_is_spent(bed):
 
 def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
     honest, liar = cell_of("honest"), cell_of("liar", round1="lie")
-    records = bed.engine(plan_of(honest, liar, effort=effort(3))).run()
+    records = run_sweeps(bed.measurer(plan_of(honest, liar, effort=effort(3))))
     assert statuses(records) == [("honest", "ok"), ("liar", "invalid")]
     assert records[1].cause.kind == "dropped-tail"
     assert records[1].metrics == {}
@@ -196,7 +197,7 @@ def test_an_invalid_round_ends_its_cell_at_once_and_the_others_go_on(bed):
 @pytest.mark.parametrize("does", ["lie", "wait"])
 def test_a_round_that_the_machine_spoilt_failed_and_is_not_invalid(bed, does):
     spoilt = cell_of("spoilt", does=f"{does} for want of room")
-    records = bed.engine(plan_of(cell_of("honest"), spoilt, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(cell_of("honest"), spoilt, effort=effort(1))))
     assert statuses(records) == [("honest", "ok"), ("spoilt", "failed")]
     assert records[1].cause.kind == "shared-memory-full"
     assert records[1].metrics == {}
@@ -210,7 +211,7 @@ class DoubtingSuite(ScriptedSuite):
 
 def test_a_round_that_the_machine_may_have_spoilt_is_measured_again_in_a_new_process(bed):
     cell = cell_of("stalled", round1="lie")
-    (record,) = bed.engine(plan_of(cell, effort=effort(3)), suite=DoubtingSuite()).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell, effort=effort(3)), suite=DoubtingSuite()))
     assert record.status is Status.OK
     assert [one.round for one in record.rounds] == [0, 2, 3]
     (warning,) = (one for one in record.warnings if one.kind == "doubtful-round")
@@ -220,7 +221,7 @@ def test_a_round_that_the_machine_may_have_spoilt_is_measured_again_in_a_new_pro
 
 def test_a_second_round_of_a_cell_is_not_doubted(bed):
     cell = cell_of("liar", does="lie")
-    (record,) = bed.engine(plan_of(cell, effort=effort(3)), suite=DoubtingSuite()).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell, effort=effort(3)), suite=DoubtingSuite()))
     assert (record.status, record.cause.kind) == (Status.INVALID, "dropped-tail")
     assert [one.round for one in record.rounds] == [1]
 
@@ -229,7 +230,7 @@ def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(be
     plan = plan_of(
         cell_of("stalled", round0="lie"), effort=effort(1), allotment=Allotment(time_s=1e-6)
     )
-    (record,) = bed.engine(plan, suite=DoubtingSuite()).run()
+    (record,) = run_sweeps(bed.measurer(plan, suite=DoubtingSuite()))
     assert record.status is Status.OK
     assert [one.round for one in record.rounds] == [1]
 
@@ -251,7 +252,7 @@ def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(be
 @pytest.mark.usefixtures("short_time_for_what_hangs")
 def test_a_fault_ends_its_cell_and_spares_the_adapters_next(bed, does, status, words):
     bad, good = cell_of("a", "S-1", does=does), cell_of("a", "S-2")
-    records = bed.engine(plan_of(bad, good, effort=effort(1, cell_timeout_s=60.0))).run()
+    records = run_sweeps(bed.measurer(plan_of(bad, good, effort=effort(1, cell_timeout_s=60.0))))
     assert [record.status for record in records] == [status, Status.OK]
     assert words in records[0].cause.message
     assert records[0].metrics == {}
@@ -260,7 +261,7 @@ def test_a_fault_ends_its_cell_and_spares_the_adapters_next(bed, does, status, w
 
 def test_a_bad_line_of_a_worker_fails_its_cell_and_the_others_get_all_their_rounds(bed):
     before, bad, after = cell_of("a", "S-1"), cell_of("a", "S-2", round1="scribble"), cell_of("b")
-    records = bed.engine(plan_of(before, bad, after, effort=effort(3))).run()
+    records = run_sweeps(bed.measurer(plan_of(before, bad, after, effort=effort(3))))
     assert [record.status.value for record in records] == ["ok", "failed", "ok"]
     assert records[1].cause.kind == "worker-garbage"
     assert [len(record.rounds) for record in records] == [3, 1, 3]
@@ -268,20 +269,20 @@ def test_a_bad_line_of_a_worker_fails_its_cell_and_the_others_get_all_their_roun
 
 def test_a_worker_that_sent_a_bad_line_is_replaced_before_the_next_cell(bed):
     bad, good = cell_of("a", "S-1", does="scribble"), cell_of("a", "S-2")
-    records = bed.engine(plan_of(bad, good, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(bad, good, effort=effort(1))))
     assert [record.status for record in records] == [Status.FAILED, Status.OK]
     assert len({line["pid"] for line in bed.journal("measure")}) == 2
 
 
 def test_a_fault_in_a_later_round_keeps_what_was_measured_before(bed):
-    (record,) = bed.engine(plan_of(cell_of("a", round1="raise"))).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell_of("a", round1="raise"))))
     assert record.status is Status.FAILED
     assert [one.round for one in record.rounds] == [0]
     assert pq.read_table(bed.run.samples_path(record.cell)).num_rows == 4
 
 
 def test_a_refused_cell_gets_its_record_without_a_worker(bed):
-    records = bed.engine(plan_of(refused=[cell_of("a")])).run()
+    records = run_sweeps(bed.measurer(plan_of(refused=[cell_of("a")])))
     assert statuses(records) == [("a", "unsupported")]
     assert bed.journal("measure") == []
     assert bed.witness.told == ["ended scripted.S-1.small.a unsupported 2", "planned 0"]
@@ -289,7 +290,7 @@ def test_a_refused_cell_gets_its_record_without_a_worker(bed):
 
 def test_a_library_that_this_machine_lacks_skips_its_cells_and_no_others(bed):
     cells = [cell_of("a", lacks="DALI", prepare="well"), cell_of("b")]
-    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     assert statuses(records) == [("a", "skipped"), ("b", "ok")]
     assert records[0].cause.kind == "library-absent"
     assert records[0].cause.message == "there is no DALI on this machine"
@@ -299,7 +300,7 @@ def test_a_library_that_this_machine_lacks_skips_its_cells_and_no_others(bed):
 
 
 def test_what_the_plan_refuses_is_said_and_not_what_this_machine_lacks(bed):
-    (record,) = bed.engine(plan_of(refused=[cell_of("a", lacks="DALI")])).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(refused=[cell_of("a", lacks="DALI")])))
     assert record.status is Status.UNSUPPORTED
     assert record.cause.kind == "lacks-ability"
 
@@ -307,19 +308,19 @@ def test_what_the_plan_refuses_is_said_and_not_what_this_machine_lacks(bed):
 def test_a_library_that_was_absent_is_run_on_a_machine_that_has_it(bed):
     """Absence is asked when cells are run, so the same plan is run where the library is."""
     plan = plan_of(cell_of("a", lacks="DALI"), effort=effort(1))
-    assert bed.engine(plan).run()[0].status is Status.SKIPPED
+    assert run_sweeps(bed.measurer(plan))[0].status is Status.SKIPPED
 
     class Equipped(ScriptedSuite):
         def absence(self, cell):
             return None
 
-    (record,) = bed.engine(plan, suite=Equipped()).run(retry={Status.SKIPPED})
+    (record,) = run_sweeps(bed.measurer(plan, suite=Equipped()), retry={Status.SKIPPED})
     assert record.status is Status.OK
 
 
 def test_a_worker_that_cannot_start_fails_all_its_cells_and_no_others(bed):
     cells = [cell_of("fails-to-start", "S-1"), cell_of("fails-to-start", "S-2"), cell_of("a")]
-    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     assert [record.status.value for record in records] == ["failed", "failed", "ok"]
     assert records[0].cause.message == "RuntimeError: no such device"
     first, second, _ = (bed.run.log_path(cell) for cell in cells)
@@ -328,9 +329,9 @@ def test_a_worker_that_cannot_start_fails_all_its_cells_and_no_others(bed):
 
 
 def test_an_interpreter_that_vanished_fails_the_cells_and_not_the_run(bed, tmp_path):
-    engine = bed.engine(plan_of(cell_of("a", "S-1"), cell_of("a", "S-2")))
-    engine._interpreters = Interpreters(None, tmp_path / "gone")
-    records = engine.run()
+    measurer = bed.measurer(plan_of(cell_of("a", "S-1"), cell_of("a", "S-2")))
+    measurer.interpreters = Interpreters(None, tmp_path / "gone")
+    records = run_sweeps(measurer)
     assert [(one.status.value, one.cause.kind) for one in records] == [
         ("failed", "worker-start"),
         ("failed", "worker-start"),
@@ -339,7 +340,7 @@ def test_an_interpreter_that_vanished_fails_the_cells_and_not_the_run(bed, tmp_p
 
 def test_a_venv_that_cannot_be_made_fails_its_cells_with_the_tail_of_the_log(bed):
     bad = [cell_of("cannot-be-installed", scenario) for scenario in ("S-1", "S-2")]
-    records = bed.engine(plan_of(*bad), own=True).run()
+    records = run_sweeps(bed.measurer(plan_of(*bad), own=True))
     assert [record.status for record in records] == [Status.FAILED] * 2
     assert records[0].cause.kind == "venv"
     assert "nowhere-1.0" in records[0].cause.message
@@ -349,11 +350,11 @@ def test_a_venv_that_cannot_be_made_fails_its_cells_with_the_tail_of_the_log(bed
 
 def test_what_could_not_be_set_up_is_tried_again_by_the_next_run_and_nothing_else_is(bed, tmp_path):
     plan = plan_of(cell_of("a"), cell_of("b", does="raise"), effort=effort(1))
-    engine = bed.engine(plan_of(cell_of("a"), effort=effort(1)))
-    engine._interpreters = Interpreters(None, tmp_path / "gone")
-    assert statuses(engine.run()) == [("a", "failed")]
-    assert statuses(bed.engine(plan).run()) == [("a", "ok"), ("b", "failed")]
-    assert statuses(bed.engine(plan).run()) == [("a", "ok"), ("b", "failed")]
+    measurer = bed.measurer(plan_of(cell_of("a"), effort=effort(1)))
+    measurer.interpreters = Interpreters(None, tmp_path / "gone")
+    assert statuses(run_sweeps(measurer)) == [("a", "failed")]
+    assert statuses(run_sweeps(bed.measurer(plan))) == [("a", "ok"), ("b", "failed")]
+    assert statuses(run_sweeps(bed.measurer(plan))) == [("a", "ok"), ("b", "failed")]
     assert [line["adapter"] for line in bed.journal("measure")] == ["a", "b"]
 
 
@@ -362,7 +363,7 @@ def test_a_venv_without_a_network_says_where_to_make_it(bed, monkeypatch):
         raise VenvBuildError("uv could not make it", "client error (Connect): dns error")
 
     monkeypatch.setattr(Venvs, "ensure", offline)
-    (record,) = bed.engine(plan_of(cell_of("a")), own=True).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell_of("a")), own=True))
     assert "dns error" in record.cause.message
     assert record.cause.action == (
         "skymark env build a, on a machine with a network and the same SKYMARK_CACHE"
@@ -374,21 +375,21 @@ def test_the_command_that_builds_a_venv_again_names_the_adapter_as_its_suite_doe
         def adapter_reference(self, cell):
             return f"own.py:{cell.adapter}"
 
-    engine = bed.engine(plan_of(cell_of("cannot-be-installed")), own=True, suite=OfFiles())
-    (record,) = engine.run()
+    measurer = bed.measurer(plan_of(cell_of("cannot-be-installed")), own=True, suite=OfFiles())
+    (record,) = run_sweeps(measurer)
     assert record.cause.action == "skymark env build own.py:cannot-be-installed"
 
 
 def test_an_adapter_without_a_venv_runs_in_skymarks_own_interpreter(bed):
     plan = plan_of(cell_of("without-a-venv"), effort=effort(1))
-    (record,) = bed.engine(plan, own=True).run()
+    (record,) = run_sweeps(bed.measurer(plan, own=True))
     assert record.status is Status.OK
     assert not (bed.cache / "venvs").exists()
 
 
 def test_processes_that_an_adapter_leaves_behind_are_a_warning_of_its_cells(bed):
     leaky, clean = cell_of("leaky", does="leak"), cell_of("clean")
-    records = bed.engine(plan_of(leaky, clean, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(leaky, clean, effort=effort(1))))
     warnings = [[w for w in one.warnings if w.kind == "leaked-processes"] for one in records]
     assert [len(found) for found in warnings] == [1, 0]
     assert "sleep 3600" in warnings[0][0].message
@@ -398,7 +399,7 @@ def test_processes_that_an_adapter_leaves_behind_are_a_warning_of_its_cells(bed)
 
 
 def test_data_is_prepared_once_before_anything_is_measured(bed):
-    bed.engine(plan_of(cell_of("a", prepare="well"), cell_of("b"))).run()
+    run_sweeps(bed.measurer(plan_of(cell_of("a", prepare="well"), cell_of("b"))))
     lines = (bed.cache / "journal.jsonl").read_text().splitlines()
     does = [json.loads(line)["do"] for line in lines]
     assert does[0] == "prepare"
@@ -407,19 +408,21 @@ def test_data_is_prepared_once_before_anything_is_measured(bed):
 
 def test_a_worker_that_is_killed_while_it_starts_is_started_once_more(bed):
     cells = [cell_of("dies-at-first-start", "S-1"), cell_of("dies-at-first-start", "S-2")]
-    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     assert [record.status for record in records] == [Status.OK, Status.OK]
 
 
 def test_a_worker_that_always_dies_at_its_start_fails_its_cells(bed):
     cells = [cell_of("dies-at-start", "S-1"), cell_of("dies-at-start", "S-2")]
-    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     assert [record.status for record in records] == [Status.FAILED, Status.FAILED]
     assert "signal 9" in records[0].cause.message
 
 
 def test_data_from_elsewhere_is_fetched_before_any_worker_starts(bed):
-    bed.engine(plan_of(cell_of("a", fetch="photos", prepare="well"), effort=effort(1))).run()
+    run_sweeps(
+        bed.measurer(plan_of(cell_of("a", fetch="photos", prepare="well"), effort=effort(1)))
+    )
     assert bed.witness.told[:2] == ["stage fetching photos", "stage preparing S-1 (small) for a"]
 
 
@@ -427,7 +430,7 @@ def test_data_from_elsewhere_is_fetched_before_any_worker_starts(bed):
 def test_all_that_is_prepared_is_told_when_it_is(bed, monkeypatch, shares_process):
     monkeypatch.setattr(ScriptedSuite, "shares_process", shares_process)
     cells = [cell_of(*one, prepare="well") for one in (("a", "S-1"), ("a", "S-2"), ("b", "S-2"))]
-    bed.engine(plan_of(*cells, effort=effort(1))).run()
+    run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     assert [one for one in bed.witness.told if "preparing" in one] == [
         "stage preparing S-1 (small) for a",
         "stage preparing S-2 (small) for a",
@@ -444,7 +447,7 @@ def test_data_that_another_cell_made_ready_is_not_prepared_again(bed, monkeypatc
     monkeypatch.setattr(ScriptedSuite, "unprepared", one_needs_it)
     monkeypatch.setattr(ScriptedSuite, "shares_process", True)
     cells = [cell_of("a", "S-1", prepare="well"), cell_of("a", "S-2", prepare="well")]
-    records = bed.engine(plan_of(*cells, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     assert [one for one in bed.witness.told if "preparing" in one] == [
         "stage preparing S-1 (small) for a"
     ]
@@ -453,7 +456,7 @@ def test_data_that_another_cell_made_ready_is_not_prepared_again(bed, monkeypatc
 
 def test_data_that_cannot_be_prepared_fails_its_cell_only(bed):
     damaged, well = cell_of("a", "S-1", prepare="raise"), cell_of("a", "S-2", prepare="well")
-    records = bed.engine(plan_of(damaged, well, effort=effort(1))).run()
+    records = run_sweeps(bed.measurer(plan_of(damaged, well, effort=effort(1))))
     assert [record.status.value for record in records] == ["failed", "ok"]
     assert records[0].cause.message == "ValueError: the data is damaged"
 
@@ -462,7 +465,7 @@ def test_data_that_cannot_be_prepared_fails_its_cell_only(bed):
 
 
 def test_an_observer_is_told_of_every_round_and_end(bed):
-    bed.engine(plan_of(cell_of("a"), cell_of("b", does="raise"))).run()
+    run_sweeps(bed.measurer(plan_of(cell_of("a"), cell_of("b", does="raise"))))
     assert bed.witness.told == [
         "planned 4",
         "measuring scripted.S-1.small.a 0",
@@ -478,7 +481,7 @@ def test_an_observer_is_told_of_every_round_and_end(bed):
 
 def test_the_steps_announced_are_the_steps_that_come(bed):
     cells = [cell_of("a"), cell_of("b", does="raise"), cell_of("c", round1="lie")]
-    bed.engine(plan_of(*cells, effort=effort(3))).run()
+    run_sweeps(bed.measurer(plan_of(*cells, effort=effort(3))))
     planned = [int(told.split()[1]) for told in bed.witness.told if told.startswith("planned")]
     measured = sum(told.startswith("measured") for told in bed.witness.told)
     spared = sum(int(told.split()[-1]) for told in bed.witness.told if told.startswith("ended"))
@@ -492,9 +495,9 @@ def test_an_interrupted_run_goes_on_where_it_was(bed):
     plan = plan_of(cell_of("a"), cell_of("b"), effort=effort(2))
     bed.witness = interrupted_at("measuring scripted.S-1.small.b 1")
     with pytest.raises(KeyboardInterrupt):
-        bed.engine(plan).run()
+        run_sweeps(bed.measurer(plan))
     bed.witness = Witness()
-    records = bed.engine(plan).run()
+    records = run_sweeps(bed.measurer(plan))
     assert statuses(records) == [("a", "ok"), ("b", "ok")]
     assert len(bed.journal("measure")) == 4
     assert all([one.round for one in record.rounds] == [0, 1] for record in records)
@@ -502,17 +505,17 @@ def test_an_interrupted_run_goes_on_where_it_was(bed):
 
 def test_finished_cells_are_not_run_again(bed):
     plan = plan_of(cell_of("a"))
-    first = bed.engine(plan).run()
-    assert bed.engine(plan).run() == first
+    first = run_sweeps(bed.measurer(plan))
+    assert run_sweeps(bed.measurer(plan)) == first
     assert len(bed.journal("measure")) == 2
 
 
 def test_only_the_statuses_to_retry_are_run_again(bed):
     cells = [cell_of("a"), cell_of("b", does="raise"), cell_of("c", does="lie")]
     plan = plan_of(*cells, effort=effort(1))
-    first = bed.engine(plan).run()
+    first = run_sweeps(bed.measurer(plan))
     done = len(bed.journal("measure"))
-    second = bed.engine(plan).run(retry={Status.FAILED})
+    second = run_sweeps(bed.measurer(plan), retry={Status.FAILED})
     assert statuses(second) == statuses(first)
     assert [line["adapter"] for line in bed.journal("measure")[done:]] == ["b"]
     assert second[0] == first[0]
@@ -521,18 +524,18 @@ def test_only_the_statuses_to_retry_are_run_again(bed):
 
 def test_a_retried_cell_without_rounds_drops_the_samples_of_its_earlier_record(bed):
     cell = cell_of("a", round1="raise")
-    bed.engine(plan_of(cell)).run()
+    run_sweeps(bed.measurer(plan_of(cell)))
     assert bed.run.samples_path(cell).exists()
-    failing = bed.engine(plan_of(cell))
-    failing._interpreters = Interpreters(None, bed.cache / "gone")
-    (record,) = failing.run(retry={Status.FAILED})
+    failing = bed.measurer(plan_of(cell))
+    failing.interpreters = Interpreters(None, bed.cache / "gone")
+    (record,) = run_sweeps(failing, retry={Status.FAILED})
     assert record.rounds == ()
     assert not bed.run.samples_path(cell).exists()
 
 
 def test_rounds_of_other_versions_are_not_put_together(bed):
     cell = cell_of("a", versions="1,2,2,2")
-    (record,) = bed.engine(plan_of(cell, effort=effort(2))).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell, effort=effort(2))))
     assert [one.round for one in record.rounds] == [1, 2]
     assert record.versions == {"library": "2"}
 
@@ -542,9 +545,9 @@ def test_rounds_on_disk_of_other_versions_are_left_out_on_resuming(bed):
     plan = plan_of(cell, effort=effort(2))
     bed.witness = interrupted_at("measuring scripted.S-1.small.a 2")
     with pytest.raises(KeyboardInterrupt):
-        bed.engine(plan).run()
+        run_sweeps(bed.measurer(plan))
     bed.witness = Witness()
-    (record,) = bed.engine(plan).run()
+    (record,) = run_sweeps(bed.measurer(plan))
     assert [one.round for one in record.rounds] == [1, 2]
     assert bed.witness.told[0] == "planned 1"
 
@@ -554,11 +557,11 @@ def test_a_damaged_round_is_measured_anew_under_a_number_of_its_own(bed):
     plan = plan_of(cell, effort=effort(4))
     bed.witness = interrupted_at("measuring scripted.S-1.small.a 3")
     with pytest.raises(KeyboardInterrupt):
-        bed.engine(plan).run()
+        run_sweeps(bed.measurer(plan))
     damaged = bed.run.path / "rounds" / cell.id / "1.json"
     damaged.write_bytes(damaged.read_bytes()[:100])
     bed.witness = Witness()
-    (record,) = bed.engine(plan).run()
+    (record,) = run_sweeps(bed.measurer(plan))
     assert [one.round for one in record.rounds] == [0, 2, 3, 4]
 
 
@@ -566,7 +569,7 @@ def test_a_run_that_has_its_rounds_already_only_writes_the_record(bed):
     cell = cell_of("a")
     for number in range(3):
         bed.run.write_round(cell, round_of(number), {"library": "1"})
-    (record,) = bed.engine(plan_of(cell, effort=effort(3))).run()
+    (record,) = run_sweeps(bed.measurer(plan_of(cell, effort=effort(3))))
     assert record.status is Status.OK
     assert bed.journal("measure") == []
 
@@ -589,11 +592,11 @@ def round_of(number):
 
 def test_a_refused_write_stops_the_run_and_keeps_what_is_done(bed):
     done, next_one = cell_of("a"), cell_of("b")
-    bed.engine(plan_of(done, effort=effort(1))).run()
+    run_sweeps(bed.measurer(plan_of(done, effort=effort(1))))
     (bed.run.path / "rounds").rmdir()
     (bed.run.path / "rounds").write_text("in the way")
     with pytest.raises(StorageFullError, match="--resume"):
-        bed.engine(plan_of(done, next_one, effort=effort(1))).run()
+        run_sweeps(bed.measurer(plan_of(done, next_one, effort=effort(1))))
     assert RunDirectory(bed.run.path).record(done).status is Status.OK
     assert bed.run.record(next_one) is None
 
@@ -607,6 +610,6 @@ def test_an_adapter_whose_data_another_one_makes_imports_nothing_before_its_roun
     before = []
     bed.witness.on = lambda told: before.append((told, len(bed.journal("import"))))
     cells = [cell_of(f"forks-{one}", prepare="well") for one in "abc"]
-    bed.engine(plan_of(*cells, effort=effort(1))).run()
+    run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     first = next(imports for told, imports in before if told.startswith("measuring"))
     assert (first, len(bed.journal("import"))) == (1, 3)

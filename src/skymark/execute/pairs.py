@@ -1,0 +1,229 @@
+"""Pairs of rounds of two revisions, cell by cell, each in a run directory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from skymark.execute.measurer import Measurer
+from skymark.execute.preparation import prepare
+from skymark.execute.resuming import require_same_plan_here
+from skymark.execute.revision import Revision, code_of
+from skymark.execute.session import FinishedRun, Session, run_id_of
+from skymark.execute.worker_pool import WorkerPool
+from skymark.model.errors import UsageError
+from skymark.model.machine import GitState
+from skymark.model.manifest import Manifest, Pair
+from skymark.model.plan import Plan
+from skymark.model.record import Cell, Record, Round, Status, Stop
+from skymark.statistics.difference import enough_pairs
+from skymark.store.store import Store
+from skymark.suite.registry import suite_named
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The strategy that measures a plan with the code here and with that of a revision.
+
+    The run of the code here is the candidate's. The baseline's lies beside it (`baseline_path`).
+    """
+
+    revision: Revision
+    """Gives the baseline's code and pins."""
+    retry: Collection[Status] = ()
+    """Statuses of earlier records whose cells are run again."""
+
+    def carry_out(self, session: Session) -> FinishedRun:
+        """Measure both revisions in turn; see `skymark.execute.session.run`.
+
+        Raises:
+            UsageError: the plan has no pairs, or the revision's worker does not answer; nothing
+                was measured.
+        """
+        require_pairs(session.plan)
+        announce = session.observer.stage
+        baseline = self._directory(session, "baseline")
+        candidate = self._directory(session, "candidate")
+        resume = session.results.resume
+        for path, _, manifest in (baseline, candidate):
+            require_same_plan_here(path, manifest, resume=resume)
+        code = code_of(self.revision, session.cache, announce)
+        with ExitStack() as stack:
+            runs = [
+                stack.enter_context(session.opened(path, stores, manifest))
+                for path, stores, manifest in (baseline, candidate)
+            ]
+            measurers = [
+                session.measurer(
+                    run.directory,
+                    code=code_run,
+                    uploads=[each.storing for each in runs],
+                    # Workers of an earlier revision may not fork, and both are to be alike.
+                    workers=WorkerPool(announce, keeps=False, forks=False),
+                )
+                for run, code_run in zip(runs, (code, None), strict=True)
+            ]
+            with session.measuring(runs):
+                records = PairedRuns(*measurers).run(self.retry)
+            before, after = (
+                FinishedRun(run.directory.path, tuple(found), tuple(run.finish(found)))
+                for run, found in zip(runs, records, strict=True)
+            )
+        return FinishedRun(after.path, after.records, after.stored, baseline=before)
+
+    def _directory(
+        self, session: Session, side: Literal["baseline", "candidate"]
+    ) -> tuple[Path, Mapping[str, Store], Manifest]:
+        """Return directory, stores and manifest of one run, which names the other.
+
+        The baseline's manifest has the commit that it runs.
+        """
+        path, partner = baseline_path(session.path), session.path
+        if side == "candidate":
+            path, partner = partner, path
+        stores = session.open_stores(path)
+        pair = Pair(side=side, partner=run_id_of(partner), commit=self.revision.commit)
+        manifest = session.manifest(path, stores)
+        machine = manifest.machine
+        if side == "baseline":
+            git = GitState(commit=pair.commit, dirty=False)
+            machine = machine.model_copy(update={"git": git})
+        return path, stores, manifest.model_copy(update={"duet": pair, "machine": machine})
+
+
+def baseline_path(path: Path) -> Path:
+    """Return the directory of the baseline's run beside that of the candidate."""
+    return path.with_name(f"{path.resolve().name}-baseline")
+
+
+def require_pairs(plan: Plan) -> None:
+    """Refuse a plan whose cells cannot be measured in pairs.
+
+    Raises:
+        UsageError: its primary metric does not vary, or its rounds share a time.
+    """
+    metric = suite_named(plan.suite).declaration.primary_metric
+    if metric.scale == "exact":
+        raise UsageError(
+            f"--against repeats rounds in pairs, and {metric.heading} of the suite {plan.suite} "
+            "does not vary from round to round; run each revision once, and skymark compare A B"
+        )
+    if plan.allotment is not None:
+        raise UsageError(
+            "--against gives each cell pairs of rounds until its ratio is known, and --time gives "
+            "rounds to the cells whose rank is undecided; leave out --time, or give --rounds in "
+            "place of the profile's time"
+        )
+
+
+class PairedRuns:
+    """The runs of two revisions, measured a round of each in turn.
+
+    The rounds of a pair follow one another, each in a process of its own. Which revision is first
+    changes from pair to pair and from cell to cell, so a machine that gets steadily slower harms
+    both alike. A cell that ended badly in one run is measured by itself in the other.
+    """
+
+    def __init__(self, baseline: Measurer, candidate: Measurer) -> None:
+        """Get ready; nothing runs yet."""
+        self._both = baseline, candidate
+        self._cells = [planned.cell for planned in candidate.plan.cells]
+        self._metric = candidate.suite.declaration.primary_metric
+        self._effort = candidate.effort
+        self._next_numbers: dict[str, int] = {}
+
+    def run(self, retry: Collection[Status] = ()) -> tuple[list[Record], list[Record]]:
+        """Measure every cell that lacks a record; return all records of baseline and candidate.
+
+        Args:
+            retry: statuses of earlier records whose cells are run again, in both runs.
+        """
+        baseline, candidate = self._both
+        again = self._ids_again(retry)
+        try:
+            # The candidate makes the data: both read the same.
+            for measurer in (candidate, baseline):
+                prepare(measurer, lambda record: record.cell.id in again)
+            for cell in self._cells:
+                numbers = (_next_number(measurer, cell) for measurer in self._both)
+                self._next_numbers[cell.id] = max(numbers)
+                self._end_if_enough(cell)
+            left = (
+                self._effort.min_rounds - len(_rounds(measurer, cell))
+                for cell in self._cells
+                for measurer in self._both
+                if cell in measurer.open
+            )
+            candidate.observer.planned(sum(max(0, rounds) for rounds in left))
+            turn = 0
+            while cells := [cell for cell in self._cells if self._waiting(cell)]:
+                first = turn % len(cells)
+                for cell in cells[first:] + cells[:first]:
+                    self._measure_pair(cell)
+                turn += 1
+        finally:
+            for measurer in self._both:
+                measurer.close()
+        return baseline.open.ended(), candidate.open.ended()
+
+    def _ids_again(self, retry: Collection[Status]) -> set[str]:
+        """Return the cells of which a run has a record that is not to stand."""
+        return {
+            cell.id
+            for cell in self._cells
+            for measurer in self._both
+            if (record := measurer.run.record(cell)) is not None
+            and (record.was_not_set_up or record.status in retry)
+        }
+
+    def _waiting(self, cell: Cell) -> list[Measurer]:
+        """Return the measurers that lack a cell's record."""
+        return [measurer for measurer in self._both if cell in measurer.open]
+
+    def _measure_pair(self, cell: Cell) -> None:
+        """Measure a round of a cell in each run that waits for it."""
+        number = self._next_numbers[cell.id]
+        self._next_numbers[cell.id] = number + 1
+        is_turned = (self._cells.index(cell) + number) % 2 == 1
+        for measurer in self._both[::-1] if is_turned else self._both:
+            if cell in measurer.open:
+                unfinished = measurer.open[cell]
+                unfinished.next_round = number
+                measurer.serve(unfinished.planned.group, [cell], measurer.measure)
+        self._end_if_enough(cell)
+
+    def _end_if_enough(self, cell: Cell) -> None:
+        """End a cell that has its pairs, or whose other run has its record."""
+        waiting = self._waiting(cell)
+        records = [one.open.records.get(cell.id) for one in self._both]
+        stop: Stop | None = None
+        if len(waiting) == len(self._both) or any(
+            record is not None and record.status is Status.OK for record in records
+        ):
+            before, after = (_rounds(measurer, cell) for measurer in self._both)
+            stop = enough_pairs(after, before, self._metric, self._effort)
+        if stop is None and len(waiting) == 1:
+            rounds = waiting[0].open[cell].rounds
+            if rounds and waiting[0].suite.is_enough(cell, rounds, self._effort):
+                stop = Stop.ROUNDS
+        if stop is not None:
+            for measurer in waiting:
+                measurer.end(cell, Status.OK, None, stop)
+
+
+def _rounds(measurer: Measurer, cell: Cell) -> Sequence[Round]:
+    """Return the rounds of a cell so far."""
+    cells = measurer.open
+    return cells[cell].rounds if cell in cells else cells.records[cell.id].rounds
+
+
+def _next_number(measurer: Measurer, cell: Cell) -> int:
+    """Return the number after those of all rounds that a cell has, an old record's included."""
+    record = measurer.run.record(cell)
+    recorded = () if record is None else (round.round + 1 for round in record.rounds)
+    begun = measurer.open[cell].next_round if cell in measurer.open else 0
+    return max(chain(recorded, [begun]))
