@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from skymark.model.machine import Accelerator, GitState, Hardware, Limits, Load, Machine
+from skymark.model.machine import Accelerator, GitState, Hardware, Load, MachineState, ProcessLimits
 from skymark.model.manifest import Manifest, Pair
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import (
@@ -39,7 +39,7 @@ SUITE = LoadingSuite()
 
 BEGIN = datetime(2026, 1, 15, 9, 30, tzinfo=UTC)
 
-MACHINE = Machine(
+MACHINE = MachineState(
     captured_at=BEGIN,
     hardware=Hardware(
         architecture="x86_64",
@@ -50,7 +50,7 @@ MACHINE = Machine(
         disk_kind="nvme",
         accelerators=(Accelerator(name="Example GPU", memory_bytes=24 << 30, driver="1.2"),),
     ),
-    limits=Limits(
+    limits=ProcessLimits(
         usable_cores=8,
         cpu_quota_cores=6.0,
         cpu_throttled_share=None,
@@ -217,7 +217,7 @@ def write_run(
     *,
     planned: Sequence[Cell] = (),
     finished: bool = True,
-    machine: Machine = MACHINE,
+    machine: MachineState = MACHINE,
     effort: str = "quick",
     duet: Pair | None = None,
 ) -> Path:

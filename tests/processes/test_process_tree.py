@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from skymark.machine.processes import Process, _psutil_processes, process_table, tree_of
+from skymark.machine.processes import Process, process_table, tree_of
 from skymark.measure.process_tree import (
     MARKER_VARIABLE,
     TreeSampler,
@@ -365,16 +365,17 @@ def _is_zombie(pid: int) -> bool:
         return True
 
 
-def test_the_portable_look_at_the_processes_agrees_with_the_kernels_files() -> None:
+def test_psutil_agrees_with_the_table_of_processes() -> None:
     with python(BURN + "burn(0.1); print('done', flush=True); input()") as child:
         told(child)
         before = process_table()
-        portable = {process.pid: process for process in _psutil_processes()}
+        known = {pid: psutil.Process(pid).as_dict() for pid in (os.getpid(), child.pid)}
         after = process_table()
-    for pid in (os.getpid(), child.pid):
-        assert portable[pid].parent == after[pid].parent
-        assert before[pid].cpu_s - 0.02 <= portable[pid].cpu_s <= after[pid].cpu_s + 0.02
-        assert not portable[pid].ended
+    for pid, process in known.items():
+        assert process["ppid"] == after[pid].parent
+        used_s = process["cpu_times"].user + process["cpu_times"].system
+        assert before[pid].cpu_s - 0.02 <= used_s <= after[pid].cpu_s + 0.02
+        assert not after[pid].ended
 
 
 def test_memory_of_a_process_that_one_may_not_look_into_is_unknown() -> None:

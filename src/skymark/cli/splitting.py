@@ -11,7 +11,7 @@ from skymark.cli.caller import note, print_json, say
 from skymark.cli.tables import LATEST, RESULTS, print_rows
 from skymark.execute.duration import run_time
 from skymark.execute.partition.explain import (
-    Request,
+    ResourceRequest,
     WorkerPart,
     idle_workers,
     name_of,
@@ -248,7 +248,7 @@ def _said(plan: Plan, shard: Shard, rank: Rank) -> str:
     return f"{said}; {rank.note}" if rank.note else said
 
 
-def _row(one: WorkerPart, split: Split, asked: Request) -> tuple[str, ...]:
+def _row(one: WorkerPart, split: Split, asked: ResourceRequest) -> tuple[str, ...]:
     return (
         name_of(one.part.place, split),
         one.span or "none",
@@ -263,7 +263,7 @@ def _row(one: WorkerPart, split: Split, asked: Request) -> tuple[str, ...]:
 def _as_json(
     split: Split,
     parts: Sequence[WorkerPart],
-    requests: Sequence[Request],
+    requests: Sequence[ResourceRequest],
     why: Sequence[str] | None,
 ) -> str:
     found: dict[str, object] = {

@@ -12,7 +12,7 @@ from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform
 from skymark.model.record import Cell, Resources, RoundResult, Verification
-from skymark.suite.contract import Seen, SeenBy
+from skymark.suite.contract import ObservedRound, SeenBy
 
 # From the engine to the worker
 
@@ -56,7 +56,7 @@ class Judge(Frozen):
     cell: Cell
     claim: RoundResult
     evidence: Path
-    seen: Seen
+    seen: ObservedRound
     log: Path = OWN_OUTPUT
 
 
@@ -174,9 +174,9 @@ class Ended(Frozen):
     """Its exit status, or less than 0: the signal that ended it."""
 
 
-_REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
-_EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
-_NEWS: TypeAdapter[Serving | Ended] = TypeAdapter(
+REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
+EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+NEWS: TypeAdapter[Serving | Ended] = TypeAdapter(
     Annotated[Serving | Ended, Field(discriminator="told")]
 )
 
@@ -187,39 +187,3 @@ def line_of(message: Request | Event | Serve | Serving | Ended) -> str:
     What is null is left out: a worker of an earlier revision may not know the field.
     """
     return message.model_dump_json(exclude_none=True) + "\n"
-
-
-def parse_request(line: str | bytes) -> Request:
-    """Read what the engine asks for.
-
-    Raises:
-        ValidationError: it is no request.
-    """
-    return _REQUESTS.validate_json(line)
-
-
-def parse_event(line: str | bytes) -> Event:
-    """Read what a worker tells.
-
-    Raises:
-        ValidationError: it is no event.
-    """
-    return _EVENTS.validate_json(line)
-
-
-def parse_serve(packet: bytes) -> Serve:
-    """Read the request for a worker.
-
-    Raises:
-        ValidationError: it is none.
-    """
-    return Serve.model_validate_json(packet)
-
-
-def parse_news(packet: bytes) -> Serving | Ended:
-    """Read what a parent of workers tells.
-
-    Raises:
-        ValidationError: it is neither.
-    """
-    return _NEWS.validate_json(packet)

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from skymark.execute.cell_logs import WorkerOutput
 from skymark.execute.machine_fault import LOOK_S, RoundWatch
 from skymark.execute.messages import (
+    EVENTS,
     Begin,
     End,
     Event,
@@ -37,7 +38,6 @@ from skymark.execute.messages import (
     TimedRegionBegins,
     TimedRegionEnds,
     line_of,
-    parse_event,
 )
 from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
@@ -45,7 +45,7 @@ from skymark.measure.gpu_sampler import GpuSampler
 from skymark.measure.process_tree import TreeSampler, kill_tree
 from skymark.model.effort import Effort
 from skymark.model.record import Cause, Cell, RoundResult, Verification
-from skymark.suite.contract import Seen, SeenBy
+from skymark.suite.contract import ObservedRound, SeenBy
 
 START_TIMEOUT_S = 60.0
 """Least time a worker has to start."""
@@ -85,7 +85,7 @@ class MeasuredRound:
     """A round as its worker tells of it, and as it was seen from here."""
 
     told: Measured
-    seen: Seen
+    seen: ObservedRound
 
 
 class WorkerProcess:
@@ -217,7 +217,7 @@ class WorkerProcess:
         self._request(Measure(cell=cell, round=round, effort=effort))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
-        begin, seen = 0.0, Seen()
+        begin, seen = 0.0, ObservedRound()
         gpus = GpuSampler(self._process.kill, on=on_gpu)
         try:
             while True:
@@ -239,7 +239,7 @@ class WorkerProcess:
                         used = gpus.end()
                         sampler.end()
                         resources = sampler.resources().model_copy(update={"gpus": used})
-                        seen = Seen(wall_s=wall_s, resources=resources)
+                        seen = ObservedRound(wall_s=wall_s, resources=resources)
                         self._request(Go(seen=seen.resources))
                         sampler = None
                     case Failed():
@@ -254,7 +254,7 @@ class WorkerProcess:
         cell: Cell,
         claim: RoundResult,
         evidence: Path,
-        seen: Seen,
+        seen: ObservedRound,
         log: Path,
         timeout_s: float,
     ) -> Verification:
@@ -357,7 +357,7 @@ class WorkerProcess:
             self._output.flush()
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            return parse_event(line)
+            return EVENTS.validate_json(line)
         except ValidationError as error:
             shown = line[:LONGEST_SHOWN].decode(errors="replace")
             raise WorkerError(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skymark.execute.cell_logs import WorkerOutput
-from skymark.execute.messages import Begin, Ended, Serve, Serving, line_of, parse_news
+from skymark.execute.messages import NEWS, Begin, Ended, Serve, Serving, line_of
 from skymark.machine.private_directory import closed_umask
 from skymark.machine.tied import PARENT_VARIABLE
 from skymark.machine.variables import absolute_path, worker_variables
@@ -179,7 +179,7 @@ class WorkerParent:
             raise EOFError from error
         if not packet:
             raise EOFError
-        return parse_news(packet)
+        return NEWS.validate_json(packet)
 
     def end(self) -> tuple[str, ...]:
         """End it with everything that is left of it; safe to call again.

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
 
 from skymark.execute.messages import (
+    REQUESTS,
     Begin,
     End,
     Ended,
@@ -41,12 +42,11 @@ from skymark.execute.messages import (
     Request,
     Saw,
     See,
+    Serve,
     Serving,
     TimedRegionBegins,
     TimedRegionEnds,
     line_of,
-    parse_request,
-    parse_serve,
 )
 from skymark.execute.seen_devices import SeenDevices
 from skymark.machine.page_cache import MappedFiles
@@ -101,7 +101,7 @@ class Parent:
             packet, descriptors, _, _ = socket.recv_fds(self._control, PACKET_BYTES, DESCRIPTORS)
             if not packet:
                 return None
-            request = parse_serve(packet)
+            request = Serve.model_validate_json(packet)
             asked = Asked(*descriptors)
             if files is None:
                 self._tell(Serving(pid=os.getpid(), obstacle=hindered))
@@ -131,8 +131,6 @@ def obstacle(works: Any, control: int) -> str | None:
         works: the runner; its `forks` says whether its library allows it.
         control: the descriptor of the engine's socket, which does not count.
     """
-    if sys.platform != "linux":
-        return f"forks are not tried on {sys.platform}"
     if works is None or not getattr(works, "forks", False):
         return "its library does not allow it"
     if held := [one for one in _descriptors(control) if one.startswith(DEVICES + KERNEL_OBJECTS)]:
@@ -192,7 +190,7 @@ class Channel:
     def receive(self) -> Request:
         """Wait for the engine's next request; an engine that is gone wants the end."""
         line = self._receive.readline()
-        return parse_request(line) if line else End()
+        return REQUESTS.validate_json(line) if line else End()
 
 
 class Session:
@@ -335,7 +333,7 @@ def serve_as_parent(arguments: argparse.Namespace, output: int) -> NoReturn:
     """Make the runner, and serve in each fork; the parent leaves when the engine is gone."""
     control = socket.socket(fileno=arguments.control)
     control.set_inheritable(False)
-    request = parse_request(control.recv(PACKET_BYTES) or line_of(End()))
+    request = REQUESTS.validate_json(control.recv(PACKET_BYTES) or line_of(End()))
     if isinstance(request, Begin):
         works = made(arguments, request)
         runner = None if isinstance(works, Failed) else works

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 from pathlib import Path
 
 from skymark.model.base import Frozen
-from skymark.model.machine import Limits
+from skymark.model.machine import ProcessLimits
 from skymark.model.record import Cause
 
 NO_LIMIT_BYTES = 1 << 60
@@ -17,7 +16,7 @@ NO_LIMIT_BYTES = 1 << 60
 
 def limits_of(
     proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup"), root: Path = Path("/")
-) -> Limits:
+) -> ProcessLimits:
     """Return the limits that hold for this process, of control groups version 1 and 2.
 
     A limit of any enclosing group holds, so the strictest on the way to the root counts.
@@ -27,19 +26,13 @@ def limits_of(
     quotas = [quota for group in groups if (quota := _quota_cores(group)) is not None]
     memory = [limit for group in groups if (limit := _memory_limit(group)) is not None]
     throttled = [share for group in groups if (share := _throttled_share(group)) is not None]
-    return Limits(
-        usable_cores=_usable_cores(),
+    return ProcessLimits(
+        usable_cores=len(os.sched_getaffinity(0)),
         cpu_quota_cores=min(quotas, default=None),
         cpu_throttled_share=max(throttled, default=None),
         memory_limit_bytes=min(memory, default=None),
         container=container_of(root),
     )
-
-
-def _usable_cores() -> int | None:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _groups_of(file: Path, cgroups: Path) -> list[Path]:
@@ -204,7 +197,7 @@ def megabytes(size: int) -> str:
 
 def _size_of(directory: Path) -> tuple[int | None, int | None]:
     """Return the size and the free bytes of a file system; None for both where it is not there."""
-    if sys.platform != "linux" or not directory.is_dir():
+    if not directory.is_dir():
         return None, None
     status = os.statvfs(directory)
     return status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ from skymark.machine.cgroup import container_of, limits_of
 from skymark.machine.disk import disk_of
 from skymark.machine.nvidia import nvidia_driver
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
-from skymark.model.machine import Accelerator, GitState, Hardware, Load, Machine
+from skymark.model.machine import Accelerator, GitState, Hardware, Load, MachineState
 
 Run = Callable[[Sequence[str]], str | None]
 """Runs a program and returns its output; None if it is not there, fails or hangs."""
@@ -28,7 +27,7 @@ OBSERVED_S = 0.2
 """How long the cores are watched to tell how busy they are."""
 
 
-def capture(directory: Path, run: Run | None = None) -> Machine:
+def capture(directory: Path, run: Run | None = None) -> MachineState:
     """Return the machine as it is now, its load sampled for about a quarter of a second.
 
     What the platform does not tell is null.
@@ -41,7 +40,7 @@ def capture(directory: Path, run: Run | None = None) -> Machine:
     import psutil
 
     disk_kind, filesystem, free_bytes = disk_of(directory)
-    return Machine(
+    return MachineState(
         captured_at=datetime.now(UTC),
         hardware=Hardware(
             architecture=platform.machine(),
@@ -98,8 +97,6 @@ def run_program(command: Sequence[str]) -> str | None:
 
 def cpu_model(run: Run) -> str | None:
     """Return the processor's name, such as ``AMD EPYC 7763 64-Core Processor``."""
-    if sys.platform == "darwin":
-        return (run(["sysctl", "-n", "machdep.cpu.brand_string"]) or "").strip() or None
     lines = _text(Path("/proc/cpuinfo")) or ""
     for key in ("model name", "Hardware", "cpu model"):
         for line in lines.splitlines():

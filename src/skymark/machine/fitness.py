@@ -12,7 +12,7 @@ from skymark.machine.cgroup import (
     megabytes,
 )
 from skymark.machine.rehearsal import REHEARSAL
-from skymark.model.machine import Machine
+from skymark.model.machine import MachineState
 from skymark.model.record import StabilityWarning
 
 BUSY_SHARE = 0.10
@@ -33,7 +33,7 @@ ENOUGH_MEMORY_BYTES = 2 << 30
 """A process that has imported PyTorch or TensorFlow takes 0.3 to 0.5 GB, its workers as much."""
 
 
-def fitness_warnings(machine: Machine) -> tuple[StabilityWarning, ...]:
+def fitness_warnings(machine: MachineState) -> tuple[StabilityWarning, ...]:
     """Return the reasons why measurements on this machine are unsafe, the worst first."""
     return (
         *_rehearsal_warnings(machine),
@@ -77,7 +77,7 @@ def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
     return tuple(found)
 
 
-def _rehearsal_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+def _rehearsal_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
     if machine.limits.container == REHEARSAL:
         yield StabilityWarning(
             kind="rehearsal",
@@ -86,7 +86,7 @@ def _rehearsal_warnings(machine: Machine) -> Iterator[StabilityWarning]:
         )
 
 
-def _processor_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+def _processor_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
     load, cores = machine.load, machine.limits.usable_cores or 1
     if load.cpu_busy_share is not None and load.cpu_busy_share > BUSY_SHARE:
         yield StabilityWarning(
@@ -114,7 +114,7 @@ def _processor_warnings(machine: Machine) -> Iterator[StabilityWarning]:
         )
 
 
-def _limit_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+def _limit_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
     limits = machine.limits
     quota, cores = limits.cpu_quota_cores, limits.usable_cores
     if limits.cpu_throttled_share is not None and limits.cpu_throttled_share > THROTTLED_SHARE:
@@ -137,7 +137,7 @@ def _limit_warnings(machine: Machine) -> Iterator[StabilityWarning]:
         )
 
 
-def _space_warnings(machine: Machine) -> Iterator[StabilityWarning]:
+def _space_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
     load, limits = machine.load, machine.limits
     if load.swap_used_bytes is not None and load.swap_used_bytes > NOTABLE_SWAP_BYTES:
         yield StabilityWarning(

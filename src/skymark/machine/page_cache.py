@@ -82,7 +82,7 @@ class MappedFiles:
     """The pages of files that are mapped when this is made; none where the kernel does not tell."""
 
     def __init__(self) -> None:
-        self._mappings = tuple(_unchanged_mappings()) if sys.platform == "linux" else ()
+        self._mappings = tuple(_unchanged_mappings())
         self._present: tuple[Run, ...] = ()
         if self._mappings:
             with (PROC / "pagemap").open("rb", buffering=0) as pages:

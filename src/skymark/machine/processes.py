@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ class Process:
     pid: int
     parent: int
     started: float
-    """Start time in a unit of the platform's; with the pid it tells processes apart."""
+    """Start time in ticks since the machine began; with the pid it tells processes apart."""
     ended: bool
     """A zombie: it runs no more and holds no memory, its parent has not asked for its status."""
     cpu_s: float
@@ -36,13 +35,6 @@ class Process:
 
 Table = dict[int, Process]
 """Every visible process by pid."""
-
-
-def process_table() -> Table:
-    """Return every process that this user may see."""
-    if sys.platform == "linux":
-        return {process.pid: process for process in _linux_processes()}
-    return {process.pid: process for process in _psutil_processes()}
 
 
 def tree_of(pid: int, table: Table, exclude: Collection[int] = ()) -> set[int]:
@@ -66,17 +58,16 @@ def own_cpu_s(process: Process) -> float:
     ``/proc/PID/stat`` counts in ticks of 10 ms, too coarse for a short timed region. Linux also
     has a clock for each process, whose id is made from the pid (``clock_getcpuclockid(3)``).
     """
-    if sys.platform == "linux":
-        try:
-            return time.clock_gettime((~process.pid << 3) | 2)
-        except OSError:
-            return process.cpu_s
-    return process.cpu_s
+    try:
+        return time.clock_gettime((~process.pid << 3) | 2)
+    except OSError:
+        return process.cpu_s
 
 
-def _linux_processes() -> Iterator[Process]:
-    """Yield from ``/proc/PID/stat``; see proc_pid_stat(5) for the fields."""
+def process_table() -> Table:
+    """Return every process that this user may see, of ``/proc/PID/stat`` (proc_pid_stat(5))."""
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    table: Table = {}
     for name in os.listdir(PROC):  # noqa: PTH208 - plain names are quicker, five times a second
         if not name.isdigit():
             continue
@@ -87,7 +78,7 @@ def _linux_processes() -> Iterator[Process]:
             continue  # It ended since the directory was listed.
         # The command's name stands in brackets and may hold anything, so count from its end.
         fields = line[line.rindex(b")") + 2 :].split()
-        yield Process(
+        table[int(name)] = Process(
             pid=int(name),
             parent=int(fields[1]),
             started=float(fields[19]),
@@ -95,24 +86,7 @@ def _linux_processes() -> Iterator[Process]:
             cpu_s=(int(fields[11]) + int(fields[12])) * tick_s,
             reaped_cpu_s=(int(fields[13]) + int(fields[14])) * tick_s,
         )
-
-
-def _psutil_processes() -> Iterator[Process]:
-    """Yield from psutil. Some platforms do not tell the CPU time of children that ended."""
-    import psutil
-
-    for process in psutil.process_iter(["ppid", "create_time", "status", "cpu_times"]):
-        times = process.info["cpu_times"]
-        yield Process(
-            pid=process.pid,
-            parent=process.info["ppid"] or 0,
-            started=process.info["create_time"] or 0.0,
-            ended=process.info["status"] == psutil.STATUS_ZOMBIE,
-            cpu_s=times.user + times.system if times else 0.0,
-            reaped_cpu_s=(
-                getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-            ),
-        )
+    return table
 
 
 MARKER_VARIABLE = "SKYMARK_WORKER"

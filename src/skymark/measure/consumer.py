@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Work:
+class StepTotals:
     """The training steps of a pass; those of several passes or processes add up."""
 
     steps: int = 0
@@ -22,9 +22,9 @@ class Work:
     peak_flops_per_s: float | None = None
     """Of one device; None where it is unknown."""
 
-    def plus(self, other: Work) -> Work:
+    def plus(self, other: StepTotals) -> StepTotals:
         """Return both together."""
-        return Work(
+        return StepTotals(
             self.steps + other.steps,
             self.busy_ns + other.busy_ns,
             self.launch_ns + other.launch_ns,
@@ -55,12 +55,12 @@ class Consumer(ABC):
     def consume(self, batch: Any) -> int:
         """Use a batch, wait until that is done, and return the ns an accelerator was busy."""
 
-    def take_work(self) -> Work | None:
+    def take_work(self) -> StepTotals | None:
         """Return the steps made since the last call; None of a consumer that makes none."""
         return None
 
 
-def work_of(consumer: Consumer | None) -> Work | None:
+def work_of(consumer: Consumer | None) -> StepTotals | None:
     """Return the steps that a consumer made since it was last asked; None where it makes none."""
     return None if consumer is None else consumer.take_work()
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skymark.measure.consumer import Consumer, Transfer, Work
+from skymark.measure.consumer import Consumer, StepTotals, Transfer
 
 Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""
@@ -55,7 +55,7 @@ class Pass:
     complete: bool = True
     transfer: Transfer | None = None
     """The copies to an accelerator in the waits; `timed_pass` knows of none."""
-    work: Work | None = None
+    work: StepTotals | None = None
     """The training steps between the waits; `timed_pass` knows of none."""
 
 

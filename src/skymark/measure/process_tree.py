@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -68,8 +68,6 @@ def pss_bytes(pid: int) -> int | None:
     ended has 0. None where the kernel does not tell (no ``smaps_rollup``, before Linux 4.14) or
     may not (another user's process).
     """
-    if sys.platform != "linux":
-        return None
     try:
         with (PROC / str(pid) / "smaps_rollup").open("rb") as file:
             for line in file:
@@ -252,15 +250,4 @@ class _CpuLedger:
 
 
 def _with_exact_time(pids: set[int], table: Table) -> dict[tuple[int, float], Process]:
-    exact: dict[tuple[int, float], Process] = {}
-    for pid in pids:
-        process = table[pid]
-        exact[process.identity] = Process(
-            pid=pid,
-            parent=process.parent,
-            started=process.started,
-            ended=process.ended,
-            cpu_s=own_cpu_s(process),
-            reaped_cpu_s=process.reaped_cpu_s,
-        )
-    return exact
+    return {table[pid].identity: replace(table[pid], cpu_s=own_cpu_s(table[pid])) for pid in pids}

@@ -31,7 +31,7 @@ class Hardware(Frozen):
     """Null where there is a driver that could not be asked; empty where there is none."""
 
 
-class Limits(Frozen):
+class ProcessLimits(Frozen):
     """Limits of this process. Null is no limit that could be found."""
 
     usable_cores: Count | None
@@ -66,12 +66,12 @@ class GitState(Frozen):
     dirty: bool
 
 
-class Machine(Frozen):
+class MachineState(Frozen):
     """The machine of a run: hardware, limits, load and software."""
 
     captured_at: Moment
     hardware: Hardware
-    limits: Limits
+    limits: ProcessLimits
     load: Load
     system: str
     """Operating system and kernel, such as ``Linux 6.8.0``."""

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from skymark.model.base import Count, Frozen, Moment, NonNegative
 from skymark.model.effort import Effort
-from skymark.model.machine import GitState, Machine
+from skymark.model.machine import GitState, MachineState
 from skymark.model.metric import Declaration
 from skymark.model.plan import Plan
 from skymark.model.record import FILE_NAME, SCHEMA_VERSION, Cell, Status
@@ -73,9 +73,9 @@ class Manifest(Frozen):
     plan_hash: str
     declaration: Declaration
     """The metrics of the suite, and how they are shown."""
-    machine: Machine
+    machine: MachineState
     """Where the run was begun."""
-    continued_on: tuple[Machine, ...] = ()
+    continued_on: tuple[MachineState, ...] = ()
     """Machines of other hardware that went on with it, such as one that replaced a preempted one.
 
     Each record says by `hardware_key` which machine measured it; rounds are never mixed.

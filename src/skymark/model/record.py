@@ -211,7 +211,7 @@ class Record(Frozen):
     warnings: tuple[StabilityWarning, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
     hardware_key: str | None = None
-    """`Machine.hardware_key` of the machine that measured it."""
+    """`MachineState.hardware_key` of the machine that measured it."""
     samples_sha256: str | None = None
     """SHA-256 hex digest of the cell's samples file; null where nothing was measured."""
     started_at: Moment

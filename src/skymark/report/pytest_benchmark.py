@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from skymark.model.base import Frozen, NonNegative
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
-from skymark.model.machine import Hardware, Limits, Load, Machine
+from skymark.model.machine import Hardware, Load, MachineState, ProcessLimits
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric, Shown, Words
 from skymark.model.plan import Plan, PlannedCell
@@ -292,10 +292,10 @@ def _batched(stats: _Stats) -> list[float]:
     return [fmean(values[low:high]) for low, high in pairwise(ends)]
 
 
-def _machine(content: _File) -> Machine:
+def _machine(content: _File) -> MachineState:
     info: Any = content.machine_info
     nothing = dict.fromkeys(Load.model_fields)
-    return Machine(
+    return MachineState(
         captured_at=_when(content),
         hardware=Hardware(
             architecture=info.cpu.arch or info.machine,
@@ -306,7 +306,7 @@ def _machine(content: _File) -> Machine:
             disk_kind=None,
             accelerators=None,
         ),
-        limits=Limits(**dict.fromkeys(Limits.model_fields)),
+        limits=ProcessLimits(**dict.fromkeys(ProcessLimits.model_fields)),
         load=Load(**nothing),
         system=f"{info.system} {info.release}",
         filesystem=None,

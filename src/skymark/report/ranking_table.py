@@ -12,7 +12,7 @@ from skymark.model.record import Record, Status, Stop
 from skymark.report.text import MISSING, margin, share, significant, writer
 from skymark.rundir.row import price_per_million_usd, rate_of
 from skymark.statistics.difference import Difference, difference, is_shown
-from skymark.statistics.places import Place, places_of
+from skymark.statistics.places import PlaceRange, places_of
 
 if TYPE_CHECKING:
     from skymark.rundir.reader import Run
@@ -32,7 +32,7 @@ class Row:
     """How many times as good as the best: below 1 is worse, whichever way the metric counts."""
     multiple: float | None
     """How many times as good as the baseline."""
-    place: Place
+    place: PlaceRange
     tied: bool
     """Whether its group has others, so that some pair's order is not shown."""
 
@@ -312,7 +312,7 @@ def price_column(declaration: Declaration, hourly_price_usd: float | None) -> Co
     )
 
 
-def _place(place: Place) -> str:
+def _place(place: PlaceRange) -> str:
     return f"{place.first}" if place.first == place.last else f"{place.first}–{place.last}"
 
 

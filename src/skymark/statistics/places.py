@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class PlaceRange:
     """The places that one of several may have, and its group.
 
     The range counts those shown to be better and those shown to be worse, pair by pair (Goldstein,
@@ -23,7 +23,7 @@ class Place:
     """Counts from 0. Each of a group is shown to be better than each of the next."""
 
 
-def places_of(count: int, is_shown: Callable[[int, int], bool]) -> list[Place]:
+def places_of(count: int, is_shown: Callable[[int, int], bool]) -> list[PlaceRange]:
     """Return the places of things that are in the order of their means, the best first.
 
     A group is as small as it can be for the order of groups to be shown in every pair. Within one,
@@ -47,5 +47,5 @@ def places_of(count: int, is_shown: Callable[[int, int], bool]) -> list[Place]:
     for one in range(count):
         group += one > furthest
         furthest = max(furthest, reach[one])
-        places.append(Place(better[one] + 1, count - worse[one], group))
+        places.append(PlaceRange(better[one] + 1, count - worse[one], group))
     return places

@@ -33,7 +33,7 @@ GAP_RATIO = 7.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class CheckedRounds:
     """The rounds of a cell, and the metric that is looked at."""
 
     rounds: Sequence[Round]
@@ -57,12 +57,12 @@ def warnings_of(
         return ()
     if any(one.metrics.get(metric.name, 0.0) <= 0 for one in rounds):
         return ()
-    seen = Seen(rounds, effort, metric)
+    seen = CheckedRounds(rounds, effort, metric)
     found = (check(seen) for check in CHECKS)
     return tuple(warning for warning in found if warning is not None)
 
 
-def no_interval(seen: Seen) -> StabilityWarning | None:
+def no_interval(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of a single round, whose error nobody knows."""
     if len(seen.rounds) > 1:
         return None
@@ -73,7 +73,7 @@ def no_interval(seen: Seen) -> StabilityWarning | None:
     )
 
 
-def wide_interval(seen: Seen) -> StabilityWarning | None:
+def wide_interval(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of a metric known less precisely than the effort asks for."""
     width = estimate(seen.values).relative_half_width
     if width is None or width <= seen.effort.target_relative_interval:
@@ -91,7 +91,7 @@ def wide_interval(seen: Seen) -> StabilityWarning | None:
     )
 
 
-def drift(seen: Seen) -> StabilityWarning | None:
+def drift(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of a metric that rises or falls from round to round, by linear regression."""
     count = len(seen.rounds)
     if count < 5:
@@ -118,7 +118,7 @@ def drift(seen: Seen) -> StabilityWarning | None:
     )
 
 
-def outliers(seen: Seen) -> StabilityWarning | None:
+def outliers(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of single rounds far from the others.
 
     Source: the modified z-score of Iglewicz, Hoaglin, "How to detect and handle outliers", 1993,
@@ -145,7 +145,7 @@ def outliers(seen: Seen) -> StabilityWarning | None:
     )
 
 
-def two_speeds(seen: Seen) -> StabilityWarning | None:
+def two_speeds(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of rounds that fall in two groups with a gap between: a mean describes neither."""
     if len(seen.rounds) < 6:
         return None
@@ -169,7 +169,7 @@ def two_speeds(seen: Seen) -> StabilityWarning | None:
     )
 
 
-def short_region(seen: Seen) -> StabilityWarning | None:
+def short_region(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of a timed region so short that one interruption shows."""
     shortest = min(one.timed_ns for one in seen.rounds) / 1e9
     if shortest >= SHORT_REGION_S:
@@ -181,7 +181,7 @@ def short_region(seen: Seen) -> StabilityWarning | None:
     )
 
 
-CHECKS: tuple[Callable[[Seen], StabilityWarning | None], ...] = (
+CHECKS: tuple[Callable[[CheckedRounds], StabilityWarning | None], ...] = (
     no_interval,
     wide_interval,
     drift,

@@ -335,7 +335,7 @@ class Runner(Protocol):
         """Free what the adapter holds. Called once, after the last cell."""
 
 
-class Seen(Frozen):
+class ObservedRound(Frozen):
     """A round's timed region as the engine saw it, from outside of the worker."""
 
     wall_s: float | None = None
@@ -349,7 +349,9 @@ class Judge(Protocol):
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
         """Get ready for rounds of any cell of the venv, of which one is told."""
 
-    def judge(self, cell: Cell, claim: RoundResult, evidence: Path, seen: Seen) -> Verification:
+    def judge(
+        self, cell: Cell, claim: RoundResult, evidence: Path, seen: ObservedRound
+    ) -> Verification:
         """Return the verdict on a round.
 
         Args:

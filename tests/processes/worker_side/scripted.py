@@ -26,7 +26,7 @@ from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UnsupportedError, UsageError
 from skymark.model.machine import Platform
 from skymark.model.record import Cause, Cell, RoundResult, Verification
-from skymark.suite.contract import Seen, TimedRegion
+from skymark.suite.contract import ObservedRound, TimedRegion
 
 STEPS = 4
 
@@ -183,7 +183,9 @@ class ScriptedJudge:
         if cell.settings.get("hands-over") == "cannot start":
             raise RuntimeError("no such judge")
 
-    def judge(self, cell: Cell, claim: RoundResult, evidence: Path, seen: Seen) -> Verification:
+    def judge(
+        self, cell: Cell, claim: RoundResult, evidence: Path, seen: ObservedRound
+    ) -> Verification:
         says = evidence.read_text()
         line = {"pid": os.getpid(), "cell": cell.id, "round": claim.round, "wall_s": seen.wall_s}
         with (self.cache / "judged.jsonl").open("a") as journal:

@@ -10,6 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from skymark.execute.messages import (
+    EVENTS,
+    REQUESTS,
     Begin,
     End,
     Failed,
@@ -24,12 +26,10 @@ from skymark.execute.messages import (
     TimedRegionBegins,
     TimedRegionEnds,
     line_of,
-    parse_event,
-    parse_request,
 )
 from skymark.model.gpu import GpuUse
 from skymark.model.record import Cause, Resources, RoundResult, Verification
-from skymark.suite.contract import Seen
+from skymark.suite.contract import ObservedRound
 from tests.scripted_suite import EFFORT, cell_of
 
 CELL = cell_of("a@1.0", workers=2, lines="one\ntwo\u2028three", share=0.1)
@@ -46,7 +46,7 @@ RESULT = RoundResult(
     conditions={"mood": "calm", "cold": True, "level": 1, "share": 0.5},
 )
 
-REQUESTS = [
+ALL_REQUESTS = [
     Begin(cell=CELL, platform="gpu"),
     Prepare(cell=CELL, log=LOG),
     Measure(cell=CELL, round=3, effort=EFFORT, log=LOG),
@@ -54,7 +54,7 @@ REQUESTS = [
         cell=CELL,
         claim=RESULT,
         evidence=Path("/proc/7/fd/3"),
-        seen=Seen(wall_s=0.5, resources=Resources(cpu_s=0.1)),
+        seen=ObservedRound(wall_s=0.5, resources=Resources(cpu_s=0.1)),
         log=LOG,
     ),
     Go(),
@@ -62,7 +62,7 @@ REQUESTS = [
     Go(seen=Resources(gpus=(GpuUse(index=0, name="A GPU", power_w=0.5, samples=2),))),
     End(),
 ]
-EVENTS = [
+ALL_EVENTS = [
     Ready(),
     Prepared(),
     TimedRegionBegins(exclude=(1, 2)),
@@ -78,36 +78,36 @@ def name_of(message):
     return type(message).__name__
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=name_of)
+@pytest.mark.parametrize("request_", ALL_REQUESTS, ids=name_of)
 def test_a_request_comes_back_as_it_was_from_one_line(request_):
     line = line_of(request_)
     assert line.count("\n") == 1
     assert line.endswith("\n")
-    assert parse_request(line) == request_
-    assert parse_request(line.encode()) == request_
+    assert REQUESTS.validate_json(line) == request_
+    assert REQUESTS.validate_json(line.encode()) == request_
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=name_of)
+@pytest.mark.parametrize("event", ALL_EVENTS, ids=name_of)
 def test_an_event_comes_back_as_it_was_from_one_line(event):
     line = line_of(event)
     assert line.count("\n") == 1
     assert line.endswith("\n")
-    assert parse_event(line.encode()) == event
+    assert EVENTS.validate_json(line.encode()) == event
 
 
 def test_a_cell_has_the_same_hash_on_both_sides():
-    assert parse_request(line_of(Begin(cell=CELL, platform="gpu"))).cell.hash == CELL.hash
+    assert REQUESTS.validate_json(line_of(Begin(cell=CELL, platform="gpu"))).cell.hash == CELL.hash
 
 
 def test_a_worker_of_an_earlier_revision_is_told_how_to_leave():
     assert json.loads(line_of(Begin(cell=CELL, platform="cpu")))["leaves_at_once"] is False
 
 
-@pytest.mark.parametrize("message", [*REQUESTS, *EVENTS], ids=name_of)
+@pytest.mark.parametrize("message", [*ALL_REQUESTS, *ALL_EVENTS], ids=name_of)
 def test_what_one_side_says_the_other_never_takes_for_its_own(message):
-    parse = parse_event if message in REQUESTS else parse_request
+    adapter = EVENTS if message in ALL_REQUESTS else REQUESTS
     with pytest.raises(ValidationError):
-        parse(line_of(message))
+        adapter.validate_json(line_of(message))
 
 
 def test_what_is_missing_is_left_out_so_that_earlier_revisions_read_what_they_know():
@@ -137,4 +137,4 @@ def test_what_is_missing_is_left_out_so_that_earlier_revisions_read_what_they_kn
 )
 def test_what_is_no_event_is_refused_and_never_half_read(line):
     with pytest.raises(ValidationError):
-        parse_event(line)
+        EVENTS.validate_json(line)

@@ -22,7 +22,7 @@ from skymark.machine.facts import (
     turbo,
 )
 from skymark.machine.fitness import fitness_warnings
-from skymark.model.machine import GitState, Hardware, Limits, Load, Machine
+from skymark.model.machine import GitState, Hardware, Load, MachineState, ProcessLimits
 from tests.nvml.stand_in import H100, DriverStandIn
 
 
@@ -38,7 +38,7 @@ def test_this_machine_is_described_as_the_system_does(tmp_path: Path) -> None:
     assert found.limits.usable_cores == len(os.sched_getaffinity(0))
     assert found.python == f"CPython {platform.python_version()}"
     assert platform.release() in found.system
-    assert Machine.model_validate_json(found.model_dump_json()) == found
+    assert MachineState.model_validate_json(found.model_dump_json()) == found
 
 
 def test_a_program_that_is_absent_or_fails_has_no_output() -> None:
@@ -219,7 +219,7 @@ def machine(
     limits: dict[str, object] | None = None,
     load: dict[str, object] | None = None,
     filesystem: str = "ext4",
-) -> Machine:
+) -> MachineState:
     """A calm machine of 8 cores, but for what is given."""
     calm = {
         "load_average_1m": 0.1,
@@ -247,10 +247,10 @@ def machine(
         "disk_kind": "nvme",
         "accelerators": (),
     }
-    return Machine(
+    return MachineState(
         captured_at="2026-01-01T00:00:00Z",
         hardware=Hardware.model_validate({**machine, **(hardware or {})}),
-        limits=Limits.model_validate({**free, **(limits or {})}),
+        limits=ProcessLimits.model_validate({**free, **(limits or {})}),
         load=Load.model_validate({**calm, **(load or {})}),
         system="Linux 6.8",
         filesystem=filesystem,

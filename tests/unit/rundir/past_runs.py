@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from skymark.model.duration import Span
 from skymark.model.effort import Effort
-from skymark.model.machine import Hardware, Limits, Load, Machine
+from skymark.model.machine import Hardware, Load, MachineState, ProcessLimits
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cell, Record, Round, Status
@@ -56,7 +56,7 @@ def plan(
     )
 
 
-def machine() -> Machine:
+def machine() -> MachineState:
     hardware = Hardware(
         architecture="x86_64",
         cpu_model=None,
@@ -66,8 +66,8 @@ def machine() -> Machine:
         disk_kind=None,
         accelerators=(),
     )
-    limits = Limits(**dict.fromkeys(Limits.model_fields))
-    return Machine(
+    limits = ProcessLimits(**dict.fromkeys(ProcessLimits.model_fields))
+    return MachineState(
         captured_at=BEGIN,
         hardware=hardware,
         limits=limits,

@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.statistics.places import Place, places_of
+from skymark.statistics.places import PlaceRange as Place
+from skymark.statistics.places import places_of
 
 
 def places(count: int, hidden: set[tuple[int, int]]) -> list[Place]:
@@ -20,12 +21,21 @@ def test_where_every_order_is_shown_each_has_a_place_and_a_group_of_its_own():
 
 
 def test_two_that_cannot_be_told_apart_share_their_places():
-    assert places(4, {(1, 2)}) == [Place(1, 1, 0), Place(2, 3, 1), Place(2, 3, 1), Place(4, 4, 2)]
+    assert places(4, {(1, 2)}) == [
+        Place(1, 1, 0),
+        Place(2, 3, 1),
+        Place(2, 3, 1),
+        Place(4, 4, 2),
+    ]
 
 
 def test_what_is_shown_within_a_group_narrows_its_places():
     # The middle one is like both others, of which one is shown to be better.
-    assert places(3, {(0, 1), (1, 2)}) == [Place(1, 2, 0), Place(1, 3, 0), Place(2, 3, 0)]
+    assert places(3, {(0, 1), (1, 2)}) == [
+        Place(1, 2, 0),
+        Place(1, 3, 0),
+        Place(2, 3, 0),
+    ]
 
 
 def test_one_of_which_little_is_known_joins_all_between():

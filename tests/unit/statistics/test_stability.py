@@ -11,7 +11,14 @@ import pytest
 from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Round, StabilityWarning
-from skymark.statistics.stability import CHECKS, Seen, drift, outliers, two_speeds, warnings_of
+from skymark.statistics.stability import (
+    CHECKS,
+    CheckedRounds,
+    drift,
+    outliers,
+    two_speeds,
+    warnings_of,
+)
 
 STANDARD = Effort(
     name="standard",
@@ -38,8 +45,8 @@ def rounds_at(rates: Sequence[float]) -> list[Round]:
     ]
 
 
-def seen(rates: Sequence[float]) -> Seen:
-    return Seen(rounds_at(rates), STANDARD, RATE)
+def seen(rates: Sequence[float]) -> CheckedRounds:
+    return CheckedRounds(rounds_at(rates), STANDARD, RATE)
 
 
 def kinds(rounds: Sequence[Round], metric: Metric = RATE) -> set[str]:
@@ -137,7 +144,7 @@ def test_every_warning_says_what_to_do() -> None:
 @pytest.mark.parametrize("check", [drift, outliers, two_speeds])
 @pytest.mark.parametrize("count", [5, 6, 7, 10, 20])
 def test_chance_alone_raises_a_warning_in_fewer_than_five_of_a_hundred_cells(
-    check: Callable[[Seen], StabilityWarning | None], count: int
+    check: Callable[[CheckedRounds], StabilityWarning | None], count: int
 ) -> None:
     chance = random.Random(f"{check.__name__}/{count}")
     noisy = ([chance.lognormvariate(7, 0.05) for _ in range(count)] for _ in range(400))
@@ -146,10 +153,10 @@ def test_chance_alone_raises_a_warning_in_fewer_than_five_of_a_hundred_cells(
     assert raised / 400 < 0.055
 
 
-def _bare(rates: Sequence[float]) -> Seen:
+def _bare(rates: Sequence[float]) -> CheckedRounds:
     """Rounds that have rates only, unvalidated, because thousands are needed."""
     rounds = [
         Round.model_construct(round=number, metrics={"steps_per_s": rate})
         for number, rate in enumerate(rates)
     ]
-    return Seen(rounds, STANDARD, RATE)
+    return CheckedRounds(rounds, STANDARD, RATE)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from skymark.cloud.render.manifest import merged
 from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, require_types
-from skymark.execute.partition.explain import Request
+from skymark.execute.partition.explain import ResourceRequest
 from skymark.execute.partition.split import Split, read_split
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
@@ -84,7 +84,7 @@ def command_of(workload: Workload) -> str:
 
 
 def aichor_manifest(
-    split: Split, requests: Sequence[Request], fields: AichorFields, site: Mapping[str, Any]
+    split: Split, requests: Sequence[ResourceRequest], fields: AichorFields, site: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the manifest of workers on AIchor.
 
@@ -133,7 +133,7 @@ def _timeout(fields: AichorFields) -> dict[str, str]:
     return {"timeout": f"{limit_s // UNITS_S[unit]}{unit}"}
 
 
-def _type(request: Request, fields: AichorFields) -> dict[str, Any]:
+def _type(request: ResourceRequest, fields: AichorFields) -> dict[str, Any]:
     cpus = request.cpus or 1
     return {
         "count": request.type.count,
@@ -148,7 +148,9 @@ def _type(request: Request, fields: AichorFields) -> dict[str, Any]:
     }
 
 
-def _memory(request: Request, cpus: float, api_version: ApiVersion) -> dict[str, int | float]:
+def _memory(
+    request: ResourceRequest, cpus: float, api_version: ApiVersion
+) -> dict[str, int | float]:
     """Return the memory of a pod, rounded down, so that all together stay within the total.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 from skymark.cloud.order import cluster_name
 from skymark.cloud.render.manifest import merged
 from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, require_types
-from skymark.execute.partition.explain import Request
+from skymark.execute.partition.explain import ResourceRequest
 from skymark.execute.partition.split import Split
 from skymark.execute.ranks.reading import (
     ALL_REPLICAS,
@@ -177,7 +177,7 @@ def _rules() -> list[dict[str, Any]]:
     ]
 
 
-def _pod(workload: Workload, request: Request, fields: JobSetFields) -> dict[str, Any]:
+def _pod(workload: Workload, request: ResourceRequest, fields: JobSetFields) -> dict[str, Any]:
     words = workload.options(f"{RESULTS}/{workload.run_id}")
     container: dict[str, Any] = {
         "name": "skymark",

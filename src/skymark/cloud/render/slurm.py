@@ -10,7 +10,7 @@ import subprocess
 from skymark.cloud.order import cluster_name
 from skymark.cloud.render.manifest import comment
 from skymark.cloud.render.workload import Workload
-from skymark.execute.partition.explain import Request
+from skymark.execute.partition.explain import ResourceRequest
 from skymark.execute.ranks.reading import WHOLE
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
@@ -237,7 +237,7 @@ def _directives(workload: Workload, job: SlurmJob) -> list[str]:
     return [f"#SBATCH {option}" for option in options]
 
 
-def _asked(request: Request) -> list[str]:
+def _asked(request: ResourceRequest) -> list[str]:
     options = []
     if request.cpus is not None:
         if request.cpus != int(request.cpus):

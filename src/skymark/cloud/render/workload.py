@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pydantic import Field
 
 from skymark.cache.location import Policy
-from skymark.execute.partition.explain import Request
+from skymark.execute.partition.explain import ResourceRequest
 from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
@@ -39,7 +39,7 @@ class Workload(Frozen):
     split: Split
     notes: tuple[str, ...] = ()
     """Sentences on the expected time, the parts, and workers without work."""
-    requests: tuple[Request, ...] = Field(min_length=1)
+    requests: tuple[ResourceRequest, ...] = Field(min_length=1)
     """Of each type of workers."""
     stores: tuple[str, ...] = ()
     platform: Platform = "cpu"
@@ -131,7 +131,7 @@ def require_fit_for_containers(workload: Workload, plan: Plan) -> None:
     require_cpus(workload.requests)
 
 
-def require_cpus(requests: Sequence[Request]) -> None:
+def require_cpus(requests: Sequence[ResourceRequest]) -> None:
     """Refuse pods that ask for no CPUs.
 
     Raises:
@@ -144,7 +144,7 @@ def require_cpus(requests: Sequence[Request]) -> None:
         )
 
 
-def memory_gb(request: Request) -> float:
+def memory_gb(request: ResourceRequest) -> float:
     """Return the memory of a worker: its share of the total, else 2 GB for each CPU."""
     if request.memory_gb is not None:
         return request.memory_gb
@@ -152,7 +152,7 @@ def memory_gb(request: Request) -> float:
 
 
 def shared_memory_gb(
-    requests: Sequence[Request], given_gb: float | None, loader_processes: bool
+    requests: Sequence[ResourceRequest], given_gb: float | None, loader_processes: bool
 ) -> float:
     """Return the size of the pods' /dev/shm, which counts as memory of theirs.
 

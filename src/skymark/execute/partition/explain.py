@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from skymark.execute.partition.shard import Item, parts_of, weights_of
-from skymark.execute.partition.split import Part, Place, Split, WorkerType
+from skymark.execute.partition.split import Part, Split, WorkerPlace, WorkerType
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -97,7 +97,7 @@ def span_of(numbers: Sequence[int]) -> str:
     return " ".join(map(str, numbers))
 
 
-def name_of(place: Place, split: Split) -> str:
+def name_of(place: WorkerPlace, split: Split) -> str:
     """Return a worker's name: ``worker-3``, and ``worker-3-0`` where it has completions."""
     parted = any(one.completions > 1 for one in split.types)
     return f"{place.type}-{place.index}" + (f"-{place.completion}" if parted else "")
@@ -139,7 +139,7 @@ STEPS_PER_GB = 100
 """Memory is asked for in hundredths of a gigabyte, rounded down."""
 
 
-class Request(Frozen):
+class ResourceRequest(Frozen):
     """The request of each process of one type of workers."""
 
     type: WorkerType
@@ -150,7 +150,7 @@ class Request(Frozen):
 
 def requests_of(
     split: Split, total_cpus: int | None = None, total_memory_gb: float | None = None
-) -> tuple[Request, ...]:
+) -> tuple[ResourceRequest, ...]:
     """Return what each process of a split asks for, so that those that run at once fit the total.
 
     A worker with more CPUs than another gets more of either, in proportion. Without a total, the
@@ -177,7 +177,7 @@ def requests_of(
             steps = math.floor(total_memory_gb * share / whole * STEPS_PER_GB)
             memory_gb = steps / STEPS_PER_GB
             _require(memory_gb, "--total-memory", total_memory_gb, split)
-        requests.append(Request(type=one, cpus=cpus, memory_gb=memory_gb))
+        requests.append(ResourceRequest(type=one, cpus=cpus, memory_gb=memory_gb))
     return tuple(requests)
 
 

@@ -11,8 +11,8 @@ from skymark.execute.partition.split import (
     MOST_WORKERS,
     Balanced,
     Part,
-    Place,
     Split,
+    WorkerPlace,
     WorkerType,
     read_split,
 )
@@ -124,7 +124,7 @@ def shard_of(text: str, rank: Rank) -> Shard:
     return Shard(split=split, number=rank.index)
 
 
-def _place_of_pod(split: Split, rank: ReplicaRank) -> Place:
+def _place_of_pod(split: Split, rank: ReplicaRank) -> WorkerPlace:
     """Return the place of a pod: by its type where the split has several, and its replica."""
     if len(split.types) > 1:
         return _place_in(split, _type_of(split, rank), rank, rank.job, rank.replicas)
@@ -133,7 +133,7 @@ def _place_of_pod(split: Split, rank: ReplicaRank) -> Place:
         # One replica, whose completions are the workers.
         if rank.completion >= only.count:
             raise _contradiction(split, rank, f"the split has {only.count} workers")
-        return Place(type=only.name, index=rank.completion)
+        return WorkerPlace(type=only.name, index=rank.completion)
     return _place_in(split, only, rank, rank.index, rank.count)
 
 
@@ -147,7 +147,7 @@ def _type_of(split: Split, rank: ReplicaRank) -> WorkerType:
 
 def _place_in(
     split: Split, kind: WorkerType, rank: ReplicaRank, index: int, count: int | None
-) -> Place:
+) -> WorkerPlace:
     if count is not None and count != kind.count:
         raise _contradiction(
             split, rank, f"the split has {kind.count} of the type {kind.name}, and {count} run"
@@ -161,7 +161,7 @@ def _place_in(
             f"the split has {kind.completions} completions for each worker; all of a replica share "
             "its number, and a split such as two-level:5x10 tells them apart",
         )
-    return Place(type=kind.name, index=index, completion=rank.completion)
+    return WorkerPlace(type=kind.name, index=index, completion=rank.completion)
 
 
 def _contradiction(split: Split, rank: Rank, why: str) -> UsageError:

@@ -41,7 +41,7 @@ class WorkerType(Frozen):
         return self.count * self.at_once
 
 
-class Place(Frozen):
+class WorkerPlace(Frozen):
     """A worker's place: its type, its number within the type, and its part of that slice."""
 
     type: str = WORKER
@@ -52,7 +52,7 @@ class Place(Frozen):
 class Part(Frozen):
     """The items that one worker takes, by number from 1, in order."""
 
-    place: Place
+    place: WorkerPlace
     items: tuple[int, ...]
 
 
@@ -75,10 +75,10 @@ class Split(Frozen):
         """The split as ``--split`` takes it."""
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[WorkerPlace, ...]:
         """Every worker's place; a worker's number is its position here."""
         return tuple(
-            Place(type=one.name, index=index, completion=completion)
+            WorkerPlace(type=one.name, index=index, completion=completion)
             for one in self.types
             for index in range(one.count)
             for completion in range(one.completions)

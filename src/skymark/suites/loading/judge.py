@@ -21,7 +21,7 @@ from skymark.suites.loading.storage import Storage
 if TYPE_CHECKING:
     from skymark.model.machine import Platform
     from skymark.model.record import Cell, RoundResult, Verification
-    from skymark.suite.contract import Seen
+    from skymark.suite.contract import ObservedRound
 
 
 class LoadingJudge:
@@ -31,7 +31,9 @@ class LoadingJudge:
         del cell, platform
         self._cache = cache
 
-    def judge(self, cell: Cell, claim: RoundResult, evidence: Path, seen: Seen) -> Verification:
+    def judge(
+        self, cell: Cell, claim: RoundResult, evidence: Path, seen: ObservedRound
+    ) -> Verification:
         """Return the verdict on a round.
 
         Raises:

@@ -16,10 +16,10 @@ from skymark.execute.partition.split import (
     Balanced,
     Even,
     Longest,
-    Place,
     TwoLevel,
     Waves,
     Weighted,
+    WorkerPlace,
     WorkerType,
     read_split,
 )
@@ -108,8 +108,8 @@ def test_a_heavy_worker_takes_three_times_what_the_others_take():
     split = read_split("weighted:heavy=1x60,worker=7x20")
     assert ranges(split)[:2] == ["1–300", "301–400"]
     assert ranges(split)[-1] == "901–1000"
-    assert split.places[0] == Place(type="heavy", index=0)
-    assert split.places[-1] == Place(type="worker", index=6)
+    assert split.places[0] == WorkerPlace(type="heavy", index=0)
+    assert split.places[-1] == WorkerPlace(type="worker", index=6)
 
 
 @given(st.lists(types, min_size=1, max_size=4, unique_by=lambda one: one.name))

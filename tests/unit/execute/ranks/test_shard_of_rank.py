@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.execute.partition.shard import shard_of
-from skymark.execute.partition.split import Place
+from skymark.execute.partition.split import WorkerPlace
 from skymark.execute.ranks.rank import ALONE, Rank, read_rank
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.errors import UsageError
@@ -22,17 +22,17 @@ def pod_rank(*given, **named):
 
 
 def test_a_flat_rank_counts_through_all_workers():
-    assert place("even:10", read_rank("3/10")) == Place(index=3)
-    assert place("even", read_rank("3/10")) == Place(index=3)
-    assert place("weighted:heavy=1x60,worker=7x20", read_rank("0/8")) == Place(
+    assert place("even:10", read_rank("3/10")) == WorkerPlace(index=3)
+    assert place("even", read_rank("3/10")) == WorkerPlace(index=3)
+    assert place("weighted:heavy=1x60,worker=7x20", read_rank("0/8")) == WorkerPlace(
         type="heavy", index=0
     )
-    assert place("two-level:5x10", read_rank("23/50")) == Place(index=2, completion=3)
+    assert place("two-level:5x10", read_rank("23/50")) == WorkerPlace(index=2, completion=3)
 
 
 def test_a_completion_index_needs_the_count_from_the_split():
     rank = rank_here({"JOB_COMPLETION_INDEX": "3"})
-    assert place("even:10", rank) == Place(index=3)
+    assert place("even:10", rank) == WorkerPlace(index=3)
     with pytest.raises(UsageError, match="names no number of workers"):
         shard_of("even", rank)
 
@@ -40,28 +40,28 @@ def test_a_completion_index_needs_the_count_from_the_split():
 def test_with_several_types_the_type_and_its_number_decide():
     text = "weighted:heavy=1x60,worker=7x20"
     heavy = pod_rank("heavy", 0, 0, replicas=1, all_replicas=8)
-    assert place(text, heavy) == Place(type="heavy", index=0)
+    assert place(text, heavy) == WorkerPlace(type="heavy", index=0)
     first = pod_rank("worker", 0, 1, replicas=7, all_replicas=8)
-    assert place(text, first) == Place(type="worker", index=0)
+    assert place(text, first) == WorkerPlace(type="worker", index=0)
 
 
 def test_the_type_decides_whatever_order_a_cluster_counts_types_in():
     """Types may be numbered by name there: `worker` before `x-heavy`."""
     text = "weighted:x-heavy=1x60,worker=7x20"
     heavy = pod_rank("x-heavy", 0, 7, replicas=1, all_replicas=8)
-    assert place(text, heavy) == Place(type="x-heavy", index=0)
+    assert place(text, heavy) == WorkerPlace(type="x-heavy", index=0)
 
 
 def test_completions_share_their_replica_s_number():
     rank = pod_rank("worker", 1, 1, completion=4, replicas=5, all_replicas=5)
-    assert place("two-level:5x10", rank) == Place(index=1, completion=4)
-    assert place("waves:5x10/4", rank) == Place(index=1, completion=4)
+    assert place("two-level:5x10", rank) == WorkerPlace(index=1, completion=4)
+    assert place("waves:5x10/4", rank) == WorkerPlace(index=1, completion=4)
 
 
 def test_the_completions_of_a_single_replica_are_workers():
     rank = pod_rank("worker", 0, 0, completion=4, replicas=1, all_replicas=1)
-    assert place("even:10", rank) == Place(index=4)
-    assert place("longest:10", rank) == Place(index=4)
+    assert place("even:10", rank) == WorkerPlace(index=4)
+    assert place("longest:10", rank) == WorkerPlace(index=4)
 
 
 def test_alone_takes_the_whole():

@@ -13,7 +13,7 @@ from skymark.machine.cores import divided
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.plan import Selection
 from skymark.model.record import Resources
-from skymark.suite.contract import Seen
+from skymark.suite.contract import ObservedRound
 from skymark.suites.loading.adapter import ADAPTERS
 from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.judge import LoadingJudge
@@ -84,7 +84,7 @@ def measured(cell, cache, effort=SHORT):
     try:
         result = bench.measure(cell, 0, effort, region)
         assert result.verification.cause.kind == "not-judged"
-        verdict = LoadingJudge(cell, cache).judge(cell, result, region.evidence, Seen())
+        verdict = LoadingJudge(cell, cache).judge(cell, result, region.evidence, ObservedRound())
     finally:
         bench.close()
     return result.model_copy(update={"verification": verdict}), region.excluded

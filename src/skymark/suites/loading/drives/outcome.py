@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skymark.measure.consumer import Transfer, Work
+from skymark.measure.consumer import StepTotals, Transfer
 from skymark.measure.process_tree import cpu_seconds_of_tree
 from skymark.model.record import Resources
 from skymark.suites.loading.delivery.loader import opened
@@ -169,7 +169,7 @@ class Outcome:
     """Whether each wait comes after its epoch's lead, and is measured."""
     transfer: Transfer = field(default_factory=Transfer)
     """What the measured epochs copied to the device."""
-    work: Work = field(default_factory=Work)
+    work: StepTotals = field(default_factory=StepTotals)
     """The training steps of the measured epochs."""
     resources: Resources = field(default_factory=Resources)
     extra: dict[str, float] = field(default_factory=dict)
@@ -257,7 +257,7 @@ class Outcome:
             self.consumed += batches / len(parts)
             self.elements += sum(sizes)
             self.transfer = self.transfer.plus(done.transfer or Transfer())
-            self.work = self.work.plus(done.work or Work())
+            self.work = self.work.plus(done.work or StepTotals())
             firsts = [one.wait_ns[0] for one in parts if one.wait_ns]
             self.restart_ns += [max(firsts)] if firsts else []
             if self.lead:

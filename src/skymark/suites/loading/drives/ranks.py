@@ -7,7 +7,7 @@ import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from skymark.measure.consumer import Transfer, Work
+from skymark.measure.consumer import StepTotals, Transfer
 from skymark.measure.loop import Pass
 from skymark.model.record import Resources
 from skymark.suites.loading.drives import epochs
@@ -167,7 +167,7 @@ def together(ranks: Sequence[RemotePass]) -> Pass:
         done.wait_ns += rank.done.wait_ns
         done.indices += rank.done.indices
         done.transfer = (done.transfer or Transfer()).plus(rank.done.transfer or Transfer())
-        done.work = (done.work or Work()).plus(rank.done.work or Work())
+        done.work = (done.work or StepTotals()).plus(rank.done.work or StepTotals())
         done.kept |= {len(done.kept) + n: batch for n, batch in enumerate(rank.done.kept.values())}
     return done
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from skymark.measure.consumer import Consumer, Sleeper, Work
+from skymark.measure.consumer import Consumer, Sleeper, StepTotals
 from skymark.model.errors import UsageError
 from skymark.suites.loading.devices import fields_for_model
 from skymark.suites.loading.step.step import StepKind
@@ -72,7 +72,7 @@ class Trainer(Consumer):
         self._start = start
         self._made: Step | None = None
         self._seen: set[tuple[tuple[int, ...], ...]] = set()
-        self._work = Work()
+        self._work = StepTotals()
 
     def prepare(self, batch: Mapping[str, Any]) -> None:
         """Make the step, and let it prepare for each new shape of batches: JAX compiles for it."""
@@ -88,13 +88,13 @@ class Trainer(Consumer):
         inputs = step.inputs(fields_for_model(batch))
         busy_ns = step.train(inputs)
         self._work = self._work.plus(
-            Work(1, busy_ns, step.launch_ns or 0, step.flops(inputs), step.peak_flops_per_s)
+            StepTotals(1, busy_ns, step.launch_ns or 0, step.flops(inputs), step.peak_flops_per_s)
         )
         return busy_ns
 
-    def take_work(self) -> Work:
+    def take_work(self) -> StepTotals:
         """Return the steps made since the last call, those of `prepare` left out."""
-        work, self._work = self._work, Work()
+        work, self._work = self._work, StepTotals()
         return work
 
     def _step(self) -> Step:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from skymark.measure.consumer import Sleeper, Work
+from skymark.measure.consumer import Sleeper, StepTotals
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.drives import epochs
@@ -71,11 +71,11 @@ def test_a_batch_is_trained_on_once_and_the_devices_time_is_returned():
     assert trainer.consume(batch_of(4)) == 7
     assert step.trained == before + 1
     work = trainer.take_work()
-    assert work == Work(steps=1, busy_ns=7, launch_ns=2, flops=400, peak_flops_per_s=1e12)
+    assert work == StepTotals(steps=1, busy_ns=7, launch_ns=2, flops=400, peak_flops_per_s=1e12)
     assert work.flop_share == pytest.approx(400 / 7e-9 / 1e12)
-    assert trainer.take_work() == Work()
-    assert Work().flop_share is None
-    assert Work().launch_ns_per_step is None
+    assert trainer.take_work() == StepTotals()
+    assert StepTotals().flop_share is None
+    assert StepTotals().launch_ns_per_step is None
 
 
 @dataclasses.dataclass(frozen=True)
