@@ -405,18 +405,26 @@ def microbench(session: nox.Session) -> None:
 @nox.session
 def pins(session: nox.Session) -> None:
     """Renew the compiled requirement files: newest releases, hashes, no index addresses."""
+    from skymark.suite.registry import suites
+
+    venvs = [venv for suite in suites() for venv in suite.venvs().values()]
+    specs = [spec for venv in venvs for spec in (venv, *venv.variants.values())]
+    declared = {Path(spec.locked).stem: spec.declared for spec in specs if spec.locked is not None}
     compile_ = ("uv", "pip", "compile", "--quiet", "--upgrade", "--generate-hashes")
     options = ("--universal", "--python-version", "3.11", "--no-header", "--no-emit-index-url")
-    chosen = session.posargs or [path.stem for path in sorted(ADAPTERS.glob("*.in"))]
-    for name in chosen:
-        directory = ADAPTERS if (ADAPTERS / f"{name}.in").exists() else REQUIREMENTS
-        source = directory / f"{name}.in"
+    for name in session.posargs or sorted(declared):
+        directory = ADAPTERS if name in declared else REQUIREMENTS
+        source = REQUIREMENTS / f"{name}.in"
+        if name in declared:
+            source = Path(session.create_tmp()) / f"{name}.in"
+            source.write_text("\n".join(declared[name]))
         sources = [source] if source.exists() else []
         if name in EXTRAS:
             sources = [ROOT / "pyproject.toml", *sources]
         extras = [word for extra in EXTRAS.get(name, ()) for word in ("--extra", extra)]
-        target = directory / f"{name}.txt"
-        session.run(*compile_, *options, *extras, *map(str, sources), "-o", str(target))
+        with session.chdir(source.parent if name in declared else ROOT):
+            target = str(directory / f"{name}.txt")
+            session.run(*compile_, *options, *extras, *map(str, sources), "-o", target)
 
 
 @nox.session

@@ -32,7 +32,7 @@ def rows() -> dict[str, list[str]]:
         f"`{cls.slug}`": [
             cls.framework or "",
             ", ".join(sorted(set(cls.acceleration.seen_by.values()))),
-            ", ".join(cls.acceleration.pins),
+            ", ".join(cls.acceleration.builds),
             lacks(cls),
         ]
         for cls in own

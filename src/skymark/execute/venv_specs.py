@@ -93,12 +93,8 @@ def _packages_of(spec: VenvSpec, root: Path) -> set[str]:
     from packaging.utils import canonicalize_name
 
     found = {str(canonicalize_name(Requirement(line).name)) for line in spec.packages}
-    # A library in another version needs about what the pinned one needs.
-    declared = None if spec.declared is None else str(Path(spec.declared).with_suffix(".txt"))
-    for name in (spec.locked, declared):
-        if name is not None and (root / name).is_file():
-            found |= _pinned(root / name)
-    return found
+    name = spec.locked or spec.similar
+    return found if name is None else found | _pinned(root / name)
 
 
 @cache

@@ -32,7 +32,7 @@ from skymark.machine.private_directory import other_hand, own_folder, require_ow
 from skymark.machine.tied import run_tied
 from skymark.machine.variables import uv_variables, worker_variables
 from skymark.model.base import Frozen, digest_of
-from skymark.model.errors import UsageError, VenvBuildError
+from skymark.model.errors import VenvBuildError
 from skymark.model.machine import Target
 from skymark.model.venv import VenvSpec
 from skymark.plain_files import write_whole
@@ -88,8 +88,8 @@ class Venvs:
 
     def path_of(self, spec: VenvSpec) -> Path:
         """Return where a venv lies, or would lie; changed pins give another place."""
-        names = [name for name in (spec.locked, spec.declared) if name is not None]
-        texts = [_text_of(self._directory_of_pins(), name) for name in names]
+        pins = self._directory_of_pins()
+        texts = list(spec.declared) if spec.locked is None else [_text_of(pins, spec.locked)]
         python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
         key = digest_of([texts, list(spec.packages), python, sys.platform])
         name = re.sub(r"[^\w@.+-]", "_", spec.name)
@@ -160,9 +160,9 @@ class Venvs:
             install.append("--compile-bytecode")
         if spec.locked is not None:
             self._uv(spec, *install, "--require-hashes", "-r", f"{requirements / spec.locked}")
-        extra = [] if spec.declared is None else ["-r", f"{requirements / spec.declared}"]
-        if extra or spec.packages:
-            self._uv(spec, *install, *extra, *spec.packages)
+        further = (*(spec.declared if spec.locked is None else ()), *spec.packages)
+        if further:
+            self._uv(spec, *install, *further)
         if spec.imports is not None and not sys.dont_write_bytecode:
             _import_once(python, spec.imports)
         write_whole(directory / MARKER, spec.model_dump_json().encode(), durable=False)
@@ -214,17 +214,13 @@ def _is_complete(directory: Path) -> bool:
 
 
 def _text_of(requirements: Path, name: str) -> str:
-    """Return a requirement file's text, and that of the files it includes."""
+    """Return a requirement file's text."""
     try:
-        text = (requirements / name).read_text()
+        return (requirements / name).read_text()
     except FileNotFoundError as error:
         raise VenvBuildError(
             f"this installation has no requirements/{name}; in a checkout, `make pins` writes it"
         ) from error
-    included = re.findall(r"^-r\s+(\S+)", text, re.MULTILINE)
-    return text + "".join(
-        _text_of(requirements, f"{Path(name).parent / other}") for other in included
-    )
 
 
 def import_root(cache: Path, runner: str = "skymark", own: Path | None = None) -> Path:
@@ -306,15 +302,8 @@ def install_line(found: Iterable[AdapterHere]) -> str | None:
 
 
 def requirements_of(spec: VenvSpec) -> list[Requirement]:
-    """Return the requirements of a venv before they are pinned.
-
-    Raises:
-        UsageError: this installation has no file of them.
-    """
-    directory = resource_directory("requirements")
-    names = [spec.declared] if spec.locked is None else [f"{spec.locked.removesuffix('.txt')}.in"]
-    lines = [line for name in names if name for line in _lines(directory / name)]
-    return [Requirement(line) for line in dict.fromkeys([*lines, *spec.packages])]
+    """Return the requirements of a venv before they are pinned."""
+    return [Requirement(line) for line in dict.fromkeys([*spec.declared, *spec.packages])]
 
 
 def is_met(one: Requirement) -> bool:
@@ -334,17 +323,3 @@ def _needs_of_extra(needs: Iterable[str], extra: str) -> Iterator[Requirement]:
             continue
         if need.marker.evaluate({"extra": extra}):
             yield need
-
-
-def _lines(file: Path) -> Iterator[str]:
-    """Yield the requirements of a file and of the files in its `-r` lines."""
-    try:
-        text = file.read_text()
-    except FileNotFoundError as error:
-        raise UsageError(f"this installation has no requirements/{file.name}") from error
-    for line in text.splitlines():
-        wanted = line.partition(" #")[0].strip()
-        if wanted.startswith("-r"):
-            yield from _lines(file.parent / wanted.removeprefix("-r").strip())
-        elif wanted and not wanted.startswith("#"):
-            yield wanted

@@ -11,19 +11,25 @@ from skymark.model.base import Frozen
 from skymark.model.errors import DataError
 from skymark.model.machine import Target
 
+WORKER = ("av", "filelock", "numpy", "pillow", "psutil", "pydantic")
+"""Requirements of skymark's worker side, which every adapter's venv has."""
+
 
 class VenvSpec(Frozen):
     """The Python environment that an adapter's worker runs in.
 
-    `locked` names a compiled file below ``requirements/`` (hashed pins), `declared` one that is
-    not compiled; `packages` are further requirement lines, such as ``grain==0.2.17``, which are
-    resolved when the venv is made.
+    `locked` names a compiled file below ``requirements/`` (hashed pins), made from `declared`.
+    Without it `declared` is resolved when the venv is made. `packages` are further requirement
+    lines, such as ``grain==0.2.17``, which are resolved in any case.
     """
 
     name: str
     locked: str | None = None
-    declared: str | None = None
+    declared: tuple[str, ...] = ()
+    """Requirement lines, before they are pinned."""
     packages: tuple[str, ...] = ()
+    similar: str | None = None
+    """Compiled file of a venv that is about as large, for one without pins of its own."""
     python: str | None = None
     imports: str | None = None
     """Module that its workers import first; imported once when the venv has been made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.suites.loading.drives import mixing
+from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.oracle import Declared
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
@@ -14,7 +14,7 @@ SCENARIO = WeightedMixing(Size(elements=2560, batch_size=32, values={"features":
 
 def test_a_mixture_by_weight_passes(make_bench):
     bench = make_bench(SCENARIO)
-    outcome = mixing.drive(bench)
+    outcome = epochs.drive(bench)
     verdict = bench.oracle.verdict()
     assert verdict.passed, verdict.cause
     assert outcome.elements == 2560 * max(outcome.epoch)
@@ -25,7 +25,7 @@ def test_a_mixture_by_weight_passes(make_bench):
 def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
     bench = make_bench(SCENARIO)
     bench.oracle.declared = Declared(mixing="schedule")
-    mixing.drive(bench)
+    epochs.drive(bench)
     assert bench.oracle.verdict().cause.kind == "ignored-weights"
 
 
@@ -44,7 +44,7 @@ def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
 )
 def test_a_mixture_that_is_wrong_is_refused_and_named(make_bench, name, kind, words):
     bench = make_bench(SCENARIO, name)
-    mixing.drive(bench)
+    epochs.drive(bench)
     cause = bench.oracle.verdict().cause
     assert cause is not None
     assert (cause.kind, words in cause.message) == (kind, True), cause

@@ -19,7 +19,7 @@ from skymark.execute.venvs import (
     is_met,
     requirements_of,
 )
-from skymark.model.venv import VenvSpec
+from skymark.model.venv import WORKER, VenvSpec
 from skymark.suites.loading.suite import LoadingSuite
 
 
@@ -54,7 +54,7 @@ def test_an_adapter_whose_library_is_here_has_its_version_and_nothing_missing():
 
 
 def test_a_version_that_is_asked_for_and_another_that_is_there_is_missing():
-    spec = VenvSpec(name="own", declared="adapters/base.in", packages=("numpy<2",), imports="numpy")
+    spec = VenvSpec(name="own", declared=WORKER, packages=("numpy<2",), imports="numpy")
     (found,) = adapters_here({"own": spec})
     assert found.version == metadata.version("numpy")
     assert [str(one) for one in found.missing] == ["numpy<2"]

@@ -39,7 +39,7 @@ def test_a_plan_needs_the_venvs_of_the_cells_that_will_run():
     assert list(on_gpu) == list(found)
     assert on_gpu["spdl"] == found["spdl"]
     assert on_gpu["numpy"].locked == "adapters/numpy.gpu-cuda13.txt"
-    assert on_gpu["grain@0.2.17"].declared == "adapters/grain.gpu-cuda13.in"
+    assert on_gpu["grain@0.2.17"].similar == "adapters/grain.gpu-cuda13.txt"
 
 
 def test_a_library_that_no_package_installs_has_no_venv_to_build():

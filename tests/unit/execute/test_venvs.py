@@ -82,14 +82,14 @@ def test_what_a_worker_imports_first_is_compiled_when_it_begins(
     assert answer(built) == "42"
 
 
-def test_declared_and_locked_files_are_installed(tmp_path, wheel, requirements):
-    (requirements / "base.in").write_text(wheel)
-    (requirements / "tiny.in").write_text("-r base.in\n")
+def test_declared_packages_are_installed_only_where_there_are_no_pins(
+    tmp_path, wheel, requirements
+):
     (requirements / "tiny.txt").write_text("# nothing is pinned\n")
     venvs = Venvs(tmp_path / "cache")
-    declared = venvs.ensure(VenvSpec(name="tiny", declared="tiny.in"))
+    declared = venvs.ensure(VenvSpec(name="tiny", declared=(wheel,)))
     assert answer(declared) == "42"
-    locked = venvs.ensure(VenvSpec(name="tiny", locked="tiny.txt"))
+    locked = venvs.ensure(VenvSpec(name="tiny", locked="tiny.txt", declared=(wheel,)))
     with pytest.raises(subprocess.CalledProcessError):
         answer(locked)
 
@@ -120,20 +120,20 @@ def test_two_threads_that_need_an_environment_make_it_once(tmp_path, wheel):
 
 def test_other_pins_packages_or_pythons_give_another_place(tmp_path, requirements):
     venvs = Venvs(tmp_path)
-    (requirements / "base.in").write_text("numpy\n")
-    (requirements / "a.in").write_text("-r base.in\ngrain\n")
-    spec = VenvSpec(name="a", declared="a.in")
+    (requirements / "a.txt").write_text("numpy\n")
+    spec = VenvSpec(name="a", declared=("grain",))
+    locked = VenvSpec(name="a", locked="a.txt")
     others = [
         spec.model_copy(update={"packages": ("grain==0.2.17",)}),
         spec.model_copy(update={"python": "3.12"}),
         spec.model_copy(update={"name": "b"}),
+        spec.model_copy(update={"declared": ("grain>=0.2",)}),
+        locked,
     ]
     places = {venvs.path_of(one) for one in [spec, *others]}
-    (requirements / "a.in").write_text("-r base.in\ngrain>=0.2\n")
-    places.add(venvs.path_of(spec))
-    (requirements / "base.in").write_text("numpy<3\n")
-    places.add(venvs.path_of(spec))
-    assert len(places) == 6
+    (requirements / "a.txt").write_text("numpy<3\n")
+    places.add(venvs.path_of(locked))
+    assert len(places) == 7
     assert venvs.path_of(spec) in places
 
 

@@ -14,7 +14,7 @@ from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cell, RoundResult, StabilityWarning
-from skymark.model.venv import VenvSpec
+from skymark.model.venv import WORKER, VenvSpec
 from skymark.statistics.interval import is_precise_enough
 from skymark.statistics.stability import warnings_of
 from skymark.suite.contract import DeviceLibrary, Row, Suite
@@ -55,13 +55,23 @@ EFFORTS: dict[str, Effort] = {
 
 USUAL_PIXELS = "shortest bicubic"
 """Of weights that open_clip does not know."""
+REQUIREMENTS = (
+    *WORKER,
+    *("huggingface_hub", "open_clip_torch", "safetensors", "sentencepiece", "torch"),
+    *("torchvision", "transformers"),
+)
 VENV = VenvSpec(
     name="clip",
     locked="adapters/clip.txt",
+    declared=REQUIREMENTS,
     imports="open_clip",
     variants={
         "cuda12": VenvSpec(
-            name="clip", locked="adapters/clip.gpu.txt", imports="open_clip", target="cuda12"
+            name="clip",
+            locked="adapters/clip.gpu.txt",
+            declared=(*REQUIREMENTS, "torch<2.11"),  # later ones are for CUDA 13
+            imports="open_clip",
+            target="cuda12",
         ),
     },
 )

@@ -328,7 +328,7 @@ class Adapter:
     shared_venv: ClassVar[str] = ""
     """Slug of the adapter whose venv it runs in; empty where it has one of its own."""
     requirements: ClassVar[tuple[str, ...]] = ()
-    """Packages to install, for adapters outside skymark, such as ``("torch>=2.5",)``."""
+    """Packages to install besides those of every worker, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1
     """Raise when the adapter's code changes what is measured, so old records are not reused."""
     variables: ClassVar[Mapping[str, str]] = {}

@@ -92,26 +92,30 @@ class Acceleration:
     seen_by: Mapping[Platform, SeenBy] = field(default_factory=dict)
     """The library that has to compute on a platform's accelerator before anything is measured. A
     platform that is not named is none of its business: it works on the host there."""
-    pins: Mapping[Target, str] = field(default_factory=dict)
-    """Suffixes of requirement files, as ``gpu`` of ``grain.gpu.txt``; the usual file does for
-    targets that are not named."""
+    builds: Mapping[Target, tuple[str, ...]] = field(default_factory=dict)
+    """Requirements of a target besides the adapter's own, such as ``jax[cuda12]``; targets with
+    the same share their pins. The usual pins do for targets that are not named."""
     distributions: Mapping[Target, str] = field(default_factory=dict)
-    """The package whose version counts, where it is another than usual."""
+    """The package whose version counts, where it is another than usual; it takes the place of that
+    one among the requirements."""
     variables: Mapping[Platform, Mapping[str, str]] = field(default_factory=dict)
     """Environment variables of the worker, besides those of every platform."""
 
 
 HOST_ONLY = Acceleration()
 
-TORCH = Acceleration(seen_by={"gpu": "torch"}, pins={"cuda12": "gpu"})
+TORCH_FOR_CUDA12 = "torch<2.11"
+"""Later ones are for CUDA 13, which needs driver 580."""
+
+TORCH = Acceleration(seen_by={"gpu": "torch"}, builds={"cuda12": (TORCH_FOR_CUDA12,)})
 """The usual pins have the newest torch, whose wheel is for CUDA 13. It knows no TPU by itself."""
 
-TORCH_FROM_HOST = Acceleration(pins={"cuda12": "gpu"})
+TORCH_FROM_HOST = Acceleration(builds={"cuda12": (TORCH_FOR_CUDA12,)})
 """Of libraries that work on the host, and use torch for batches that go to a GPU."""
 
 JAX = Acceleration(
     seen_by={"gpu": "jax", "tpu": "jax"},
-    pins={"cuda12": "gpu", "cuda13": "gpu-cuda13", "tpu": "tpu"},
+    builds={"cuda12": ("jax[cuda12]",), "cuda13": ("jax[cuda13]",), "tpu": ("jax[tpu]",)},
     # Else the first of several ranks takes 75 % of a GPU's memory, and the next finds too little.
     variables={"gpu": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}},
 )

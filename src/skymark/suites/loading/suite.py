@@ -18,7 +18,7 @@ from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cause, Cell, RoundResult, StabilityWarning
-from skymark.model.venv import VenvSpec
+from skymark.model.venv import WORKER, VenvSpec
 from skymark.suite.contract import DeviceLibrary, Row, Suite, Tuning
 from skymark.suites.loading.adapter import Adapter
 from skymark.suites.loading.cells import (
@@ -259,58 +259,47 @@ def display_name(adapter: str) -> str | None:
     return known.name if reference.version is None else f"{known.name}@{reference.version}"
 
 
+SUFFIXES: Mapping[Target, str] = {"cuda12": ".gpu", "cuda13": ".gpu-cuda13", "tpu": ".tpu"}
+"""Of the names of pins for a target, such as ``grain.gpu.txt``."""
+
+
 def venv_of(name: str) -> VenvSpec:
     """Return an adapter's venv, given its slug, ``slug@version`` or ``FILE.py:CLASS``.
 
     Its variants are those for the accelerators that the library has builds of its own for.
     """
     cls, reference = adapter_class(name), adapter_reference(name)
-    pins = cls.shared_venv or cls.slug
-    if isinstance(reference, SlugReference) and reference.version is not None:
-        return _of_version(cls, reference, "cpu", pins).model_copy(
-            update={
-                "variants": {
-                    target: _of_version(cls, reference, target, f"{pins}.{suffix}")
-                    for target, suffix in cls.acceleration.pins.items()
-                }
-            }
-        )
-    if cls.__module__.startswith("skymark.suites.loading.adapters."):
-        variants = {
-            target: VenvSpec(
-                name=pins,
-                locked=f"adapters/{pins}.{suffix}.txt",
-                python=cls.python,
-                imports=cls.imports,
-                target=target,
-            )
-            for target, suffix in cls.acceleration.pins.items()
-        }
-        return VenvSpec(
-            name=pins,
-            locked=f"adapters/{pins}.txt",
-            python=cls.python,
-            imports=cls.imports,
-            variants=variants,
-        )
+    version = reference.version if isinstance(reference, SlugReference) else None
+    if version is not None or cls.__module__.startswith("skymark.suites.loading.adapters."):
+        usual = _built_for(cls, "cpu", version)
+        variants = {target: _built_for(cls, target, version) for target in cls.acceleration.builds}
+        return usual.model_copy(update={"variants": variants})
+    shared = venv_of("numpy")
+    packages = tuple(line for line in cls.requirements if line not in shared.declared)
     return VenvSpec(
-        name=cls.slug if cls.requirements else "numpy",
-        locked="adapters/numpy.txt",
-        packages=cls.requirements,
+        name=cls.slug if packages else shared.name,
+        locked=shared.locked,
+        declared=shared.declared,
+        packages=packages,
         python=cls.python,
         imports=cls.imports,
     )
 
 
-def _of_version(
-    cls: type[Adapter], reference: SlugReference, target: Target, file: str
-) -> VenvSpec:
-    """Return the venv for a target of a library in a version that the user names."""
+def _built_for(cls: type[Adapter], target: Target, version: str | None) -> VenvSpec:
+    """Return the venv of an adapter for a target: pinned, or with a version that the user names."""
+    name, builds = cls.shared_venv or cls.slug, cls.acceleration.builds
     distribution = cls.acceleration.distributions.get(target, cls.distribution)
+    own = [one for one in cls.requirements if one != cls.distribution or one == distribution]
+    # Targets with the same builds have the same pins, under the name of the first.
+    named = next((one for one in builds if builds[one] == builds.get(target)), target)
+    pins = f"adapters/{name}{SUFFIXES.get(named, '')}.txt"
     return VenvSpec(
-        name=str(reference),
-        declared=f"adapters/{file}.in",
-        packages=(f"{distribution}=={reference.version}",),
+        name=name if version is None else f"{cls.slug}@{version}",
+        locked=pins if version is None else None,
+        similar=None if version is None else pins,
+        declared=(*WORKER, *own, *builds.get(target, ())),
+        packages=() if version is None else (f"{distribution}=={version}",),
         python=cls.python,
         imports=cls.imports,
         target=target,

@@ -155,7 +155,7 @@ def test_pins_for_other_systems_are_not_counted():
 
 def test_another_version_of_a_library_takes_about_as_much_as_the_pinned_one():
     pinned = VenvSpec(name="grain", locked="adapters/grain.txt")
-    other = VenvSpec(name="grain@0.2.17", declared="adapters/grain.in", packages=("grain==0.2.17",))
+    other = VenvSpec(name="grain@0.2.17", similar=pinned.locked, packages=("grain==0.2.17",))
     assert unpacked_bytes([other]) == unpacked_bytes([pinned])
 
 

@@ -24,7 +24,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
-from skymark.suites.loading.devices import INDEX, Acceleration
+from skymark.suites.loading.devices import INDEX, TORCH_FOR_CUDA12, Acceleration
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -255,6 +255,7 @@ class Dali(Adapter):
     name: ClassVar = "NVIDIA DALI"
     distribution: ClassVar = "nvidia-dali-cuda130"
     imports: ClassVar = "nvidia.dali"
+    requirements: ClassVar = ("nvidia-dali-cuda130", "pyarrow", "torch")
     homepage: ClassVar = "https://docs.nvidia.com/deeplearning/dali"
     guide: ClassVar = (
         "https://docs.nvidia.com/deeplearning/dali/user-guide/docs/examples/"
@@ -271,7 +272,8 @@ class Dali(Adapter):
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     acceleration: ClassVar = Acceleration(
         seen_by={"gpu": "dali"},
-        pins={"cuda12": "gpu"},
+        # One wheel per major version of CUDA; the newest needs driver 580.
+        builds={"cuda12": ("nvidia-dali-cuda120", TORCH_FOR_CUDA12)},
         distributions={"cuda12": "nvidia-dali-cuda120"},
     )
     framework: ClassVar = "torch"

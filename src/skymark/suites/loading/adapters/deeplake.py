@@ -236,6 +236,7 @@ class DeepLake(Adapter):
     name: ClassVar = "Deep Lake"
     distribution: ClassVar = "deeplake"
     imports: ClassVar = "deeplake"
+    requirements: ClassVar = ("deeplake", "torch")
     homepage: ClassVar = "https://docs.deeplake.ai"
     guide: ClassVar = "https://docs.deeplake.ai/latest/guides/deep-learning/deep-learning/"
     abilities: ClassVar = all_but(

@@ -150,6 +150,7 @@ class Energon(InDataLoader):
     name: ClassVar = "Energon"
     distribution: ClassVar = "megatron-energon"
     imports: ClassVar = "megatron.energon"
+    requirements: ClassVar = ("megatron-energon",)
     homepage: ClassVar = "https://nvidia.github.io/Megatron-Energon"
     guide: ClassVar = "https://nvidia.github.io/Megatron-Energon/basic/data_prep.html"
     loader: ClassVar = EnergonLoader

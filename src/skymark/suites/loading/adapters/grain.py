@@ -266,6 +266,7 @@ class Grain(Adapter):
     name: ClassVar = "Google Grain"
     distribution: ClassVar = "grain"
     imports: ClassVar = "grain"
+    requirements: ClassVar = ("grain", "array_record", "jax", "pyarrow")
     homepage: ClassVar = "https://google-grain.readthedocs.io"
     guide: ClassVar = (
         "https://google-grain.readthedocs.io/en/latest/tutorials/dataset_basic_tutorial.html"

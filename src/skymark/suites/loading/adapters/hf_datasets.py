@@ -194,6 +194,7 @@ class HuggingFaceDatasets(InDataLoader):
     name: ClassVar = "Hugging Face Datasets"
     distribution: ClassVar = "datasets"
     imports: ClassVar = "datasets"
+    requirements: ClassVar = ("datasets", "fsspec[http]", "pyarrow", "torch", "torchdata")
     homepage: ClassVar = "https://huggingface.co/docs/datasets"
     guide: ClassVar = "https://huggingface.co/docs/datasets/use_with_pytorch"
     abilities: ClassVar = all_but(

@@ -126,6 +126,7 @@ class HuggingFaceStreaming(InDataLoader):
     name: ClassVar = "Hugging Face Datasets, streaming"
     distribution: ClassVar = "datasets"
     imports: ClassVar = "datasets"
+    requirements: ClassVar = ("datasets", "fsspec[http]", "pyarrow", "torch")
     homepage: ClassVar = "https://huggingface.co/docs/datasets/stream"
     guide: ClassVar = "https://huggingface.co/docs/datasets/use_with_pytorch"
     loader: ClassVar = StreamingLoader

@@ -19,7 +19,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
-from skymark.suites.loading.devices import JAX
+from skymark.suites.loading.devices import JAX, TORCH_FOR_CUDA12
 from skymark.suites.loading.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class JaxDataLoader(Adapter):
     name: ClassVar = "jax-dataloader"
     distribution: ClassVar = "jax-dataloader"
     imports: ClassVar = "jax_dataloader"
+    requirements: ClassVar = ("jax-dataloader", "torch", "pyarrow")
     homepage: ClassVar = "https://birkhoffg.github.io/jax-dataloader"
     guide: ClassVar = "https://birkhoffg.github.io/jax-dataloader/core.html"
     loader: ClassVar = JaxDataLoaderLoader
@@ -132,7 +133,9 @@ class JaxDataLoader(Adapter):
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     framework: ClassVar = "jax"
     acceleration: ClassVar = replace(
-        JAX, variables={**JAX.variables, "cpu": {"JAX_PLATFORMS": "cpu"}}
+        JAX,
+        builds={**JAX.builds, "cuda12": ("jax[cuda12]", TORCH_FOR_CUDA12)},
+        variables={**JAX.variables, "cpu": {"JAX_PLATFORMS": "cpu"}},
     )
     options: ClassVar = {"backend": "`pytorch` or `jax`; else what the scenario allows"}
 

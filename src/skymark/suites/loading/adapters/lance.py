@@ -78,6 +78,7 @@ class Lance(InDataLoader):
     name: ClassVar = "Lance"
     distribution: ClassVar = "pylance"
     imports: ClassVar = "lance"
+    requirements: ClassVar = ("pylance", "torch", "torchdata", "pyarrow")
     homepage: ClassVar = "https://lance.org"
     guide: ClassVar = "https://lance.org/integrations/pytorch"
     loader: ClassVar = LanceLoader

@@ -212,6 +212,7 @@ class LitData(InDataLoader):
     name: ClassVar = "LitData"
     distribution: ClassVar = "litdata"
     imports: ClassVar = "litdata"
+    requirements: ClassVar = ("litdata", "polars", "pyarrow")
     homepage: ClassVar = "https://github.com/Lightning-AI/litData"
     guide: ClassVar = "https://github.com/Lightning-AI/litData#readme"
     loader: ClassVar = LitDataLoader

@@ -214,6 +214,7 @@ class Megatron(InDataLoader):
     name: ClassVar = "Megatron Core"
     distribution: ClassVar = "megatron-core"
     imports: ClassVar = "megatron.core.datasets.indexed_dataset"
+    requirements: ClassVar = ("megatron-core", "torch")
     homepage: ClassVar = "https://docs.nvidia.com/megatron-core/developer-guide/latest"
     guide: ClassVar = (
         "https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/datasets.html"

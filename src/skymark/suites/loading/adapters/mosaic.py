@@ -150,6 +150,7 @@ class Mosaic(InDataLoader):
     name: ClassVar = "MosaicML Streaming"
     distribution: ClassVar = "mosaicml-streaming"
     imports: ClassVar = "streaming"
+    requirements: ClassVar = ("mosaicml-streaming",)
     homepage: ClassVar = "https://docs.mosaicml.com/projects/streaming"
     guide: ClassVar = (
         "https://docs.mosaicml.com/projects/streaming/en/stable/getting_started/main_concepts.html"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from skymark.suites.loading.adapter import Adapter, LoadingJob, SkippingLoader, adapter, all_but
-from skymark.suites.loading.devices import Acceleration
+from skymark.suites.loading.devices import TORCH_FOR_CUDA12, Acceleration
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class NumpyReference(Adapter):
     name: ClassVar = "NumPy reference"
     distribution: ClassVar = "numpy"
     imports: ClassVar = "numpy"
+    requirements: ClassVar = ("pyarrow",)
     homepage: ClassVar = "https://numpy.org"
     guide: ClassVar = "https://numpy.org/doc/stable/user/absolute_beginners.html"
     loader: ClassVar = NumpyLoader
@@ -74,4 +75,6 @@ class NumpyReference(Adapter):
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
     framework: ClassVar = "torch"
     framework_platforms: ClassVar = frozenset({"gpu"})
-    acceleration: ClassVar = Acceleration(pins={"cuda12": "gpu", "cuda13": "gpu-cuda13"})
+    acceleration: ClassVar = Acceleration(
+        builds={"cuda12": (TORCH_FOR_CUDA12,), "cuda13": ("torch",)}
+    )

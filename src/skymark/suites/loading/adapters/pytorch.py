@@ -268,6 +268,7 @@ class PyTorch(InDataLoader):
     name: ClassVar = "PyTorch DataLoader"
     distribution: ClassVar = "torch"
     imports: ClassVar = "torch.utils.data"
+    requirements: ClassVar = ("torch", "torchdata", "pyarrow")
     homepage: ClassVar = "https://pytorch.org/docs/stable/data.html"
     guide: ClassVar = "https://docs.pytorch.org/docs/stable/data.html"
     loader: ClassVar = PyTorchLoader

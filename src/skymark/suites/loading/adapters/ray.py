@@ -221,6 +221,7 @@ class RayData(Adapter):
     name: ClassVar = "Ray Data"
     distribution: ClassVar = "ray"
     imports: ClassVar = "ray.data"
+    requirements: ClassVar = ("ray[data]", "pyarrow", "torch")
     homepage: ClassVar = "https://docs.ray.io/en/latest/data/data.html"
     guide: ClassVar = "https://docs.ray.io/en/latest/data/shuffling-data.html"
     abilities: ClassVar = all_but(

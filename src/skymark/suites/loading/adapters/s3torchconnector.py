@@ -91,6 +91,7 @@ class S3TorchConnector(InDataLoader):
     name: ClassVar = "Amazon S3 Connector for PyTorch"
     distribution: ClassVar = "s3torchconnector"
     imports: ClassVar = "s3torchconnector"
+    requirements: ClassVar = ("s3torchconnector", "torch")
     homepage: ClassVar = "https://awslabs.github.io/s3-connector-for-pytorch"
     guide: ClassVar = "https://github.com/awslabs/s3-connector-for-pytorch#readme"
     loader: ClassVar = BucketLoader

@@ -233,6 +233,7 @@ class Spdl(Adapter):
     name: ClassVar = "SPDL"
     distribution: ClassVar = "spdl"
     imports: ClassVar = "spdl.pipeline"
+    requirements: ClassVar = ("spdl", "pyarrow", "torch")
     homepage: ClassVar = "https://facebookresearch.github.io/spdl"
     guide: ClassVar = (
         "https://facebookresearch.github.io/spdl/0.8.0/getting_started/execution_models.html"

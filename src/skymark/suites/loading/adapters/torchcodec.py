@@ -12,6 +12,7 @@ the file's own index (``seek_mode="approximate"``), which is exact where the fra
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +27,7 @@ from skymark.suites.loading.adapters.torchvision import (
     Torchvision,
     view,
 )
+from skymark.suites.loading.devices import TORCH, TORCH_FOR_CUDA12
 from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ class TorchCodec(InDataLoader):
     name: ClassVar = "PyTorch with torchcodec"
     distribution: ClassVar = "torchcodec"
     imports: ClassVar = "torchcodec.decoders"
+    requirements: ClassVar = ("torch", "torchcodec", "torchvision", "pyarrow")
     homepage: ClassVar = "https://meta-pytorch.org/torchcodec"
     guide: ClassVar = (
         "https://meta-pytorch.org/torchcodec/stable/generated_examples/decoding/"
@@ -113,6 +116,10 @@ class TorchCodec(InDataLoader):
     loader: ClassVar = MediaLoader
     abilities: ClassVar = Torchvision.abilities
     formats: ClassVar = Torchvision.formats
+    acceleration: ClassVar = replace(
+        TORCH,
+        builds={"cuda12": (TORCH_FOR_CUDA12, "torchcodec<0.11")},  # made for that torch
+    )
     native: ClassVar = frozenset(OPERATORS)
     native_only: ClassVar = (
         "it decodes video and audio; torchvision does images, and pytorch the rest"

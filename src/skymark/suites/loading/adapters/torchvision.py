@@ -211,6 +211,7 @@ class Torchvision(InDataLoader):
     name: ClassVar = "PyTorch with torchvision"
     distribution: ClassVar = "torchvision"
     imports: ClassVar = "torchvision.transforms.v2"
+    requirements: ClassVar = ("torch", "torchvision", "pyarrow")
     homepage: ClassVar = "https://docs.pytorch.org/vision"
     guide: ClassVar = "https://docs.pytorch.org/vision/stable/transforms.html"
     loader: ClassVar = ImageLoader

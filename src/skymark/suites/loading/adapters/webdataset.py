@@ -157,6 +157,7 @@ class WebDataset(InDataLoader):
     name: ClassVar = "WebDataset"
     distribution: ClassVar = "webdataset"
     imports: ClassVar = "webdataset"
+    requirements: ClassVar = ("webdataset", "torch")
     homepage: ClassVar = "https://webdataset.github.io/webdataset"
     guide: ClassVar = "https://webdataset.github.io/webdataset/sharding/"
     loader: ClassVar = WebDatasetLoader

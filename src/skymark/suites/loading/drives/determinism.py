@@ -24,9 +24,7 @@ def drive(bench: Bench) -> Outcome:
     the worker count does not change it; only when they differ is the same job opened again, to
     tell which of the two is broken.
     """
-    with bench.opened() as (loader, setup_s):
-        outcome = bench.outcome(setup_s)
-        first, second, *_ = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
+    outcome, (first, second, *_) = epochs.measured(bench)
     streams = [stream_of(first.indices), stream_of(second.indices)]
     check_workers(bench, streams)
     check_other_seed(bench, streams[0])
@@ -56,8 +54,7 @@ def check_workers(bench: Bench, streams: list[Array]) -> None:
 def check_other_seed(bench: Bench, stream: Array) -> None:
     """Require another stream, with the right content, from another seed."""
     job, seed = bench.job, bench.job.seed + 1
-    scenario = dataclasses.replace(job.scenario, seed=seed)
-    [other] = _streams(bench, dataclasses.replace(job, seed=seed, scenario=scenario), 1)
+    [other] = _streams(bench, job.with_seed(seed), 1)
     if _difference([stream], [other]) is None:
         bench.oracle.refuse(
             "ignored-seed",

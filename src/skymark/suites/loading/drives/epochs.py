@@ -26,6 +26,7 @@ from skymark.suites.loading.tuning import EVERY_ELEMENT
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Loader, LoadingJob
+    from skymark.suites.loading.dataset.canonical import Array
     from skymark.suites.loading.oracle import HostBatch
     from skymark.suites.loading.scenario import Batch
 
@@ -45,15 +46,25 @@ KEPT_BYTES = 1 << 28
 RunEpoch = Callable[[int, int, float], Pass]
 """Runs one timed epoch, given its number, how many batches to keep, and its most seconds."""
 
+Verify = Callable[[int, Pass], None]
+"""Checks an epoch, given its number and what it delivered."""
+
 
 def drive(bench: Bench) -> Outcome:
-    """Measure and verify one round of a cell."""
-    with bench.opened() as (loader, setup_s):
-        outcome = bench.outcome(setup_s)
-        first, *_ = measure(bench, outcome, run_with(bench, loader, enough_for(bench)))
+    """Measure and verify one round, and in the first one that the seed decides the order."""
+    outcome, (first, *_) = measured(bench, enough_for(bench))
     if bench.round == 0 and bench.job.shuffle:
         check_seed(bench, first)
+        if bench.job.scenario.mixture is not None:
+            check_again(bench, first)
     return outcome
+
+
+def measured(bench: Bench, enough: Enough | None = None) -> tuple[Outcome, list[Pass]]:
+    """Open a loader, measure and verify its epochs, and close it; see `measure` and `run_with`."""
+    with bench.opened() as (loader, setup_s):
+        outcome = bench.outcome(setup_s)
+        return outcome, measure(bench, outcome, run_with(bench, loader, enough))
 
 
 def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunEpoch:
@@ -91,38 +102,54 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
     return run
 
 
-def measure(bench: Bench, outcome: Outcome, run: RunEpoch) -> list[Pass]:
+def measure(
+    bench: Bench,
+    outcome: Outcome,
+    run: RunEpoch,
+    verified: Verify | None = None,
+    passes_of: Callable[[int], Sequence[Pass]] | None = None,
+) -> list[Pass]:
     """Run and verify a warm-up epoch and the measured ones; return them by epoch number.
 
     The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
+
+    Args:
+        bench: set up for the round.
+        outcome: what the epochs are added to.
+        run: runs one epoch.
+        verified: checks an epoch; None for `verify`.
+        passes_of: returns the passes of an epoch by rank, where ranks take the batches.
     """
-    warm = warm_up(bench, outcome, run)
+    verified = verified or partial(verify, bench)
+    warm = warm_up(bench, outcome, run, verified)
     sent = bench.sent_bytes()
     bench.begin()
     use = CoreUse()
     passes = measured_epochs(bench, run)
     use.end()
     outcome.resources = bench.timed_region_ends()
-    outcome.extra |= use.figures(outcome.resources.cpu_s)
+    if passes_of is None:
+        outcome.extra |= use.figures(outcome.resources.cpu_s)
     sent = bench.sent_bytes() - sent
     first = first_measured(bench, passes)
     for epoch, done in enumerate(passes, 1):
-        outcome.add(done, epoch=epoch, measured=epoch >= first)
-        verify(bench, epoch, done)
+        of_ranks = () if passes_of is None else passes_of(epoch)
+        outcome.add(done, epoch, measured=epoch >= first, of_ranks=of_ranks)
+        verified(epoch, done)
     bench.oracle.check(CpuTime(outcome.resources.cpu_s, outcome.sampled_elements))
     bench.check_fetched(sent, outcome.sampled_elements)
     return [warm, *passes]
 
 
-def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch) -> Pass:
+def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch, verified: Verify) -> Pass:
     """Run epoch 0, timed and verified at once."""
-    kept = batches_holding(bench.job, bench.limits.verified_elements)
+    kept = batches_holding(bench.job, bench.limits.verified_elements // bench.job.world)
     begin_s = bench.cpu_s()
     first = run(0, kept, bench.limits.max_seconds)
     outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
     outcome.add(first, epoch=0, measured=False)
-    verify(bench, 0, first)
+    verified(0, first)
     return first
 
 
@@ -187,7 +214,7 @@ def goes_on(bench: Bench, spent: Spent) -> bool:
 def enough_for(bench: Bench) -> Enough | None:
     """Return what suffices of a bench's warm-up epoch; None where all of it is needed."""
     job, limits = bench.job, bench.limits
-    if bench.whole_warm_up:
+    if bench.whole_warm_up or job.scenario.mixture is not None:
         return None
     least_s = limits.min_seconds if limits.warm_up_seconds is None else limits.warm_up_seconds
     return Enough(
@@ -229,18 +256,31 @@ def kept_batches(bench: Bench, passes: Sequence[Pass]) -> int:
 
 def check_seed(bench: Bench, first: Pass) -> None:
     """Require that another seed gives another order: reopen the loader for a few batches."""
-    job, seed = bench.job, bench.job.seed + 1
-    scenario = dataclasses.replace(job.scenario, seed=seed)
-    other = dataclasses.replace(bench, job=dataclasses.replace(job, seed=seed, scenario=scenario))
-    count = batches_holding(job, ENOUGH)
-    with other.opened() as (loader, _):
-        indices = [np.array(on_host(batch["index"])) for batch in islice(loader.epoch(0), count)]
-    here, there = stream_of(first.indices[:count]), stream_of(indices)
+    other = bench.job.with_seed(bench.job.seed + 1)
+    here, there = beginnings(bench, first, other)
     if len(here) >= ENOUGH and np.array_equal(here, there):
         bench.oracle.refuse(
             "ignored-seed",
-            f"the order does not depend on the seed: {seed} gave the same as {job.seed}",
+            f"the order does not depend on the seed: {other.seed} gave the same as "
+            f"{bench.job.seed}",
         )
+
+
+def check_again(bench: Bench, first: Pass) -> None:
+    """Require that the same seed gives the same order: reopen the loader for a few batches."""
+    if not np.array_equal(*beginnings(bench, first, bench.job)):
+        bench.oracle.refuse(
+            "not-reproducible",
+            f"same seed gave another order: opened again with seed {bench.job.seed}",
+        )
+
+
+def beginnings(bench: Bench, first: Pass, job: LoadingJob) -> tuple[Array, Array]:
+    """Return the first `ENOUGH` elements of epoch 0, and those of a job that is opened for them."""
+    count = batches_holding(job, ENOUGH)
+    with dataclasses.replace(bench, job=job).opened() as (loader, _):
+        indices = [np.array(on_host(batch["index"])) for batch in islice(loader.epoch(0), count)]
+    return stream_of(first.indices[:count]), stream_of(indices)
 
 
 def own_copy(batch: Batch) -> HostBatch:

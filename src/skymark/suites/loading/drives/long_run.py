@@ -7,6 +7,7 @@ import time
 from array import array
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,7 @@ def drive(bench: Bench) -> Outcome:
     with bench.opened() as (loader, setup_s):
         outcome = bench.outcome(setup_s)
         run = epochs.run_with(bench, loader)
-        epochs.warm_up(bench, outcome, run)
+        epochs.warm_up(bench, outcome, run, partial(epochs.verify, bench))
         bench.begin()
         memory = Memory(bench.excluded_pids)
         sent = bench.sent_bytes()

@@ -13,7 +13,7 @@ from skymark.model.record import Resources
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome
-from skymark.suites.loading.oracle import CpuTime, Elements, Order, RankElements, kept_content
+from skymark.suites.loading.oracle import Elements, Order, RankElements, kept_content
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ class Ranks:
         """Return the passes of an epoch, by rank."""
         return [remote.done for remote in self.passes[epoch]]
 
-    def verify(self, epoch: int) -> None:
+    def verify(self, epoch: int, _: Pass) -> None:
         """Check that the ranks delivered each element once between them, and the content."""
         bench, oracle = self.bench, self.bench.oracle
         for remote in self.passes[epoch]:
@@ -123,23 +123,9 @@ class Ranks:
 
 def measure(ranks: Ranks) -> Outcome:
     """Warm up, then run and verify the measured epochs of ranks that are open."""
-    bench, world = ranks.bench, len(ranks.loaders)
-    outcome = bench.outcome(ranks.setup_s)
-    kept = epochs.batches_holding(bench.job, bench.limits.verified_elements // world)
-    begin_s = bench.cpu_s()
-    warm_up = ranks.run(0, kept, bench.limits.max_seconds)
-    outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
-    outcome.add(warm_up, epoch=0, measured=False)
+    outcome = ranks.bench.outcome(ranks.setup_s)
+    epochs.measure(ranks.bench, outcome, ranks.run, ranks.verify, ranks.passes_of)
     outcome.first_batch_ns = ranks.first_batch_ns()
-    ranks.verify(0)
-    bench.begin()
-    passes = epochs.measured_epochs(bench, ranks.run)
-    outcome.resources = bench.timed_region_ends()
-    first = epochs.first_measured(bench, passes)
-    for epoch, done in enumerate(passes, 1):
-        outcome.add(done, epoch, measured=epoch >= first, of_ranks=ranks.passes_of(epoch))
-        ranks.verify(epoch)
-    bench.oracle.check(CpuTime(outcome.resources.cpu_s, outcome.sampled_elements))
     return outcome
 
 

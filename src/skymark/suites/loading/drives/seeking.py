@@ -164,8 +164,7 @@ def check_order(bench: Bench, middle: int, batches: list[Array]) -> None:
         oracle.refuse("resume", f"started at element {place} of epoch {EPOCH}, {fault}")
     if np.array_equal(stream_of(few), stream_of(next_epoch)):
         oracle.refuse("same-order", f"epoch {EPOCH + 1} came in the order of epoch {EPOCH}")
-    scenario = dataclasses.replace(job.scenario, seed=job.seed + 1)
-    other = dataclasses.replace(job, seed=job.seed + 1, scenario=scenario)
+    other = job.with_seed(job.seed + 1)
     with dataclasses.replace(bench, job=other).opened() as (loader, _):
         if np.array_equal(stream_of(few), stream_of(run(loader, EPOCH, middle, len(few)))):
             oracle.refuse(

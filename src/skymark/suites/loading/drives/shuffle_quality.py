@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round; its figures are of the order of all elements."""
-    with bench.opened() as (loader, setup_s):
-        outcome = bench.outcome(setup_s)
-        first, *measured = epochs.measure(bench, outcome, epochs.run_with(bench, loader))
+    outcome, (first, *measured) = epochs.measured(bench)
     outcome.extra |= shuffle_figures(first, measured, bench.job.batch_size)
     if bench.round == 0:
         epochs.check_seed(bench, first)

@@ -181,6 +181,7 @@ class Datarax(Adapter):
     name: ClassVar = "Datarax"
     distribution: ClassVar = "datarax"
     imports: ClassVar = "datarax"
+    requirements: ClassVar = ("datarax", "pyarrow")
     homepage: ClassVar = "https://github.com/avitai/datarax"
     guide: ClassVar = "https://datarax.readthedocs.io"
     abilities: ClassVar = all_but(

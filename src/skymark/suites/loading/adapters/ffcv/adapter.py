@@ -239,6 +239,7 @@ class FFCV(Adapter):
     name: ClassVar = "FFCV"
     distribution: ClassVar = "ffcv"
     imports: ClassVar = "ffcv"
+    requirements: ClassVar = ("ffcv", "torch")
     homepage: ClassVar = "https://docs.ffcv.io"
     guide: ClassVar = "https://docs.ffcv.io/performance_guide.html"
     loader: ClassVar = FFCVLoader

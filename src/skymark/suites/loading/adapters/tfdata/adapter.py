@@ -350,6 +350,7 @@ class TfData(Adapter):
     name: ClassVar = "tf.data"
     distribution: ClassVar = "tensorflow-cpu"
     imports: ClassVar = "tensorflow"
+    requirements: ClassVar = ("tensorflow-cpu", "pyarrow")
     homepage: ClassVar = "https://www.tensorflow.org/guide/data"
     guide: ClassVar = "https://www.tensorflow.org/guide/data_performance"
     abilities: ClassVar = all_but(
@@ -363,7 +364,8 @@ class TfData(Adapter):
     framework: ClassVar = "tensorflow"
     acceleration: ClassVar = Acceleration(
         seen_by={"gpu": "tensorflow"},
-        pins={"cuda12": "gpu", "cuda13": "gpu"},
+        # CUDA 12, whatever the driver: there are no wheels for CUDA 13.
+        builds=dict.fromkeys(("cuda12", "cuda13"), ("tensorflow[and-cuda]",)),
         distributions={"cuda12": "tensorflow", "cuda13": "tensorflow"},
         # The first of several ranks must not take all of a GPU's memory.
         variables={
