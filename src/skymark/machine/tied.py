@@ -47,11 +47,10 @@ def run_tied(
         included.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer, and was ended.
+        subprocess.TimeoutExpired: it took longer, and was ended; it has the end of the output.
     """
-    keeper = [sys.executable, "-IS", os.fspath(KEEPER), str(os.getpid())]
     with subprocess.Popen(
-        [*keeper, *command] if sys.platform == "linux" else command,
+        tied(command),
         env=variables,
         cwd=directory,
         stdin=subprocess.DEVNULL,
@@ -65,6 +64,16 @@ def run_tied(
             process.terminate()
             raise
     return subprocess.CompletedProcess(command, process.returncode, output)
+
+
+def tied(command: Sequence[str]) -> Sequence[str]:
+    """Return a command whose process tree ends with the thread that starts it (on Linux).
+
+    It ends, too, when its process is asked to terminate.
+    """
+    if sys.platform != "linux":
+        return command
+    return [sys.executable, "-IS", os.fspath(KEEPER), str(os.getpid()), *command]
 
 
 def _awaited(process: subprocess.Popen[bytes], limit_s: float | None) -> str:
@@ -90,7 +99,8 @@ def _awaited(process: subprocess.Popen[bytes], limit_s: float | None) -> str:
         elif process.poll() is not None:
             break
         if time.monotonic() >= deadline:
-            raise subprocess.TimeoutExpired(process.args, limit_s or 0.0)
+            output = printed.decode(errors="replace")
+            raise subprocess.TimeoutExpired(process.args, limit_s or 0.0, output=output)
     return printed.decode(errors="replace")
 
 

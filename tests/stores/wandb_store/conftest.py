@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from skymark.store.wandb.messages import Limits
+from skymark.store.wandb.client import Limits
 from skymark.store.wandb.store import open_run_files
 from tests.stores.finished_run import make_run
 from tests.stores.wandb_server import wandb_server

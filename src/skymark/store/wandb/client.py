@@ -1,14 +1,15 @@
-"""Child processes that run wandb, and the client of its service, bounded in time.
+"""wandb's processes: single commands, and a worker for calls of its API, each bounded in time.
 
 wandb's library blocks without bound when its server is away, and its own helper process leaves the
-process group. So skymark never runs it in its own process: each child is given a time, and is ended
-with everything that it started.
+process group. So skymark never runs it in its own process: a keeper (`skymark.machine.keeper`) ends
+each process with all that it started, when it is late and when skymark was killed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -18,13 +19,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-import psutil
-
+from skymark.machine.tied import run_tied, tied
 from skymark.machine.variables import absolute_path, wandb_variables
+from skymark.model.base import Frozen
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
-from skymark.store.wandb.messages import Limits, Refusal, read_frame, write_frame
+
+CALLS = 8
+"""Calls of one client that are under way at once."""
 
 DROPPED = {
     "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_NAME", "WANDB_DISABLED", "WANDB_SERVICE",
@@ -35,53 +38,55 @@ DROPPED = {
 KEYS = {"WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"}
 """Variables with a key; a client that contacts no server does without."""
 
-TERMINATE_PATIENCE_S = 1.0
-KILL_PATIENCE_S = 5.0
+
+class Limits(Frozen):
+    """Time limits of wandb's processes, in seconds; a late one is ended.
+
+    They include the start of a process, which takes many seconds on a busy machine.
+    """
+
+    request_s: int = 10
+    """One request to the server; wandb's library itself gives up then."""
+    call_s: float = 60.0
+    """One file sent or read, or one listing, with the start of the process."""
+    log_s: float = 120.0
+    """Writing the offline run; reading it back has the same time again."""
+    sync_s: float = 120.0
+    """Uploading the offline run."""
+    read_s: float = 60.0
+    """Reading the artifact back."""
+    per_file_s: float = 0.05
+    """Added to the last three for each file of the run."""
 
 
 def run_bounded(
     command: Sequence[str],
     home: Path,
-    log: Path,
     limit_s: float,
     variables: Mapping[str, str] | None = None,
     *,
     with_key: bool = False,
-) -> int | None:
+) -> tuple[bool, str]:
     """Run a command to its end, or end it at its time limit.
 
     Args:
-        command: what to run.
-        home: what it writes stays below it; also its working directory.
-        log: the file that its output is appended to.
+        command: the program with its arguments.
+        home: its working directory, below which it writes.
         limit_s: seconds until it is ended with all that it started.
         variables: added to those it inherits.
         with_key: whether it inherits the user's key.
 
     Returns:
-        Its exit code, which proves nothing; None where it was ended.
+        Whether it ended by itself, which proves nothing more, and the end of its output.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="skymark-", ignore_cleanup_errors=True) as temporary,
-        log.open("ab") as output,
-    ):
+    with tempfile.TemporaryDirectory(prefix="skymark-", ignore_cleanup_errors=True) as temporary:
         inherited = variables_below(home, Path(temporary))
         changed = {name: value for name, value in inherited.items() if with_key or name not in KEYS}
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=home,
-            env=changed | dict(variables or {}),
-            start_new_session=True,
-        )
         try:
-            return process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            end_tree(process)
+            done = run_tied(command, changed | dict(variables or {}), home, limit_s)
+        except subprocess.TimeoutExpired as late:
+            return False, str(late.output or "")
+    return True, done.stdout
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
@@ -119,60 +124,34 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
     return variables
 
 
-def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a child process and its descendants; no error if they have ended.
-
-    The root is stopped first, so that it starts nothing more while its descendants are counted.
-    """
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if process.poll() is None:
-            root = psutil.Process(process.pid)
-            root.suspend()
-            family = root.children(recursive=True)
-            for one in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    one.kill()
-            root.terminate()
-            root.resume()
-            psutil.wait_procs(family, KILL_PATIENCE_S)
-    try:
-        process.wait(TERMINATE_PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(KILL_PATIENCE_S)
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-
 class Client:
-    """Calls of wandb's service; it is started on first use and ended when a call is late.
+    """Calls of wandb's API; the worker starts on first use, and ends when a call is late.
 
     Calls of several threads are under way at once. Where one is late, those beside it fail too, and
-    the next starts a new process.
+    the next call starts a new worker.
     """
 
     def __init__(self, limits: Limits) -> None:
         """Set how long calls may take; nothing is started or written yet."""
         self._limits = limits
         self._home: Path | None = None
-        self._service: _ServiceProcess | None = None
+        self._worker: _Worker | None = None
         self._lock = threading.Lock()
 
-    def call(
-        self, operation: str, data: bytes = b"", limit_s: float | None = None, **arguments: Any
-    ) -> tuple[Any, bytes]:
-        """Carry out an operation of `skymark.store.wandb.service`.
+    @property
+    def home(self) -> Path:
+        """Directory that the worker works in, and through which files pass; `close` removes it."""
+        with self._lock:
+            self._home = self._home or Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
+            return self._home
+
+    def call(self, operation: str, limit_s: float | None = None, **arguments: Any) -> Any:
+        """Carry out an operation of `skymark.store.wandb.service`, and return its JSON value.
 
         Args:
             operation: its name.
-            data: bytes that go with it.
             limit_s: for the whole call, the start of the process included.
-            **arguments: what the operation takes.
-
-        Returns:
-            What it answered: a JSON value, and bytes.
+            **arguments: of the operation.
 
         Raises:
             FileNotFoundError: what it names is not there.
@@ -180,121 +159,118 @@ class Client:
             StoreUnavailableError: the server did not answer, or not in time.
         """
         limit_s = limit_s or self._limits.call_s
-        service = self._started()
-        timer = threading.Timer(limit_s, service.end)
-        timer.start()
+        worker = self._started()
         try:
-            answer, content = service.request(
-                {"operation": operation, "arguments": arguments}, data
-            )
-        except (OSError, ValueError) as error:
-            service.end()
-            raise _unanswered(operation, limit_s) from error
+            answer = worker.ask(operation, arguments).result(limit_s)
+        except (TimeoutError, OSError, ValueError) as error:
+            worker.end()
+            raise StoreUnavailableError(
+                f"W&B: no answer to {operation} within {limit_s:.0f} s; is "
+                f"{os.environ.get('WANDB_BASE_URL', 'the server')} reachable?"
+            ) from error
         except BaseException:
-            service.end()
+            worker.end()
             raise
-        finally:
-            timer.cancel()
-        if "refusal" not in answer:
-            return answer["result"], content
-        raise _error(Refusal.model_validate(answer["refusal"]))
+        if "refusal" in answer:
+            raise _error(answer["refusal"], answer["message"])
+        return answer["result"]
 
     def close(self) -> None:
-        """End the process, and remove what wandb wrote."""
-        if self._service is not None:
-            self._service.end()
+        """End the worker, and remove what it wrote."""
+        if self._worker is not None:
+            self._worker.end()
         if self._home is not None:
             shutil.rmtree(self._home, ignore_errors=True)
 
-    def _started(self) -> _ServiceProcess:
+    def _started(self) -> _Worker:
+        home = self.home
         with self._lock:
-            if self._service is None or self._service.ended:
-                self._home = self._home or Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
-                self._service = _ServiceProcess(self._limits.request_s, self._home)
-            return self._service
+            if self._worker is None or self._worker.over.is_set():
+                self._worker = _Worker(self._limits.request_s, home)
+            return self._worker
 
 
-class _ServiceProcess:
-    """Process of `skymark.store.wandb.service`, with the requests that wait for answers."""
+class _Worker:
+    """Process of `skymark.store.wandb.service`, with the calls that wait for its answers."""
 
     def __init__(self, request_s: int, home: Path) -> None:
-        self._process = subprocess.Popen(
-            python_module("skymark.store.wandb.service", str(request_s)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=home,
-            env=variables_below(home, home),
-            start_new_session=True,  # Ctrl-C is for skymark, which still has files to store
-        )
-        self._waiting: dict[int, Future[tuple[Any, bytes]]] = {}
+        self.over = threading.Event()
+        self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._numbers = itertools.count()
         self._sending = threading.Lock()
-        self._ending = threading.Lock()
-        self._is_over = threading.Event()
-        threading.Thread(target=self._receive, name="wandb-answers", daemon=True).start()
+        started: Future[subprocess.Popen[str]] = Future()
+        service = python_module("skymark.store.wandb.service", str(request_s), str(CALLS))
+        self._thread = threading.Thread(
+            target=self._serve, args=(tied(service), home, started), name="wandb", daemon=True
+        )
+        self._thread.start()
+        self._process = started.result()
 
-    @property
-    def ended(self) -> bool:
-        """Whether the process has ended, or is being ended."""
-        return self._is_over.is_set() or self._process.poll() is not None
-
-    def request(self, head: dict[str, Any], data: bytes) -> tuple[Any, bytes]:
-        """Send a request and return the answer to it.
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> Future[dict[str, Any]]:
+        """Send a call and return the answer to come.
 
         Raises:
-            OSError: it has ended, or ends before it answers.
-            ValueError: as `OSError`: its pipes are closed.
+            OSError: the process has ended.
+            ValueError: the same.
         """
-        number, answer = next(self._numbers), Future[tuple[Any, bytes]]()
+        number, answer = next(self._numbers), Future[dict[str, Any]]()
+        asked = {"number": number, "operation": operation, "arguments": arguments}
         self._waiting[number] = answer
         with self._sending:
-            write_frame(self._to, {"number": number} | head, data)
-        return answer.result()
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(asked) + "\n")
+            self._process.stdin.flush()
+        if self.over.is_set():  # nobody may hand out its answer any more
+            raise BrokenPipeError("wandb's process has ended")
+        return answer
 
     def end(self) -> None:
-        """End the process and all that it started; requests that wait for it then fail.
+        """End the process and all that it started; calls that wait for it then fail."""
+        self.over.set()
+        self._process.terminate()
+        self._thread.join()
 
-        What it says meanwhile is about its own end.
-        """
-        self._is_over.set()
-        with self._ending:
-            end_tree(self._process)
-
-    @property
-    def _to(self) -> IO[bytes]:
-        return cast(IO[bytes], self._process.stdin)
-
-    def _receive(self) -> None:
-        """Give each answer to its request until the process ends."""
-        pipe = cast(IO[bytes], self._process.stdout)
-        with contextlib.suppress(EOFError, OSError, ValueError, RecursionError):
-            while True:
-                head, content = read_frame(pipe)
-                if self._is_over.is_set():
+    def _serve(
+        self, command: Sequence[str], home: Path, started: Future[subprocess.Popen[str]]
+    ) -> None:
+        """Start the process, whose keeper ends with this thread, and hand out its answers."""
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=home,
+                env=variables_below(home, home),
+                text=True,
+                start_new_session=True,  # Ctrl-C is for skymark, which still has files to store
+            )
+        except OSError as error:
+            started.set_exception(error)
+            return
+        started.set_result(process)
+        assert process.stdout is not None
+        with contextlib.suppress(OSError, ValueError, RecursionError), process:
+            for line in process.stdout:
+                if self.over.is_set():  # what it says now is about its own end
                     break
-                self._waiting.pop(head["number"]).set_result((head, content))
-        self.end()
+                answer = json.loads(line)
+                self._waiting.pop(answer["number"]).set_result(answer)
+            self.over.set()
+            process.terminate()
+        self.over.set()
         while self._waiting:
-            _, answer = self._waiting.popitem()
-            answer.set_exception(BrokenPipeError("wandb's process ended"))
+            _, waiting = self._waiting.popitem()
+            waiting.set_exception(BrokenPipeError("wandb's process ended"))
 
 
-def _unanswered(operation: str, limit_s: float) -> StoreUnavailableError:
-    return StoreUnavailableError(
-        f"W&B: no answer to {operation} within {limit_s:.0f} s; is "
-        f"{os.environ.get('WANDB_BASE_URL', 'the server')} reachable?"
+def _error(refusal: str, message: str) -> Exception:
+    """Return the error for a refusal of the service: absent, oversized, refused or unavailable."""
+    if refusal == "absent":
+        return FileNotFoundError(message)
+    if refusal == "unavailable":
+        return StoreUnavailableError(f"W&B: {message}")
+    advice = (
+        "; check WANDB_API_KEY, WANDB_ENTITY and WANDB_PROJECT, and that the key may write there"
     )
-
-
-def _error(refusal: Refusal) -> Exception:
-    if refusal.kind == "absent":
-        return FileNotFoundError(refusal.message)
-    if refusal.kind == "oversized":
-        return StoreRefusedError(f"W&B: {refusal.message}")
-    if refusal.kind == "refused":
-        return StoreRefusedError(
-            f"W&B: {refusal.message}; check WANDB_API_KEY, WANDB_ENTITY and WANDB_PROJECT, "
-            "and that the key may write there"
-        )
-    return StoreUnavailableError(f"W&B: {refusal.message}")
+    return StoreRefusedError(f"W&B: {message}{advice if refusal == 'refused' else ''}")

@@ -1,4 +1,4 @@
-"""Check of a W&B key by W&B's API, without wandb, and the variables that hold it."""
+"""Check of a W&B key by W&B's API, without wandb and without leaving anything there."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.store.kinds import Variables
-
-KEY_VARIABLE = "WANDB_API_KEY"
-DISABLED_MODE = "disabled"
-OFFLINE_MODES = {"offline", "dryrun"}
-"""Values of WANDB_MODE with which a run is written to disk only."""
-
+from skymark.store.wandb.kind import KEY_VARIABLE
 
 SERVER = "https://api.wandb.ai"
 QUERY = "query Viewer { viewer { id username } }"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from skymark.store.kinds import ClientLibrary, StoreKind, Variables
 from skymark.store.store import RunSource, Store
-from skymark.store.wandb.key import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
+
+KEY_VARIABLE = "WANDB_API_KEY"
+DISABLED_MODE = "disabled"
+OFFLINE_MODES = {"offline", "dryrun"}
+"""Values of WANDB_MODE with which a run is written to disk only."""
 
 
 def _open(url: str, run_id: str) -> Store:

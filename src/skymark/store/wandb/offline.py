@@ -8,24 +8,30 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import tempfile
 import time
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
-from skymark.store.wandb.client import Client, python_module, run_bounded
+from skymark.store.wandb.client import Client, Limits, python_module, run_bounded
 from skymark.store.wandb.content import LINK, RunContent, home_of, wandb_id
-from skymark.store.wandb.messages import Limits
 
 Place = tuple[str | None, str]
 """Entity, if it is known, and project."""
 
-LOG = "wandb/skymark.log"
 TAIL_CHARACTERS = 500
+NAMED = 5
+SUMMARY_PATIENCE_S = 15.0
+"""A server may take a moment to show the figures that it has been sent."""
+POLL_S = 0.5
+
+
+class IncompleteError(StoreUnavailableError):
+    """Error of a W&B server that answers and does not hold all of the run."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,9 @@ def offline_run(content: RunContent, place: Place, limits: Limits) -> OfflineRun
         return kept
     run = log_offline(content, place, limits)
     if not _agrees(run.path, content, place, limits):
-        raise _unwritten("is not what was to be written", content)
+        raise StoreUnavailableError(
+            f"W&B: the offline run {run.path} is not what was to be written"
+        )
     return run
 
 
@@ -67,10 +75,9 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
         (home / "wandb").mkdir(exist_ok=True)
         (home / LINK).unlink(missing_ok=True)
         (home / LINK).symlink_to(directory)
-        code = run_bounded(
+        in_time, printed = run_bounded(
             python_module("skymark.store.wandb.publish", str(directory), project),
             home,
-            home / LOG,
             _limit_s(content, limits),
             {"WANDB_MODE": "offline"} | ({"WANDB_ENTITY": entity} if entity else {}),
         )
@@ -79,27 +86,19 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
             f"cannot write {home / 'wandb'}: {error.strerror}; free some space, then "
             f"skymark export {shlex.quote(str(directory))} --to wandb"
         ) from error
-    found = _found(home)
-    if code is None or found is None:
-        raise _unwritten("was not written" + (" in time" if code is None else ""), content)
-    return OfflineRun(found, synced=False)
+    logged = _logged_in(home)
+    if not in_time or logged is None:
+        late = "" if in_time else " in time"
+        raise StoreUnavailableError(f"W&B: the offline run was not written{late}: {_tail(printed)}")
+    return OfflineRun(logged, synced=False)
 
 
 def kept_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
     """Return the offline run that is there, if it agrees with the directory."""
-    found = _found(home_of(content))
-    if found is None or not _agrees(found, content, place, limits):
+    logged = _logged_in(home_of(content))
+    if logged is None or not _agrees(logged, content, place, limits):
         return None
-    return OfflineRun(found, synced=any(found.glob("*.wandb.sync*")))
-
-
-def log_tail(content: RunContent) -> str:
-    """Return the last output of wandb's commands for a run."""
-    try:
-        text = (home_of(content) / LOG).read_text("utf-8", errors="replace").strip()
-    except OSError:
-        return "wandb printed nothing"
-    return text[-TAIL_CHARACTERS:] or "wandb printed nothing"
+    return OfflineRun(logged, synced=any(logged.glob("*.wandb.sync*")))
 
 
 def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]:
@@ -108,19 +107,21 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
     Raises:
         StoreUnavailableError: the reader did not end in time.
     """
-    told = home / "wandb" / "entries.jsonl"
-    command = python_module("skymark.store.wandb.tool", "leet", "inspect", "--json", str(path))
+    entries = home / "wandb" / "entries.jsonl"
+    inspect = python_module("wandb", "leet", "inspect", "--json", str(path))
     try:
-        code = run_bounded(command, home, told, limit_s)
-        lines = told.read_text("utf-8", errors="replace").splitlines()
+        in_time, _ = run_bounded(
+            ["sh", "-c", 'exec "$@" > "$0"', str(entries), *inspect], home, limit_s
+        )
+        lines = entries.read_text("utf-8", errors="replace").splitlines()
     finally:
-        told.unlink(missing_ok=True)
-    if code is None:
+        entries.unlink(missing_ok=True)
+    if not in_time:
         raise StoreUnavailableError(f"W&B: {path} was not read within {limit_s:.0f} s")
     return [json.loads(line) for line in lines if line.startswith('{"num"')]
 
 
-def _found(home: Path) -> Path | None:
+def _logged_in(home: Path) -> Path | None:
     runs = sorted((home / "wandb").glob("offline-run-*"))
     return runs[-1] if len(runs) == 1 else None
 
@@ -147,10 +148,6 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
     return logged == [wanted] and content.summary().items() <= summary.items()
 
 
-def _unwritten(why: str, content: RunContent) -> StoreUnavailableError:
-    return StoreUnavailableError(f"W&B: the offline run {why}: {log_tail(content)}")
-
-
 def _is_of(content: RunContent, artifact: dict[str, Any]) -> bool:
     """Whether an artifact's files, which are uploaded later, are those of the run's directory."""
     home = home_of(content)
@@ -164,16 +161,6 @@ def _limit_s(content: RunContent, limits: Limits) -> float:
     return limits.log_s + limits.per_file_s * len(content.files)
 
 
-NAMED = 5
-SUMMARY_PATIENCE_S = 15.0
-"""A server may take a moment to show the figures that it has been sent."""
-POLL_S = 0.5
-
-
-class IncompleteError(StoreUnavailableError):
-    """Error of a W&B server that answers and does not hold all of the run."""
-
-
 def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
     """Upload an offline run with wandb's command line; return its complaint or "". Proves nothing.
 
@@ -183,17 +170,14 @@ def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limit
         place: entity and project.
         limits: how long it may take.
     """
-    home = home_of(content)
     limit_s = limits.sync_s + limits.per_file_s * len(content.files)
     entity, project = place
-    command = python_module(
-        "skymark.store.wandb.tool", "sync", "--entity", entity, "--project", project
-    )
-    command += ["--include-synced", str(offline.path)]
-    code = run_bounded(command, home, home / LOG, limit_s, with_key=True)
-    if code is None:
+    where = ("--entity", entity, "--project", project, "--include-synced", str(offline.path))
+    command = python_module("wandb", "sync", *where)
+    in_time, printed = run_bounded(command, home_of(content), limit_s, with_key=True)
+    if not in_time:
         return f"`wandb sync` was ended after {limit_s:.0f} s"
-    return f"`wandb sync` said: {log_tail(content)}"
+    return f"`wandb sync` said: {_tail(printed)}"
 
 
 def read_back(content: RunContent, place: tuple[str, str], client: Client, limits: Limits) -> str:
@@ -210,28 +194,29 @@ def read_back(content: RunContent, place: tuple[str, str], client: Client, limit
     id = wandb_id(content.manifest.run_id)
     name = f"{entity}/{project}/{content.artifact}:{id}"
     limit_s = limits.read_s + limits.per_file_s * len(content.files)
-    try:
-        found, _ = client.call("artifact", name=name)
-        digests, _ = client.call("artifact_digests", limit_s=limit_s, name=name)
-        run = _summarised(content, [entity, project, id], client)
-    except FileNotFoundError as error:
-        raise IncompleteError(f"W&B: {error}") from error
-    _compare(content, found["entries"], digests)
+    with tempfile.TemporaryDirectory(dir=client.home) as received:
+        try:
+            artifact = client.call("artifact", name=name)
+            client.call("artifact_files", limit_s, name=name, root=received)
+            run = _summarised(content, [entity, project, id], client)
+        except FileNotFoundError as error:
+            raise IncompleteError(f"W&B: {error}") from error
+        _compare(content, artifact["entries"], Path(received))
     for copies in ("cache", "data"):  # wandb's own copies of what is now known to be stored
         shutil.rmtree(home_of(content) / "wandb" / copies, ignore_errors=True)
-    return f"W&B: {run['url']}, artifact {entity}/{project}/{content.artifact}:{found['version']}"
+    version = artifact["version"]
+    return f"W&B: {run['url']}, artifact {entity}/{project}/{content.artifact}:{version}"
 
 
-def _compare(
-    content: RunContent, entries: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]
-) -> None:
+def _compare(content: RunContent, entries: Mapping[str, Mapping[str, Any]], received: Path) -> None:
     lacking = []
     for path, md5 in content.md5s().items():
         data = (content.directory / path).read_bytes()
         entry = entries.get(path, {})
         # Servers may use another digest than MD5; the bytes are compared in any case.
         other = len(b64decode(entry.get("digest", ""))) == 16 and entry["digest"] != md5
-        if other or entry.get("size") != len(data) or digests.get(path) != sha256(data).hexdigest():
+        copy = received / path
+        if other or not copy.is_file() or copy.read_bytes() != data:
             lacking.append(path)
     if lacking:
         more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
@@ -244,12 +229,11 @@ def _summarised(content: RunContent, run: list[str], client: Client) -> dict[str
     wanted = content.summary()
     deadline = time.monotonic() + SUMMARY_PATIENCE_S
     while True:
-        found: dict[str, Any]
-        found, _ = client.call("run", run=run)
-        shown = _flat(found["summary"])
-        lacking = [name for name, value in wanted.items() if shown.get(name) != value]
+        shown: dict[str, Any] = client.call("run", run=run)
+        figures = _flat(shown["summary"])
+        lacking = [name for name, value in wanted.items() if figures.get(name) != value]
         if not lacking:
-            return found
+            return shown
         if time.monotonic() > deadline:
             raise IncompleteError(
                 f"W&B: the run's summary lacks {len(lacking)} figures, the first {lacking[0]}"
@@ -266,3 +250,7 @@ def _flat(summary: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         else:
             flat[before + name] = value
     return flat
+
+
+def _tail(printed: str) -> str:
+    return printed.strip()[-TAIL_CHARACTERS:] or "wandb printed nothing"

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.store.wandb.content import ARTIFACT_TYPE, LINK, RunContent, wandb_id
-from skymark.store.wandb.tool import end_with_parent
 
 if TYPE_CHECKING:
     import wandb
@@ -101,5 +100,4 @@ def _quiet() -> wandb.Settings:
 
 
 if __name__ == "__main__":
-    end_with_parent()
     publish(Path(sys.argv[1]), sys.argv[2])

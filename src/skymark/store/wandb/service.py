@@ -1,40 +1,34 @@
-"""Service in wandb's process: operations of its public API, up to `CALLS` at a time.
+"""Worker in wandb's process: operations of its public API, several at a time.
 
-    python -P -m skymark.store.wandb.service REQUEST-LIMIT-S
+    python -P -m skymark.store.wandb.service REQUEST-LIMIT-S CALLS
 
-reads requests from standard input and answers on standard output, in the order in which they are
-done (`skymark.store.wandb.messages` has the form of both). It ends with its standard input.
+reads calls from standard input and answers on standard output, a line of JSON each, in the order in
+which they are done. Files pass through directories. It ends with its standard input.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import resource
 import sys
-import tempfile
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.rundir.layout import MOST_FILES, RUN_FILE
-from skymark.store.wandb.messages import CALLS, Refusal, read_frame, write_frame
-from skymark.store.wandb.tool import end_with_parent
 
 REFUSED_STATUSES = {400, 401, 403, 404}
 FOLDER = "skymark/"
 """Where a run's files lie among the files that wandb itself keeps with a W&B run."""
 DOWNLOADS = 8
 PAGE = 1000
-
-Answer = tuple[Any, bytes]
 
 
 class AbsentError(Exception):
@@ -64,79 +58,48 @@ class Service:
 
         return wandb.Api(timeout=self._request_s)
 
-    def has_key(self, data: bytes) -> Answer:
+    def has_key(self) -> bool:
         """Return whether wandb finds credentials for its server, wherever they are kept."""
-        del data
         import wandb
         from wandb.sdk.lib import wbauth
 
         host = wandb.setup().settings.base_url
-        found = wbauth.authenticate_session(host=host, source="skymark", prompt=False)
-        return found is not None, b""
+        return wbauth.authenticate_session(host=host, source="skymark", prompt=False) is not None
 
-    def entity(self, data: bytes) -> Answer:
+    def entity(self) -> Any:
         """Return the entity of runs: of WANDB_ENTITY, the settings, or the key's default."""
-        del data
-        return self._api.settings["entity"] or self._api.default_entity, b""
+        return self._api.settings["entity"] or self._api.default_entity
 
-    def put(self, data: bytes, run: list[str], path: str) -> Answer:
-        """Upload one file of a run; the run is made where it is not there yet."""
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
-            file = Path(root, FOLDER, path)
-            file.parent.mkdir(parents=True)
-            file.write_bytes(data)
-            self._run(run, make=True).upload_file(str(file), root=root)
-        return None, b""
+    def put(self, run: list[str], path: str, root: str) -> None:
+        """Upload one file of a run from a directory; the run is made where it is not there yet."""
+        self._run(run, make=True).upload_file(str(Path(root, FOLDER, path)), root=root)
 
-    def probe(self, data: bytes, run: list[str]) -> Answer:
-        """Write a file into a run, read it, and remove it."""
-        self.put(data, run, "probe")
-        answer = self.get(b"", run, "probe")
-        self.delete(b"", run, "probe")
-        return answer
+    def get(self, run: list[str], path: str, root: str) -> None:
+        """Download one file of a run below a directory."""
+        _download(self._file(run, path), Path(root))
 
-    def get(self, data: bytes, run: list[str], path: str) -> Answer:
-        """Read one file of a run."""
-        del data
-        found = self._file(run, path)
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
-            _download(found, Path(root))
-            return None, (Path(root) / found.name).read_bytes()
-
-    def sizes(self, data: bytes, run: list[str]) -> Answer:
+    def sizes(self, run: list[str]) -> dict[str, int]:
         """Return the sizes of a run's files by path; empty for a run that is not there."""
-        del data
         try:
             files = self._run(run).files(per_page=PAGE)
         except AbsentError:
-            return {}, b""
-        named = {one.name: one.size for one in files}
+            return {}
         return {
-            name.removeprefix(FOLDER): size
-            for name, size in named.items()
-            if name.startswith(FOLDER)
-        }, b""
+            one.name.removeprefix(FOLDER): one.size for one in files if one.name.startswith(FOLDER)
+        }
 
-    def delete(self, data: bytes, run: list[str], path: str) -> Answer:
+    def delete(self, run: list[str], path: str) -> None:
         """Remove one file of a run, if it is there."""
-        del data
         with contextlib.suppress(AbsentError):
             self._file(run, path).delete()
-        return None, b""
 
-    def run(self, data: bytes, run: list[str]) -> Answer:
-        """Return a run's address, state and summary figures."""
-        del data
+    def run(self, run: list[str]) -> dict[str, Any]:
+        """Return a run's address and summary figures."""
         found = self._run(run, fresh=True)
-        return {
-            "url": found.url,
-            "state": found.state,
-            "summary": dict(found.summary_metrics),
-        }, b""
+        return {"url": found.url, "summary": dict(found.summary_metrics)}
 
-    def artifact(self, data: bytes, name: str) -> Answer:
+    def artifact(self, name: str) -> dict[str, Any]:
         """Return an artifact's version and, by path, its entries' digest and size."""
-        del data
         found = self._artifact(name)
         return {
             "version": found.version,
@@ -145,20 +108,13 @@ class Service:
                 for path, entry in found.manifest.entries.items()
                 if entry.ref is None  # a reference may name any file of this machine
             },
-        }, b""
+        }
 
-    def artifact_digests(self, data: bytes, name: str) -> Answer:
-        """Download an artifact and return the SHA-256 of every entry's bytes, by path."""
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
-            paths, _ = self.artifact_download(data, name, root)
-            return {path: sha256(Path(root, path).read_bytes()).hexdigest() for path in paths}, b""
-
-    def artifact_download(self, data: bytes, name: str, root: str) -> Answer:
-        """Download an artifact's files below a directory; returns their paths.
+    def artifact_files(self, name: str, root: str) -> list[str]:
+        """Download an artifact's files below a directory, and return their paths.
 
         Not by `Artifact.download`: without the cache its threads share the place they write to.
         """
-        del data
         found = self._artifact(name)
         entries = found.manifest.entries
         sizes = {
@@ -178,7 +134,7 @@ class Service:
                     one.result()
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-        return [one.name for one in files], b""
+        return [one.name for one in files]
 
     def _run(self, run: list[str], *, make: bool = False, fresh: bool = False) -> Any:
         path = "/".join(run)
@@ -221,42 +177,36 @@ class Service:
 
 
 def main() -> None:
-    """Answer requests until standard input ends."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    """Answer calls until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # wandb prints
     # Whatever a server sends, no file grows beyond this, in wandb's own process neither.
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE_BYTES, LARGEST_FILE_BYTES))
-    end_with_parent()
-    service = Service(int(sys.argv[1]))
-    pool = ThreadPoolExecutor(CALLS)
-    answering = threading.Lock()
+    request_s, calls = map(int, sys.argv[1:])
+    service, pool, answering = Service(request_s), ThreadPoolExecutor(calls), threading.Lock()
 
-    def answer(head: Any, data: bytes) -> None:
-        operation: Callable[..., Answer] = getattr(service, head["operation"])
-        told, content = {}, b""
+    def answer(number: int, operation: str, arguments: dict[str, Any]) -> None:
         try:
-            told["result"], content = operation(data, **head["arguments"])
+            told = {"result": getattr(service, operation)(**arguments)}
         except Exception as error:  # the process boundary: all becomes a message
-            told["refusal"] = refusal_of(error).model_dump()
+            told = refusal_of(error)
         with answering:
-            write_frame(answers, told | {"number": head["number"]}, content)
+            print(json.dumps({"number": number, **told}), file=answers, flush=True)
 
-    with contextlib.suppress(EOFError):
-        while True:
-            pool.submit(answer, *read_frame(requests))
+    for line in sys.stdin:
+        pool.submit(answer, **json.loads(line))
     os._exit(0)  # wandb's own exit waits for requests that get no answer
 
 
-def refusal_of(error: Exception) -> Refusal:
-    """Classify an error of wandb's: absent, refused or unavailable.
+def refusal_of(error: Exception) -> dict[str, str]:
+    """Return an error of wandb's as a message and its kind: absent, refused or unavailable.
 
     wandb raises the same types for both, so the HTTP status decides: its own attribute where there
     is one, else the one named in the message.
     """
-    if isinstance(error, AbsentError):
-        return Refusal(kind="absent", message=str(error))
-    if isinstance(error, OversizedError):
-        return Refusal(kind="oversized", message=str(error))
+    if isinstance(error, AbsentError | OversizedError):
+        absent = isinstance(error, AbsentError)
+        return {"refusal": "absent" if absent else "oversized", "message": str(error)}
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -269,9 +219,9 @@ def refusal_of(error: Exception) -> Refusal:
     refused = bool(statuses & REFUSED_STATUSES or no_login)
     if any(isinstance(one, TimeoutError) for one in chain):
         # wandb calls this a busy service, or credentials that could not be verified.
-        return Refusal(kind="unavailable", message="the server did not answer in time")
+        return {"refusal": "unavailable", "message": "the server did not answer in time"}
     message = f"{type(error).__name__}: {str(error).strip()}"[:500]
-    return Refusal(kind="refused" if refused else "unavailable", message=message)
+    return {"refusal": "refused" if refused else "unavailable", "message": message}
 
 
 def _download(file: Any, root: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing, suppress
@@ -13,10 +12,9 @@ from pathlib import Path
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store.store import RunSource, Store
-from skymark.store.wandb.client import Client
+from skymark.store.wandb.client import CALLS, Client, Limits
 from skymark.store.wandb.content import RunContent, wandb_id
-from skymark.store.wandb.key import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
-from skymark.store.wandb.messages import CALLS, Limits
+from skymark.store.wandb.kind import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 from skymark.store.wandb.offline import (
     IncompleteError,
     kept_offline,
@@ -25,6 +23,7 @@ from skymark.store.wandb.offline import (
     read_back,
     sync,
 )
+from skymark.store.wandb.service import FOLDER
 
 _PART = r"[\w.-]+"
 _RUN = re.compile(rf"wandb://({_PART})/({_PART})/runs/({_PART})", re.ASCII)
@@ -51,21 +50,23 @@ class RunFiles:
 
     def get(self, path: str) -> bytes:
         """Read one file."""
-        return self._client.call("get", run=self._run, path=path)[1]
+        with tempfile.TemporaryDirectory(dir=self._client.home) as root:
+            self._client.call("get", run=self._run, path=path, root=root)
+            return Path(root, FOLDER, path).read_bytes()
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of every file of the run."""
-        sizes: dict[str, int] = self._client.call("sizes", run=self._run)[0]
+        sizes: dict[str, int] = self._client.call("sizes", run=self._run)
         return sizes
 
     def close(self) -> None:
-        """End wandb's service and remove what it wrote."""
+        """End wandb's worker and remove what it wrote."""
         self._client.close()
 
     @property
     def _place(self) -> tuple[str, str]:
         if self._entity is None:
-            self._entity = str(self._client.call("entity")[0])
+            self._entity = str(self._client.call("entity"))
         return self._entity, self.project
 
     @property
@@ -84,42 +85,36 @@ class ArtifactFiles:
         self._name = name
         self._limits = limits
         self._client = Client(limits)
-        self._root: Path | None = None
-        self._paths: frozenset[str] = frozenset()
+        self._paths: frozenset[str] | None = None
+        """Of the files that were downloaded."""
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of every file; references to files elsewhere are left out."""
         try:
-            found, _ = self._client.call("artifact", name=self._name)
+            artifact = self._client.call("artifact", name=self._name)
         except FileNotFoundError:
             return {}
-        return {path: entry["size"] for path, entry in found["entries"].items()}
+        return {path: entry["size"] for path, entry in artifact["entries"].items()}
 
     def get(self, path: str) -> bytes:
         """Read one file. The first call downloads all, which takes as long as reading back."""
-        if self._root is None:
-            self._download()
-        if path not in self._paths or self._root is None:
+        if self._paths is None:
+            limit_s = self._limits.read_s + self._limits.per_file_s * len(self.sizes())
+            self._root.mkdir(exist_ok=True)
+            root = str(self._root)
+            paths = self._client.call("artifact_files", limit_s, name=self._name, root=root)
+            self._paths = frozenset(paths)
+        if path not in self._paths:
             raise FileNotFoundError(f"{self.url} has no file {path}")
         return (self._root / path).read_bytes()
 
     def close(self) -> None:
-        """End wandb's service and remove what was downloaded."""
+        """End wandb's worker and remove what was downloaded."""
         self._client.close()
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
 
-    def _download(self) -> None:
-        limit_s = self._limits.read_s + self._limits.per_file_s * len(self.sizes())
-        root = Path(tempfile.mkdtemp(prefix="skymark-wandb-"))
-        try:
-            paths, _ = self._client.call(
-                "artifact_download", limit_s=limit_s, name=self._name, root=str(root)
-            )
-        except BaseException:
-            shutil.rmtree(root, ignore_errors=True)
-            raise
-        self._root, self._paths = root, frozenset(paths)
+    @property
+    def _root(self) -> Path:
+        return self._client.home / "artifact"
 
 
 def open_artifact(url: str, limits: Limits | None = None) -> RunSource:
@@ -146,7 +141,7 @@ def open_artifact(url: str, limits: Limits | None = None) -> RunSource:
 
 
 DEFAULT_PROJECT = "skymark"
-PROBE = b"skymark"
+PROBE = "probe"
 
 
 class OnlineRun(RunFiles):
@@ -157,12 +152,19 @@ class OnlineRun(RunFiles):
 
     def check(self) -> None:
         """Prove that a file can be written into the W&B run and read."""
-        if self._client.call("probe", PROBE, run=self._run)[1] != PROBE:
+        self.put(PROBE, PROBE.encode())
+        given_back = self.get(PROBE)
+        self.delete(PROBE)
+        if given_back != PROBE.encode():
             raise StoreUnavailableError(f"{self.url} gave back other bytes than it was sent")
 
     def put(self, path: str, data: bytes) -> None:
         """Write one file; the W&B run is made on first use."""
-        self._client.call("put", data, run=self._run, path=path)
+        with tempfile.TemporaryDirectory(dir=self._client.home) as root:
+            file = Path(root, FOLDER, path)
+            file.parent.mkdir(parents=True)
+            file.write_bytes(data)
+            self._client.call("put", run=self._run, path=path, root=root)
 
     def delete(self, path: str) -> None:
         """Remove one file."""
@@ -285,4 +287,4 @@ def _has_key(limits: Limits) -> bool:
     if os.environ.get(KEY_VARIABLE):
         return True
     with closing(Client(limits)) as client:
-        return bool(client.call("has_key")[0])
+        return bool(client.call("has_key"))
