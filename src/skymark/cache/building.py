@@ -11,24 +11,22 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 
 from skymark.cache.location import make_shared_folder, open_to_readers, refusal, writable
 from skymark.cache.manifest import (
     CONTENT,
+    CachedFile,
     CacheManifest,
     digests_of,
     is_whole,
     verify_strangers,
     write_manifest,
 )
-from skymark.cache.recipe import Recipe
 from skymark.cache.sharing import POLL_S, claim_name, claims_beside, held_by
-from skymark.cache.sources import changes
 from skymark.leases import Lease
 from skymark.model.errors import CacheError, StorageFullError
 from skymark.plain_files import FULL
@@ -208,58 +206,32 @@ def require_space(directory: Path, needed_bytes: int | None) -> None:
 
 def build_entry(
     entry: Path,
-    recipe: Recipe,
     fill: Callable[[Path], None],
+    describe: Callable[[dict[str, CachedFile]], CacheManifest],
     *,
-    policy: str,
-    versions: Mapping[str, str],
-    snippet: str,
-    sealed: bool,
-    growth: float,
-    title: str,
+    needed_bytes: int | None,
     announce: Callable[[str], None],
 ) -> None:
-    """Build an entry, if no process has.
+    """Build an entry with a manifest, if no process has.
 
     Args:
         entry: its directory.
-        recipe: of the data set.
         fill: fills the empty directory of its content.
-        policy: that it is built for.
-        versions: of the libraries that build it.
-        snippet: the call that reads it.
-        sealed: whether nobody may write to it afterwards.
-        growth: disk that it takes, by the size of its sources.
-        title: of the work, as it is announced.
-        announce: told what is done.
+        describe: returns the manifest for the files of the content.
+        needed_bytes: disk that it takes; None where it is not known.
+        announce: told what is waited for, and compared.
 
     Raises:
-        CacheError: it cannot be built, or its sources changed meanwhile.
+        CacheError: it cannot be built.
         StorageFullError: the disk has no room for it.
     """
 
     def make(part: Path) -> None:
-        announce(f"{title} in {entry}")
         content = part / CONTENT
         content.mkdir()
         fill(content)
-        if changed := next(changes(recipe.sources), None):
-            raise CacheError(f"{changed.text}, while the cache was built; build it again")
-        manifest = CacheManifest(
-            data_set=recipe.data_set,
-            fingerprint=recipe.fingerprint,
-            policy=policy,
-            sources=recipe.sources,
-            versions=dict(versions),
-            built_at=datetime.now(UTC),
-            sealed=sealed,
-            snippet=snippet,
-            files=digests_of(content),
-        )
-        write_manifest(part, manifest)
+        write_manifest(part, describe(digests_of(content)))
 
-    known = sum(one.size_bytes or 0 for one in recipe.sources)  # of some the size is not told
-    needed = int(growth * known)
     with explained_if_full(entry):
-        build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
+        build_once(entry, make, is_whole=is_whole, needed_bytes=needed_bytes, announce=announce)
     verify_strangers(entry, announce)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,14 @@ from skymark.cache.location import Policy
 from skymark.cache.manifest import CONTENT
 from skymark.cache.recipe import UNLOCKED, Recipe, run_builder
 from skymark.cache.sharing import unlocked, using
-from skymark.cache.sources import TIMEOUT_S, Source, hub_file, is_web, look_at
+from skymark.cache.sources import (
+    TIMEOUT_S,
+    Source,
+    hub_file,
+    is_local,
+    look_at,
+    require_unchanged,
+)
 from skymark.model.errors import CacheError, DataError, UsageError
 from skymark.parquet_pages import largest_dictionary
 from skymark.plain_files import LARGEST_FILE_BYTES
@@ -137,39 +145,52 @@ def _holds_rows(value: Any) -> bool:
 
 
 @contextmanager
-def fetched_from_hub(recipe: Recipe, directory: Path) -> Iterator[Recipe]:
-    """Fetch the files of a recipe that are on the Hub, and yield it with their copies as sources.
+def brought_here(recipe: Recipe, directory: Path) -> Iterator[Recipe]:
+    """Bring the sources of a recipe to this disk for a while, and yield it with the copies.
 
-    They are fetched at the commit that was looked at, and not into the Hub's cache: what is made of
-    them is kept, and they go.
+    Each is read once. Files of the Hub come at the commit that was looked at, and not into the
+    Hub's cache: what is made of them is kept, and they go.
 
     Args:
-        recipe: whose other sources stay as they are.
+        recipe: of the data set; sources of this disk stay where they are.
         directory: on the disk that has room.
 
     Raises:
         DataError: one cannot be fetched.
+        CacheError: one did not come whole.
     """
-    if all(hub_file(one.address) is None for one in recipe.sources):
+    if all(is_local(one) for one in recipe.sources):
         yield recipe
         return
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".hub-") as scratch:
-        sources = tuple(_fetched(one, Path(scratch)) for one in recipe.sources)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".fetched-") as scratch:
+        numbered = enumerate(recipe.sources)
+        sources = tuple(_brought(one, Path(scratch, str(number))) for number, one in numbered)
         yield recipe.model_copy(update={"sources": sources})
 
 
-def _fetched(source: Source, scratch: Path) -> Source:
-    file = hub_file(source.address)
-    if file is None:
+def _brought(source: Source, folder: Path) -> Source:
+    if is_local(source):
         return source
-    name, _, path = file
-    with reached(source.address), unlocked(scratch):
-        from huggingface_hub import hf_hub_download
+    folder.mkdir()
+    if (file := hub_file(source.address)) is not None:
+        name, _, path = file
+        with reached(source.address), unlocked(folder):
+            from huggingface_hub import hf_hub_download
 
-        place = hf_hub_download(
-            name, path, repo_type="dataset", revision=source.version, local_dir=scratch / name
+            place = hf_hub_download(
+                name, path, repo_type="dataset", revision=source.version, local_dir=folder
+            )
+        return source.model_copy(update={"address": place})
+    copy = folder / source.name
+    with urlopen(source.address, timeout=TIMEOUT_S) as answer, copy.open("wb") as out:  # noqa: S310
+        shutil.copyfileobj(answer, out)
+    size_bytes = copy.stat().st_size
+    if source.size_bytes not in {None, size_bytes}:
+        raise CacheError(
+            f"{size_bytes / MB:,.1f} MB of {source.address} came, of "
+            f"{(source.size_bytes or 0) / MB:,.1f}; run again"
         )
-    return source.model_copy(update={"address": place})
+    return source.model_copy(update={"address": str(copy)})
 
 
 CONVERTED = "converted"
@@ -240,32 +261,26 @@ def convert(
     stack.enter_context(using(entry, announce))
 
     def fill(content: Path) -> None:
-        with fetched_from_hub(recipe, content.parent) as here:
+        announce(f"converting {recipe.data_set} to {form} in {entry}")
+        with brought_here(recipe, content.parent) as here:
             if form == "arrow":
                 _save_arrow(here, content)
             else:
                 for split in here.data_files:
                     _write_parquet(here, split, content, shards, announce)
+        require_unchanged(recipe.sources)
 
-    build_entry(
-        entry,
-        recipe,
-        fill,
+    described = partial(
+        recipe.manifest,
         policy=Policy.PARQUET,
         versions={"pyarrow": version("pyarrow")},
-        snippet=snippet_after(entry, form, tuple(recipe.data_files)),
         sealed=True,
-        growth=growth_of(recipe),
-        title=f"converting {recipe.data_set} to {form}",
-        announce=announce,
+        snippet=snippet_after(entry, form, tuple(recipe.data_files)),
     )
-    return entry / CONTENT
-
-
-def growth_of(recipe: Recipe) -> float:
-    """Return the disk that a conversion takes, by the size of its sources."""
     of_hub = any(hub_file(one.address) is not None for one in recipe.sources)
-    return HUB_GROWTH if of_hub else GROWTH
+    needed_bytes = int((HUB_GROWTH if of_hub else GROWTH) * recipe.known_bytes)
+    build_entry(entry, fill, described, needed_bytes=needed_bytes, announce=announce)
+    return entry / CONTENT
 
 
 def converted_recipe(recipe: Recipe, directory: Path) -> Recipe:
@@ -301,27 +316,24 @@ def _write_parquet(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    sources = [one for one in recipe.sources if one.split == split]
+    files = [Path(address) for address in recipe.data_files[split]]
     assert recipe.kind is not None
-    with _on_disk(sources) as files:
-        found = survey(files, recipe.kind, recipe.field)
-        schema, rows = found.schema, found.rows
-        count = min(rows, shards or _shards_for(rows, found.held_bytes))
-        if shards is not None and count < shards:
-            announce(f"{split} has {rows} rows: {count} files in place of {shards}")
-        group_rows = max(1, min(rows, rows * GROUP_BYTES // max(found.held_bytes, 1)))
-        ends = [rows * number // count for number in range(count + 1)]
-        digits = max(5, len(str(count)))  # as many in every name, so that names sort as shards do
-        number = 0
-        waiting = schema.empty_table()
-        for batch in batches(files, recipe.kind, recipe.field):
-            waiting = pa.concat_tables([waiting, _fitted(batch, schema)])
-            while number < count and waiting.num_rows >= (
-                length := ends[number + 1] - ends[number]
-            ):
-                path = directory / f"{split}-{number:0{digits}d}-of-{count:0{digits}d}.parquet"
-                pq.write_table(waiting.slice(0, length), path, row_group_size=group_rows)
-                waiting, number = waiting.slice(length), number + 1
+    found = survey(files, recipe.kind, recipe.field)
+    schema, rows = found.schema, found.rows
+    count = min(rows, shards or _shards_for(rows, found.held_bytes))
+    if shards is not None and count < shards:
+        announce(f"{split} has {rows} rows: {count} files in place of {shards}")
+    group_rows = max(1, min(rows, rows * GROUP_BYTES // max(found.held_bytes, 1)))
+    ends = [rows * number // count for number in range(count + 1)]
+    digits = max(5, len(str(count)))  # as many in every name, so that names sort as shards do
+    number = 0
+    waiting = schema.empty_table()
+    for batch in batches(files, recipe.kind, recipe.field):
+        waiting = pa.concat_tables([waiting, _fitted(batch, schema)])
+        while number < count and waiting.num_rows >= (length := ends[number + 1] - ends[number]):
+            path = directory / f"{split}-{number:0{digits}d}-of-{count:0{digits}d}.parquet"
+            pq.write_table(waiting.slice(0, length), path, row_group_size=group_rows)
+            waiting, number = waiting.slice(length), number + 1
     there = sum(pq.read_metadata(path).num_rows for path in directory.glob(f"{split}-*.parquet"))
     if there != rows:
         raise DataError(f"{there} of {rows} rows of {split} were written; is the source changing?")
@@ -354,24 +366,3 @@ def _save_arrow(recipe: Recipe, directory: Path) -> None:
             f"`datasets` could not save {recipe.data_set}",
             recipe.limit_s,
         )
-
-
-@contextmanager
-def _on_disk(sources: list[Source]) -> Iterator[list[Path]]:
-    """Bring what is on the web to this disk for a while; each is read once."""
-    with tempfile.TemporaryDirectory() as scratch:
-        files = []
-        for number, source in enumerate(sources):
-            if not is_web(source.address):
-                files.append(Path(source.address))
-                continue
-            file = Path(scratch) / f"{number}-{source.name}"
-            with urlopen(source.address, timeout=TIMEOUT_S) as answer, file.open("wb") as out:  # noqa: S310
-                shutil.copyfileobj(answer, out)
-            if source.size_bytes not in {None, file.stat().st_size}:
-                raise CacheError(
-                    f"{file.stat().st_size / MB:,.1f} MB of {source.address} came, of "
-                    f"{(source.size_bytes or 0) / MB:,.1f}; run again"
-                )
-            files.append(file)
-        yield files

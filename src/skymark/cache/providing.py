@@ -6,15 +6,22 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from skymark.cache.building import build_entry
 from skymark.cache.jobs import job_directory
 from skymark.cache.location import DATA_VARIABLE, MODULES, Policy, folder_of, library_variables
-from skymark.cache.manifest import CONTENT, is_strangers, lay_over, require_sound, verify_strangers
+from skymark.cache.manifest import (
+    CONTENT,
+    is_strangers,
+    lay_over,
+    require_sound,
+    verify_strangers,
+)
 from skymark.cache.recipe import Recipe
 from skymark.cache.sharing import root_of_jobs, using
-from skymark.cache.sources import changes
+from skymark.cache.sources import changes, require_unchanged
 from skymark.model.errors import CacheError, UsageError
 
 PREPARED = "prepared"
@@ -44,18 +51,20 @@ def build_prepared(
     """
     entry = prepared_entry(root, recipe, sealed=sealed)
 
-    build_entry(
-        entry,
-        recipe,
-        lambda content: recipe.fill(library_variables(content, recipe.folder)),
+    def fill(content: Path) -> None:
+        announce(f"building the cache of {recipe.data_set} in {entry}")
+        recipe.fill(library_variables(content, recipe.folder))
+        require_unchanged(recipe.sources)
+
+    described = partial(
+        recipe.manifest,
         policy=policy,
         versions=recipe.versions,
-        snippet=recipe.snippet,
         sealed=sealed,
-        growth=GROWTH,
-        title=f"building the cache of {recipe.data_set}",
-        announce=announce,
+        snippet=recipe.snippet,
     )
+    needed_bytes = int(GROWTH * recipe.known_bytes)
+    build_entry(entry, fill, described, needed_bytes=needed_bytes, announce=announce)
     return entry
 
 

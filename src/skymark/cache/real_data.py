@@ -11,20 +11,17 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from skymark.cache.building import build_once, explained_if_full
+from skymark.cache.building import build_entry
 from skymark.cache.conversion import CONVERTED, GROUP_BYTES, GROWTH, HUB_GROWTH, SHARD_BYTES
 from skymark.cache.manifest import (
-    CONTENT,
+    CachedFile,
     CacheManifest,
     damage,
-    digests_of,
-    is_whole,
     read_manifest,
-    verify_strangers,
-    write_manifest,
     write_sources,
 )
 from skymark.cache.sources import look_at
@@ -132,36 +129,31 @@ def build_real_data(
         CacheError: it cannot be written, or the data changed meanwhile.
         StorageFullError: the disk has no room for it.
     """
-    import pyarrow as pa
-
     entry = real_data_entry(root, data)
 
-    def make(part: Path) -> None:
+    def fill(content: Path) -> None:
         announce(f"converting {data.address} to Parquet in {entry}")
-        content = part / CONTENT
-        content.mkdir()
         write_rows(data, content)
-        write_sources(part, (look_at(f"train={file}") for file in data.files))
+        write_sources(content.parent, (look_at(f"train={file}") for file in data.files))
         if data.has_changed():
             raise CacheError(f"{data.address} has changed while it was read; build it again")
-        manifest = CacheManifest(
+
+    def describe(files: dict[str, CachedFile]) -> CacheManifest:
+        return CacheManifest(
             data_set=_title(data),
             data=data.address,
             fingerprint=data.fingerprint,
             policy=policy,
-            versions={"pyarrow": pa.__version__},
+            versions={"pyarrow": version("pyarrow")},
             built_at=datetime.now(UTC),
             sealed=True,
             snippet=f"skymark run --data {shlex.quote(data.address)}",
-            files=digests_of(content),
+            files=files,
         )
-        write_manifest(part, manifest)
 
     growth = GROWTH if data.files else HUB_GROWTH
-    needed = None if data.size_bytes is None else int(growth * data.size_bytes)
-    with explained_if_full(entry):
-        build_once(entry, make, is_whole=is_whole, needed_bytes=needed, announce=announce)
-    verify_strangers(entry, announce)
+    needed_bytes = None if data.size_bytes is None else int(growth * data.size_bytes)
+    build_entry(entry, fill, describe, needed_bytes=needed_bytes, announce=announce)
     return entry
 
 

@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from pydantic import Field
 
 from skymark.cache.location import folder_of
+from skymark.cache.manifest import CachedFile, CacheManifest
 from skymark.cache.sources import KINDS, Source, hub_file, kind_of, look_at_all, total_bytes
 from skymark.machine.tied import run_tied
 from skymark.model.base import Frozen, digest_of
@@ -108,6 +110,11 @@ class Recipe(Frozen):
         return f"{self.data_set}-{self.fingerprint[:16]}"
 
     @property
+    def known_bytes(self) -> int:
+        """Size of the sources that tell theirs."""
+        return sum(one.size_bytes or 0 for one in self.sources)
+
+    @property
     def source_bytes(self) -> int | None:
         """Size of all sources; None where one does not tell it."""
         return total_bytes(self.sources)
@@ -137,6 +144,36 @@ class Recipe(Frozen):
             return f"webdataset.WebDataset({self.call['urls']!r}, shardshuffle=100)"
         field = "" if self.field is None else f", field={self.field!r}"
         return f"load_dataset({self.kind!r}, data_files={self.data_files!r}{field})"
+
+    def manifest(
+        self,
+        files: Mapping[str, CachedFile],
+        *,
+        policy: str,
+        versions: Mapping[str, str],
+        sealed: bool,
+        snippet: str,
+    ) -> CacheManifest:
+        """Return the manifest of a cache that was built now.
+
+        Args:
+            files: of its content.
+            policy: that it is built for.
+            versions: of the libraries that built it.
+            sealed: whether nobody may write to it any more.
+            snippet: the call that reads it.
+        """
+        return CacheManifest(
+            data_set=self.data_set,
+            fingerprint=self.fingerprint,
+            policy=policy,
+            sources=self.sources,
+            versions=dict(versions),
+            built_at=datetime.now(UTC),
+            sealed=sealed,
+            snippet=snippet,
+            files=dict(files),
+        )
 
     def fill(self, variables: Mapping[str, str]) -> None:
         """Let the library, or the user's command, fill the caches that variables name.

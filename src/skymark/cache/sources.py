@@ -199,6 +199,16 @@ def changes(sources: Iterable[Source]) -> Iterator[Change]:
             yield _changed(source, now)
 
 
+def require_unchanged(sources: Iterable[Source]) -> None:
+    """Refuse sources that changed since they were looked at.
+
+    Raises:
+        CacheError: one has; the message names it.
+    """
+    if changed := next(changes(sources), None):
+        raise CacheError(f"{changed.text}, while the cache was built; build it again")
+
+
 def is_local(source: Source) -> bool:
     """Whether a source is a file of this disk."""
     return not is_web(source.address) and hub_file(source.address) is None

@@ -6,10 +6,11 @@ single sign-on included, are boto3's matter, and are used where boto3 is install
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from skymark.model.base import Frozen
@@ -134,25 +135,21 @@ FRESH_FOR = timedelta(minutes=10)
 """How long credentials are used before boto3 is asked again; it renews what is about to expire."""
 
 
-class ProfileCredentials:
-    """Provider of a profile's credentials for obstore, from boto3; reads nothing before a call."""
+def profile_credentials() -> Callable[[], S3Credential]:
+    """Return a provider of a profile's credentials for obstore; it reads nothing before a call.
 
-    def __init__(self) -> None:
-        self._found: Any = None
+    It raises boto3's own errors, which obstore passes on as text.
+    """
+    from obstore.auth.boto3 import Boto3CredentialProvider
 
-    def __call__(self) -> S3Credential:
-        """Return credentials; raises boto3's own errors, which obstore passes on as text."""
-        if self._found is None:
-            self._found = _session().get_credentials()
-        if self._found is None:
-            raise LookupError("boto3 found no credentials")
-        frozen = self._found.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + FRESH_FOR,
-        }
+    @cache
+    def provider() -> Boto3CredentialProvider:
+        return Boto3CredentialProvider(ttl=FRESH_FOR)
+
+    def credentials() -> S3Credential:
+        return provider()()
+
+    return credentials
 
 
 def has_keys(variables: Mapping[str, str]) -> bool:
@@ -178,7 +175,7 @@ def reads_profile(variables: Mapping[str, str]) -> bool:
 def profile_region() -> str | None:
     """Return the region of the chosen profile, None where there is none. Needs boto3."""
     try:
-        region: str | None = _session().region_name
+        region: str | None = load_object("boto3.session:Session")().region_name
     except load_object("botocore.exceptions:BotoCoreError"):  # said when keys are asked for
         return None
     return region
@@ -210,7 +207,3 @@ def require_findable(variables: Mapping[str, str]) -> None:
             "profiles, is not installed; pip install boto3, "
             f"or set {' and '.join(KEY_VARIABLES)} instead"
         )
-
-
-def _session() -> Any:
-    return load_object("boto3.session:Session")()

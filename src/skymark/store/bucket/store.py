@@ -16,8 +16,8 @@ from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.rundir.layout import MANIFEST
 from skymark.store.bucket.address import (
     BucketAddress,
-    ProfileCredentials,
     bucket_address,
+    profile_credentials,
     profile_region,
     reads_profile,
     require_findable,
@@ -64,7 +64,7 @@ def s3_client(address: BucketAddress) -> S3Store:
             "backoff": {"init_backoff": timedelta(seconds=0.1)},
             "retry_timeout": timedelta(seconds=ANSWER_S),
         },
-        credential_provider=ProfileCredentials() if reads_profile(os.environ) else None,
+        credential_provider=profile_credentials() if reads_profile(os.environ) else None,
     )
 
 
