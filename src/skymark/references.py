@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -17,6 +18,15 @@ def load_object(reference: str) -> Any:
     """
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
+
+
+def imported_when_called(reference: str) -> Callable[..., Any]:
+    """Return a function that imports ``module:name`` when it is called, and calls that."""
+
+    def call(*arguments: Any) -> Any:
+        return load_object(reference)(*arguments)
+
+    return call
 
 
 def extensions(group: str) -> tuple[EntryPoint, ...]:

@@ -7,14 +7,13 @@ from zipfile import ZipFile
 
 from skymark.model.errors import StoreRefusedError, UsageError
 from skymark.store.kinds import ClientLibrary, StoreKind
+from skymark.store.store import Store
 
 
-class ZipStore:
-    """The files of one run in an archive. Implements `skymark.store.store.Store`."""
+class ZipStore(Store):
+    """The files of one run in an archive."""
 
-    live = True
     several_writers = False
-    parallel = 1
 
     def __init__(self, archive: Path) -> None:
         self.archive = archive
@@ -45,9 +44,6 @@ class ZipStore:
     def complete(self, directory):
         del directory
         return f"an archive of {len(self._files())} files"
-
-    def close(self):
-        pass
 
     def _files(self):
         if not self.archive.exists():

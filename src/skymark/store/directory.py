@@ -18,17 +18,14 @@ from skymark.plain_files import (
 )
 from skymark.rundir.layout import MANIFEST
 from skymark.store.kinds import StoreKind
+from skymark.store.store import Store
 
 
-class DirectoryStore:
-    """Files of one run below a directory. Implements `skymark.store.store.Store`.
+class DirectoryStore(Store):
+    """Files of one run below a directory.
 
     The directory of the run, and all below it, is never taken through a link.
     """
-
-    live = True
-    several_writers = True
-    parallel = 1
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,14 +76,6 @@ class DirectoryStore:
         """Remove one file."""
         with _explained(self.root):
             remove_below(self.root.parent, f"{self.root.name}/{path}")
-
-    def complete(self, directory: Path) -> str | None:
-        """Do nothing: every file was put by itself."""
-        del directory
-        return None
-
-    def close(self) -> None:
-        """Do nothing: no connection is held."""
 
 
 def open_directory(url: str, run_id: str) -> DirectoryStore:

@@ -1,4 +1,7 @@
-"""Protocols of a remote store: `Store`, and `RunSource`, its reading side."""
+"""Protocols of a remote store: `Store`, and `RunSource`, its reading side.
+
+A class that inherits from one has its defaults.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ class RunSource(Protocol):
     @property
     def parallel(self) -> int:
         """The number of threads that may use the store at a time, and are worth it."""
+        return 1
 
     def get(self, path: str) -> bytes:
         """Read one file of at most `LARGEST_FILE_BYTES`.
@@ -36,7 +40,8 @@ class RunSource(Protocol):
         """Return the size in bytes of every file of the run, by path; empty for an unknown run."""
 
     def close(self) -> None:
-        """Give back connections and processes; nothing may be called afterwards."""
+        """Give back connections and processes, if any; nothing may be called afterwards."""
+        return
 
 
 class Store(RunSource, Protocol):
@@ -50,10 +55,12 @@ class Store(RunSource, Protocol):
     @property
     def live(self) -> bool:
         """Whether files can be put one by one; else all go with `complete`."""
+        return True
 
     @property
     def several_writers(self) -> bool:
         """Whether several processes may put different files of one run at a time."""
+        return True
 
     def check(self) -> None:
         """Prove that the store can be written and read, before anything is measured."""
@@ -76,3 +83,5 @@ class Store(RunSource, Protocol):
         Returns:
             A line that tells the user what came of it, or None.
         """
+        del directory  # where every file was put by itself, nothing is left to do
+        return None

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
@@ -29,6 +28,7 @@ from skymark.store.bucket.calls import (
     ConditionUnknownError,
     explained,
 )
+from skymark.store.store import Store
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -76,16 +76,14 @@ NAMES_PER_PAGE = 1000
 PROBE = ".probe-"
 
 
-class BucketStore:
-    """Files of one run below a prefix of a bucket. Implements `skymark.store.store.Store`.
+class BucketStore(Store):
+    """Files of one run below a prefix of a bucket.
 
     One request is given up after `skymark.store.bucket.calls.ANSWER_S` and the time that its bytes
     may take. `get` and `delete` are one request, `put` is one (for a record up to three, and again
     for each other writer who comes in between), `sizes` one for each 1000 files, `check` four.
     """
 
-    live = True
-    several_writers = True
     parallel = AT_ONCE
 
     def __init__(self, address: BucketAddress, answer_s: float = ANSWER_S) -> None:
@@ -155,11 +153,6 @@ class BucketStore:
     def delete(self, path: str) -> None:
         """Remove one file; no error if there is none."""
         self._calls.run(self._delete(path))
-
-    def complete(self, directory: Path) -> str | None:
-        """Do nothing: every file was put by itself."""
-        del directory
-        return None
 
     def close(self) -> None:
         """End the thread that speaks with the bucket."""

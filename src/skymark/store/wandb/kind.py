@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
+from skymark.references import imported_when_called
 from skymark.store.kinds import ClientLibrary, StoreKind, Variables
-from skymark.store.store import RunSource, Store
 
 KEY_VARIABLE = "WANDB_API_KEY"
 DISABLED_MODE = "disabled"
 OFFLINE_MODES = {"offline", "dryrun"}
 """Values of WANDB_MODE with which a run is written to disk only."""
-
-
-def _open(url: str, run_id: str) -> Store:
-    from skymark.store.wandb.store import open_run_files
-
-    return open_run_files(url, run_id)
-
-
-def _open_run(url: str) -> RunSource:
-    from skymark.store.wandb.store import open_artifact
-
-    return open_artifact(url)
 
 
 def _has_key(variables: Variables) -> bool:
@@ -39,23 +27,17 @@ def _leaves_machine(variables: Variables) -> bool:
     }
 
 
-def _check_key(variables: Variables) -> None:
-    from skymark.store.wandb.key import check_key
-
-    check_key(variables)
-
-
 WANDB = StoreKind(
     scheme="wandb",
     address="wandb",
-    opener=_open,
-    run_opener=_open_run,
+    opener=imported_when_called("skymark.store.wandb.store:open_run_files"),
+    run_opener=imported_when_called("skymark.store.wandb.store:open_artifact"),
     run_addresses=("wandb://ENTITY/PROJECT/ARTIFACT:ALIAS", "wandb://ENTITY/PROJECT/runs/RUN-ID"),
     outlives_machine=False,  # offline it is on the machine's disk; and a run is found otherwise
     leaves_machine=_leaves_machine,
     default_url=_default_url,
     variables=(KEY_VARIABLE, "WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT", "WANDB_MODE"),
     has_credentials=_has_key,
-    key_check=_check_key,
+    key_check=imported_when_called("skymark.store.wandb.key:check_key"),
     client=ClientLibrary("wandb", "pip install 'skymark[wandb]'"),
 )

@@ -30,7 +30,7 @@ _RUN = re.compile(rf"wandb://({_PART})/({_PART})/runs/({_PART})", re.ASCII)
 _ARTIFACT = re.compile(rf"wandb://({_PART}/{_PART}/{_PART}:{_PART})", re.ASCII)
 
 
-class RunFiles:
+class RunFiles(RunSource):
     """Files of one run, kept with the W&B run of its name."""
 
     parallel = CALLS
@@ -74,19 +74,21 @@ class RunFiles:
         return [*self._place, self.id]
 
 
-class ArtifactFiles:
-    """Files of an artifact, downloaded once. Implements `skymark.store.store.RunSource`."""
-
-    parallel = 1
+class ArtifactFiles(RunSource):
+    """Files of an artifact, downloaded once."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         """Name the artifact, as ``entity/project/artifact:alias``; contacts nobody yet."""
-        self.url = f"wandb://{name}"
         self._name = name
         self._limits = limits
         self._client = Client(limits)
         self._paths: frozenset[str] | None = None
         """Of the files that were downloaded."""
+
+    @property
+    def url(self) -> str:
+        """The artifact's address."""
+        return f"wandb://{self._name}"
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of every file; references to files elsewhere are left out."""
@@ -144,10 +146,9 @@ DEFAULT_PROJECT = "skymark"
 PROBE = "probe"
 
 
-class OnlineRun(RunFiles):
-    """W&B run on a server. Implements `skymark.store.store.Store`."""
+class OnlineRun(RunFiles, Store):
+    """W&B run on a server."""
 
-    live = True
     several_writers = False
 
     def check(self) -> None:
@@ -200,12 +201,11 @@ class OnlineRun(RunFiles):
             raise StoreUnavailableError(f"{error}. {said}") from error
 
 
-class OfflineStore:
-    """W&B run on disk, for lack of a key. Implements `skymark.store.store.Store`."""
+class OfflineStore(Store):
+    """W&B run on disk, for lack of a key."""
 
     live = False
     several_writers = False
-    parallel = 1
     url = "wandb"
 
     def __init__(self, place: tuple[str | None, str], reason: str, limits: Limits) -> None:
@@ -249,9 +249,6 @@ class OfflineStore:
             f"W&B: offline ({self._reason}), the run is in {run.path}; once a key is set, upload "
             f"it with: skymark export {shlex.quote(str(directory))} --to wandb"
         )
-
-    def close(self) -> None:
-        """Do nothing: no process is held."""
 
 
 def open_run_files(url: str, run_id: str, limits: Limits | None = None) -> Store:
