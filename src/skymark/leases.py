@@ -40,6 +40,26 @@ class Tenant(Frozen):
     began_s: float
     """When the process began, in seconds since the epoch; a later one may have its number."""
 
+    @classmethod
+    def of(cls, pid: int) -> Tenant:
+        """Return a process of this machine as a holder.
+
+        Raises:
+            psutil.NoSuchProcess: there is none.
+        """
+        import psutil
+
+        began_s = psutil.Process(pid).create_time()
+        return cls(token=secrets.token_hex(16), machine=this_machine(), pid=pid, began_s=began_s)
+
+    @classmethod
+    def read(cls, path: Path) -> Tenant | None:
+        """Return the holder that a file names; None if it is gone, or not wholly written."""
+        try:
+            return cls.model_validate_json(read_regular(path, largest=LARGEST_BYTES))
+        except (OSError, ValueError):
+            return None
+
     @property
     def title(self) -> str:
         """The process, as a message names it."""
@@ -101,7 +121,7 @@ class Lease:
         """Whether nobody has taken it over, as they may from a process that stood still."""
         name, generation = _parts(self.path)
         claims = _claims(self.path.parent, name)
-        return max(claims, default=0) == generation and _tenant(self.path) == self._tenant
+        return max(claims, default=0) == generation and Tenant.read(self.path) == self._tenant
 
     def release(self) -> None:
         """Give it back, with what dead holders left of it."""
@@ -115,7 +135,7 @@ class Lease:
 
     def _beat(self) -> None:
         while not self._over.wait(self._beat_s):
-            if _tenant(self.path) != self._tenant:
+            if Tenant.read(self.path) != self._tenant:
                 return
             try:
                 os.utime(self.path)
@@ -161,10 +181,10 @@ class Leases:
         before = _claims(self.directory, name)
         if before and not self._is_dead(before[max(before)]):
             return None
-        known = {path: _tenant(path) for path in before.values()}
+        known = {path: Tenant.read(path) for path in before.values()}
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{name}.{max(before, default=0) + 1}"
-        tenant = tenant_of(os.getpid())
+        tenant = Tenant.of(os.getpid())
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(tenant.model_dump_json())
@@ -174,7 +194,7 @@ class Leases:
             return None
         after = _claims(self.directory, name)
         others = [one for one in after.values() if one != path]
-        if any(one not in known or known[one] != _tenant(one) for one in others):
+        if any(one not in known or known[one] != Tenant.read(one) for one in others):
             path.unlink(missing_ok=True)  # another one came at the same moment
             return None
         return Lease(path, tenant, self._beat_s)
@@ -187,9 +207,7 @@ class Leases:
     def holder(self, name: str) -> Tenant | None:
         """Return who holds a lease; None where nobody alive does, or it cannot be read."""
         claims = _claims(self.directory, name)
-        if not claims or self._is_dead(claims[max(claims)]):
-            return None
-        return _tenant(claims[max(claims)])
+        return Tenant.read(claims[max(claims)]) if self.is_held(name) and claims else None
 
     def is_abandoned(self, name: str) -> bool:
         """Whether nobody alive holds a lease, as can be told at first sight.
@@ -227,7 +245,7 @@ class Leases:
             touched_ns = path.stat().st_mtime_ns
         except FileNotFoundError:
             return True
-        tenant = _tenant(path)
+        tenant = Tenant.read(path)
         if tenant is not None and tenant.is_gone:
             return True
         now_s = self._clock()
@@ -251,27 +269,3 @@ def _claims(directory: Path, name: str) -> dict[int, Path]:
         if generation.isdecimal() and generation.isascii():
             found[int(generation)] = path
     return found
-
-
-def _tenant(path: Path) -> Tenant | None:
-    """Return who holds a claim; None if it is gone, or not wholly written."""
-    try:
-        return Tenant.model_validate_json(read_regular(path, largest=LARGEST_BYTES))
-    except (OSError, ValueError):
-        return None
-
-
-def tenant_of(pid: int) -> Tenant:
-    """Return a process of this machine as one that may hold something.
-
-    Raises:
-        psutil.NoSuchProcess: there is none.
-    """
-    import psutil
-
-    return Tenant(
-        token=secrets.token_hex(16),
-        machine=this_machine(),
-        pid=pid,
-        began_s=psutil.Process(pid).create_time(),
-    )

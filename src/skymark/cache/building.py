@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -26,7 +25,7 @@ from skymark.cache.manifest import (
     verify_strangers,
     write_manifest,
 )
-from skymark.cache.sharing import POLL_S, claim_name, claims_beside, held_by
+from skymark.cache.sharing import claims_beside, taken_when_free
 from skymark.leases import Lease
 from skymark.model.errors import CacheError, StorageFullError
 from skymark.plain_files import FULL
@@ -67,20 +66,14 @@ def build_once(
         CacheError: it may not be written, or what was made is not whole.
         StorageFullError: the disk has not the room.
     """
-    leases, told = claims_beside(directory), False
     while not is_whole(directory):
         try:
-            make_shared_folder(directory.parent)
-            make_shared_folder(leases.directory)
-            lease = leases.take(claim_name(directory))
+            make_shared_folder(claims_beside(directory).directory)
+            lease = taken_when_free(directory, announce, lambda: is_whole(directory), "builds")
         except PermissionError as error:
             raise CacheError(refusal(directory, error)) from error
         if lease is None:
-            if not told:
-                announce(f"waiting: {held_by(leases, directory)} builds {directory.name}")
-                told = True
-            time.sleep(POLL_S)
-            continue
+            return False
         try:
             if is_whole(directory):
                 return False

@@ -16,9 +16,9 @@ import psutil
 
 from skymark.cache.location import make_shared_folder, refusal, writable
 from skymark.cache.sharing import CLAIMS
-from skymark.leases import Lease, Leases, Tenant, tenant_of, this_machine
+from skymark.leases import Lease, Leases, Tenant, this_machine
 from skymark.model.errors import CacheError
-from skymark.plain_files import read_regular, write_whole
+from skymark.plain_files import write_whole
 
 JOBS = "jobs"
 """Folder of the cache's root that the directories lie in."""
@@ -81,7 +81,7 @@ def job_directory(
 def note_command(directory: Path, pid: int) -> None:
     """Note the process that a job's directory is for: it may outlive the one that made it."""
     with suppress(psutil.NoSuchProcess, OSError):  # it has ended already, or has all it needs
-        write_whole(directory / COMMAND, tenant_of(pid).model_dump_json().encode(), durable=False)
+        write_whole(directory / COMMAND, Tenant.of(pid).model_dump_json().encode(), durable=False)
 
 
 def sweep_jobs(root: Path) -> list[str]:
@@ -104,11 +104,8 @@ def sweep_jobs(root: Path) -> list[str]:
 
 def command_runs(directory: Path) -> bool:
     """Whether a job's command goes on here after the process that waited for it was killed."""
-    try:
-        tenant = Tenant.model_validate_json(read_regular(directory / COMMAND))
-    except (OSError, ValueError):
-        return False
-    return tenant.machine == this_machine() and not tenant.is_gone
+    tenant = Tenant.read(directory / COMMAND)
+    return tenant is not None and tenant.machine == this_machine() and not tenant.is_gone
 
 
 def _claim(leases: Leases, folder: Path, name: str) -> tuple[Lease, Path]:

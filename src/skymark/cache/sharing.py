@@ -68,13 +68,37 @@ def using(entry: Path, announce: Callable[[str], None] = lambda _: None) -> Iter
             lease.release()
 
 
+def taken_when_free(
+    entry: Path,
+    announce: Callable[[str], None],
+    unless: Callable[[], bool] = lambda: False,
+    busy: str = "has",
+) -> Lease | None:
+    """Take the one lease of an entry, after all who came before.
+
+    Args:
+        entry: there or not.
+        announce: told once who is waited for.
+        unless: tells that the wait has become needless; then None is returned.
+        busy: the word for the holder's work.
+    """
+    leases, told = claims_beside(entry), False
+    while not unless():
+        if (lease := leases.take(claim_name(entry))) is not None:
+            return lease
+        if not told:
+            announce(f"waiting: {held_by(leases, entry)} {busy} {entry.name}")
+            told = True
+        time.sleep(POLL_S)
+    return None
+
+
 @contextmanager
 def exclusively(entry: Path, announce: Callable[[str], None] = lambda _: None) -> Iterator[Lease]:
     """Hold the one lease of an entry, after all who came before."""
-    leases = claims_beside(entry)
-    make_shared_folder(leases.directory)
-    while (lease := leases.take(claim_name(entry))) is None:
-        _wait_while_claimed(entry, announce)
+    make_shared_folder(claims_beside(entry).directory)
+    lease = taken_when_free(entry, announce)
+    assert lease is not None, "nothing ends the wait but the lease"
     try:
         yield lease
     finally:
