@@ -13,6 +13,7 @@ SCENARIO = WeightedMixing(Size(elements=2560, batch_size=32, values={"features":
 
 
 def test_a_mixture_by_weight_passes(make_bench):
+    assert SCENARIO.drive == "epochs"
     bench = make_bench(SCENARIO)
     outcome = epochs.drive(bench)
     verdict = bench.oracle.verdict()

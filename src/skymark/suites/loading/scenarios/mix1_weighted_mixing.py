@@ -32,6 +32,7 @@ class WeightedMixing(Determinism):
         "medium": Size(elements=204_800, batch_size=1024, values={"features": 64}),
         "large": Size(elements=2_048_000, batch_size=4096, values={"features": 128}),
     }
+    drive: ClassVar = "epochs"
 
     @property
     def mixture(self) -> Mixture:
